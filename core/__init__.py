@@ -1,0 +1,1 @@
+"""Types, contracts, configuration, geometry, control and safety: no ROS, no torch, no simulator."""

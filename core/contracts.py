@@ -1,0 +1,158 @@
+"""The boundaries between parts, one abstract class each, at most five methods.
+
+``tests/contracts/`` holds one reusable suite per class; every implementation runs it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engram.core.types import (
+    ActionChunk,
+    CameraFrame,
+    GraphUpdate,
+    JointCommand,
+    MemoryTokens,
+    Observation,
+    OracleOutcome,
+    Pose,
+    SceneNode,
+    SceneObservation,
+    Transition,
+)
+
+
+class Kinematics(ABC):
+    """Forward and inverse kinematics of the arm's tool point (between the finger tips) in ``base_link``."""
+
+    @abstractmethod
+    def forward(self, positions: np.ndarray) -> Pose:
+        """Return the tool pose for arm joint ``positions`` (n,) rad."""
+
+    @abstractmethod
+    def inverse(self, target: Pose, start: np.ndarray) -> np.ndarray:
+        """Return arm joint positions (n,) rad whose tool pose is nearest to ``target``, searching from ``start``."""
+
+
+class World(ABC):
+    """A simulated or real workcell that executes one joint command per control step."""
+
+    @abstractmethod
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        """Set up ``task`` from ``seed`` and return the first observation; empty instruction = drawn from the seed."""
+
+    @abstractmethod
+    def step(self, command: JointCommand) -> Observation:
+        """Execute ``command`` for one control period and return what the robot then senses."""
+
+    @abstractmethod
+    def oracle_outcome(self) -> OracleOutcome:
+        """Return the simulator's own verdict on the running task: for rewards and scores only."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free rendering contexts and other resources; may be called twice."""
+
+
+class Detector(ABC):
+    """RGB-D frame -> objects."""
+
+    @abstractmethod
+    def detect(self, frame: CameraFrame) -> SceneObservation:
+        """Return every object found in ``frame``; raises InvalidInputError when it has no depth."""
+
+
+@dataclass(frozen=True)
+class MemoryQuery:
+    """Text and/or place; an empty text matches everything."""
+
+    text: str = ""
+    place: np.ndarray | None = None  # (3,) m, base_link
+    radius_m: float = float("inf")
+    limit: int = 5
+
+
+@dataclass(frozen=True)
+class MemoryAnswer:
+    """Nodes, best first, with one score each (0..1)."""
+
+    nodes: tuple[SceneNode, ...]
+    scores: tuple[float, ...]
+
+
+class Memory(ABC):
+    """What the robot knows of its surroundings, over time and restarts."""
+
+    @abstractmethod
+    def update(self, scene: SceneObservation) -> GraphUpdate:
+        """Take in what was seen and return what changed."""
+
+    @abstractmethod
+    def query(self, query: MemoryQuery) -> MemoryAnswer:
+        """Return the nodes that fit ``query``, best first."""
+
+    @abstractmethod
+    def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
+        """Return the entries that matter for ``instruction``, for the policy's action head."""
+
+    @abstractmethod
+    def graph(self) -> GraphUpdate:
+        """Return the full graph, ``full=True``, with the current sequence number."""
+
+    @abstractmethod
+    def commit(self) -> int:
+        """Make everything up to now durable and return the sequence number that now survives a crash."""
+
+
+class Policy(ABC):
+    """Instruction and observations -> action chunks.
+
+    ``observe`` is separate from ``act``: it is called at every control step, so that what a policy remembers is
+    written at the same rate in training and deployment.
+    """
+
+    @abstractmethod
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode; ``seed`` fixes the sampling noise."""
+
+    @abstractmethod
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step; a second call with the same stamp changes nothing."""
+
+    @abstractmethod
+    def act(self) -> ActionChunk:
+        """Return the next chunk, answering the newest observation."""
+
+    @abstractmethod
+    def load_weights(self, path: Path, version: str) -> None:
+        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit."""
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The version of the weights in use."""
+
+
+class ExperienceStore(ABC):
+    """Transitions on disk: exactly once, durable when acknowledged."""
+
+    @abstractmethod
+    def append(self, transitions: Sequence[Transition]) -> None:
+        """Store transitions, skipping those already stored."""
+
+    @abstractmethod
+    def commit(self) -> Mapping[tuple[str, str], int]:
+        """Make everything appended durable; per (robot_id, boot_id), the highest sequence with no gap below it."""
+
+    @abstractmethod
+    def episodes(self) -> Iterable[Sequence[Transition]]:
+        """Yield complete stored episodes, oldest first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Commit and let go of the files; may be called twice."""

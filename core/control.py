@@ -1,0 +1,119 @@
+"""From actions to joint targets, the same code in training, simulation and on the robot.
+
+``EndEffectorController`` integrates relative tool motions into a target pose and solves for joints;
+``ChunkExecutor`` decides which row of which chunk a control step executes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.arrays import checked
+from engram.core.contracts import Kinematics
+from engram.core.geometry import make_pose, rotation
+from engram.core.robot import RobotConfig
+from engram.core.types import EE_ACTION_DIM, ActionChunk, JointCommand, JointState, Pose
+
+
+@dataclass(frozen=True)
+class ControlConfig:
+    """Scales and rates of relative end-effector control."""
+
+    control_dt_s: float = 0.1
+    """Length of one control step [s]."""
+    position_scale_m: float = 0.05
+    """Tool motion per step for an action of 1 [m]."""
+    rotation_scale_rad: float = 0.25
+    """Tool rotation per step for an action of 1 [rad]."""
+    position_leash_m: float = 0.06
+    """How far the target may run ahead of the measured tool [m]: pushing against a wall does not wind up."""
+    rotation_leash_rad: float = 0.4
+    """The same for rotation [rad]."""
+
+
+def proprioception(joints: JointState, kinematics: Kinematics, robot: RobotConfig) -> np.ndarray:
+    """Return the policy's state vector (15,) float32: tool position (3) m, tool quaternion wxyz (4), gripper
+    fraction closed (1), arm joint positions (7) rad."""
+    arm = joints.positions[: len(robot.arm_joints)]
+    tool = kinematics.forward(arm)
+    gripper = robot.gripper_fraction(joints.positions[-1])
+    return np.concatenate((tool.position, tool.quaternion, [gripper], arm)).astype(np.float32)
+
+
+class EndEffectorController:
+    """Relative tool actions -> joint targets, holding a target pose between steps."""
+
+    def __init__(self, kinematics: Kinematics, robot: RobotConfig, config: ControlConfig | None = None) -> None:
+        self.kinematics = kinematics
+        self.robot = robot
+        self.config = config or ControlConfig()
+        self.target: Pose | None = None
+
+    def reset(self) -> None:
+        """Forget the target: the next action starts from the measured tool pose."""
+        self.target = None
+
+    def command(self, action: np.ndarray, joints: JointState) -> JointCommand:
+        """Return the joint targets for one control step that begins at ``joints.stamp_ns``.
+
+        Args:
+            action: (7,) in [-1, 1]: translation and rotation vector in base_link axes, gripper -1 open, 1 closed.
+            joints: measured state now.
+        """
+        action = np.clip(checked("action", action, (EE_ACTION_DIM,)), -1.0, 1.0)
+        arm = joints.positions[: len(self.robot.arm_joints)]
+        measured = self.kinematics.forward(arm)
+        self.target = self._advance(self.target or measured, measured, action)
+        positions = self.kinematics.inverse(self.target, arm)
+        gripper = self.robot.gripper_position((action[6] + 1.0) / 2.0)
+        return JointCommand(
+            joints.stamp_ns, self.robot.joint_names, np.append(positions, gripper), self.config.control_dt_s
+        )
+
+    def _advance(self, target: Pose, measured: Pose, action: np.ndarray) -> Pose:
+        """Move ``target`` by the action, then keep it on the leash and inside the workspace."""
+        config = self.config
+        position = target.position + action[:3] * config.position_scale_m
+        lead = position - measured.position
+        position = measured.position + lead * min(1.0, config.position_leash_m / max(float(np.linalg.norm(lead)), 1e-9))
+        position = np.clip(position, self.robot.workspace_min, self.robot.workspace_max)
+        turned = Rotation.from_rotvec(action[3:6] * config.rotation_scale_rad) * rotation(target)
+        lead_rotation = (turned * rotation(measured).inv()).as_rotvec()
+        angle = max(float(np.linalg.norm(lead_rotation)), 1e-9)
+        leashed = Rotation.from_rotvec(lead_rotation * min(1.0, config.rotation_leash_rad / angle))
+        return make_pose(position, leashed * rotation(measured))
+
+
+class ChunkExecutor:
+    """Picks the action for each control step from the newest chunk, by time.
+
+    A chunk's row i belongs to the step at ``chunk.stamp_ns + i * dt``. With ``lockstep`` a step past
+    ``execute_steps`` waits for the next chunk (None); in free running the remaining rows bridge a late policy, and
+    past the horizon there is nothing to execute (None: the caller holds).
+    """
+
+    def __init__(self, *, lockstep: bool) -> None:
+        self.lockstep = lockstep
+        self.chunk: ActionChunk | None = None
+
+    def reset(self) -> None:
+        """Forget the chunk."""
+        self.chunk = None
+
+    def accept(self, chunk: ActionChunk) -> bool:
+        """Take a chunk; an older one than the current is refused (False)."""
+        if self.chunk is not None and chunk.stamp_ns < self.chunk.stamp_ns:
+            return False
+        self.chunk = chunk
+        return True
+
+    def action(self, stamp_ns: int) -> np.ndarray | None:
+        """Return the row (dim,) for the control step at ``stamp_ns``, or None when there is none."""
+        if self.chunk is None:
+            return None
+        index = round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9))
+        limit = self.chunk.execute_steps if self.lockstep else len(self.chunk.actions)
+        return self.chunk.actions[index] if 0 <= index < limit else None

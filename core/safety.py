@@ -1,0 +1,129 @@
+"""The last filter before the actuators: limits, staleness, finiteness and a latched stop.
+
+The filter never trusts what asked: it clips position, velocity and acceleration against the robot's limits, rejects
+non-finite values, holds when commands are stale, and holds until reset once stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from engram.core.contracts import Kinematics
+from engram.core.robot import RobotConfig
+from engram.core.types import JointCommand, JointState
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """How strict the filter is."""
+
+    stale_after_s: float = 0.5
+    """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
+    velocity_fraction: float = 1.0
+    """Share of the robot's velocity limits that may be used (0..1]."""
+    acceleration_fraction: float = 1.0
+    """Share of the robot's acceleration limits that may be used (0..1]."""
+    workspace_margin_m: float = 0.02
+    """How far outside the workspace box the tool may be commanded before the command is rejected [m]."""
+
+
+class SafetyFilter:
+    """Turns any requested joint command into one that is safe to execute. Counts every intervention."""
+
+    def __init__(self, robot: RobotConfig, kinematics: Kinematics, config: SafetyConfig | None = None) -> None:
+        self.robot = robot
+        self.kinematics = kinematics
+        self.config = config or SafetyConfig()
+        self.counts: Counter[str] = Counter()
+        self.stopped = ""  # reason of the latched stop; empty = running
+        self._velocity: np.ndarray | None = None  # (n,) of the last command, for the acceleration limit
+        self._hold: np.ndarray | None = None  # (n,) joint positions to hold while nothing else is let through
+
+    def stop(self, reason: str) -> None:
+        """Latch: every later command becomes a hold until :meth:`reset`."""
+        self.stopped = reason or "stop requested"
+
+    def reset(self) -> None:
+        """Release a latched stop and forget the previous command."""
+        self.stopped = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the previous command, as at the start of an episode; a latched stop stays latched."""
+        self._velocity = None
+        self._hold = None
+
+    def hold(self, joints: JointState, reason: str, duration_s: float) -> JointCommand:
+        """Return a command that stays where the robot is, decided once so that a sagging arm is not followed down."""
+        if self._hold is None:
+            self._hold = joints.positions.copy()
+        self._velocity = np.zeros(len(self._hold))
+        self.counts[reason] += 1
+        return JointCommand(joints.stamp_ns, self.robot.joint_names, self._hold, duration_s, held=reason)
+
+    def filter(
+        self, positions: np.ndarray | None, joints: JointState, duration_s: float, age_s: float = 0.0
+    ) -> JointCommand:
+        """Return a safe command for the control step that begins at ``joints.stamp_ns``.
+
+        Args:
+            positions: requested joint targets (n,), or None when nobody asked for anything.
+            joints: measured state now.
+            duration_s: time in which the targets shall be reached [s].
+            age_s: how old the request is [s].
+        """
+        reason = self._refusal(positions, age_s)
+        if reason:
+            return self.hold(joints, reason, duration_s)
+        assert positions is not None
+        safe = self._limit(np.asarray(positions, np.float64), joints, duration_s)
+        tool = self.kinematics.forward(safe[: len(self.robot.arm_joints)]).position
+        margin = self.config.workspace_margin_m
+        low, high = np.subtract(self.robot.workspace_min, margin), np.add(self.robot.workspace_max, margin)
+        here = self.kinematics.forward(joints.positions[: len(self.robot.arm_joints)]).position
+        outside_now = np.maximum(low - here, 0) + np.maximum(here - high, 0)
+        outside_then = np.maximum(low - tool, 0) + np.maximum(tool - high, 0)
+        if (outside_then > outside_now + 1e-9).any():  # moving back in is always allowed
+            return self.hold(joints, "workspace", duration_s)
+        self._hold = None
+        return JointCommand(joints.stamp_ns, self.robot.joint_names, safe, duration_s)
+
+    def _refusal(self, positions: np.ndarray | None, age_s: float) -> str:
+        if self.stopped:
+            return "stopped"
+        if positions is None:
+            return "no_command"
+        if np.shape(positions) != (len(self.robot.joint_names),):
+            return "wrong_shape"
+        if not np.isfinite(positions).all():
+            return "non_finite"
+        if not age_s <= self.config.stale_after_s:
+            return "stale"
+        return ""
+
+    def _limit(self, wanted: np.ndarray, joints: JointState, duration_s: float) -> np.ndarray:
+        """Clip to position, acceleration and velocity limits, counting each kind that bit; arm (n,) and gripper."""
+        robot = self.robot
+        low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
+        high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
+        clipped = np.clip(wanted, low, high)
+        if np.abs(clipped - wanted).max() > 1e-9:
+            self.counts["position_limited"] += 1
+        velocity = (clipped - joints.positions) / duration_s
+        arm_speed = np.array(robot.velocity_max) * self.config.velocity_fraction
+        speed = np.append(arm_speed, robot.gripper_velocity_max)
+        limited = np.clip(velocity, -speed, speed)
+        if np.abs(limited - velocity).max() > 1e-9:
+            self.counts["velocity_limited"] += 1
+        previous = joints.velocities if self._velocity is None else self._velocity
+        step = np.array(robot.acceleration_max) * self.config.acceleration_fraction * duration_s
+        step = np.append(step, np.inf)  # the gripper is limited by its speed alone
+        smooth = np.clip(limited, previous - step, previous + step)
+        if np.abs(smooth - limited).max() > 1e-9:
+            self.counts["acceleration_limited"] += 1
+        smooth = np.clip(smooth, -speed, speed)
+        self._velocity = smooth
+        return np.clip(joints.positions + smooth * duration_s, low, high)

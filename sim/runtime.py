@@ -1,0 +1,151 @@
+"""The whole loop in one process without ROS: world -> perception -> memory -> policy -> safety -> world.
+
+Training, tests and the validation gate run this; the nodes run the same library calls over topics, and a test holds
+both to the same commands, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorController
+from engram.core.errors import InvalidInputError
+from engram.core.robot import RobotConfig
+from engram.core.safety import SafetyConfig, SafetyFilter
+from engram.core.types import JointCommand, JointState, MemoryTokens, Observation, OracleOutcome
+
+
+class CommandPipeline:
+    """Action chunk -> controller -> safety filter: what the safety node runs, without its topics."""
+
+    def __init__(
+        self,
+        kinematics: Kinematics,
+        robot: RobotConfig,
+        *,
+        lockstep: bool = True,
+        control: ControlConfig | None = None,
+        safety: SafetyConfig | None = None,
+    ) -> None:
+        self.executor = ChunkExecutor(lockstep=lockstep)
+        self.controller = EndEffectorController(kinematics, robot, control)
+        self.filter = SafetyFilter(robot, kinematics, safety)
+
+    def reset(self) -> None:
+        """Begin an episode: forget chunk, target and previous command; a latched stop stays latched."""
+        self.executor.reset()
+        self.controller.reset()
+        self.filter.forget()
+
+    def command(self, joints: JointState, override: np.ndarray | None = None) -> JointCommand | None:
+        """Return the safe command for the step at ``joints.stamp_ns``; None when a new chunk is due first.
+
+        ``override`` (7,) is a human's action, which goes before the policy's.
+        """
+        action = self.executor.action(joints.stamp_ns) if override is None else override
+        if action is None and not self.filter.stopped:
+            return None
+        return self.execute(action, joints)
+
+    def execute(self, action: np.ndarray | None, joints: JointState) -> JointCommand:
+        """Return the safe command for ``action`` (7,), or a hold when there is none or it is not fit to run."""
+        duration = self.controller.config.control_dt_s
+        if self.filter.stopped or action is None:
+            return self.filter.filter(None, joints, duration)
+        try:
+            wanted = self.controller.command(action, joints).positions
+        except InvalidInputError:  # non-finite or misshapen: the filter holds and counts it
+            wanted = np.full(len(joints.names), np.nan)
+        return self.filter.filter(wanted, joints, duration)
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One finished episode; ``oracle_success`` is the simulator's verdict."""
+
+    task: str
+    seed: int
+    instruction: str
+    oracle_success: bool
+    steps: int
+    commands: np.ndarray  # (steps, n) joint targets that were executed
+
+
+StepHook = Callable[[Observation, JointCommand, OracleOutcome], None]
+
+
+class Runtime:
+    """Runs episodes of a policy in a world, with perception and memory when they are given."""
+
+    def __init__(
+        self,
+        world: World,
+        policy: Policy,
+        pipeline: CommandPipeline,
+        *,
+        detector: Detector | None = None,
+        memory: Memory | None = None,
+        perception_camera: str = "front",
+    ) -> None:
+        if (detector is None) != (memory is None):
+            raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
+        self.world = world
+        self.policy = policy
+        self.pipeline = pipeline
+        self.detector = detector
+        self.memory = memory
+        self.perception_camera = perception_camera
+
+    def run_episode(
+        self,
+        task: str,
+        seed: int,
+        instruction: str = "",
+        *,
+        episode: int | None = None,
+        on_step: StepHook | None = None,
+    ) -> EpisodeResult:
+        """Run one episode to its end.
+
+        Args:
+            task: a task name; the world raises UnknownNameError with the valid ones.
+            seed: of the scene.
+            instruction: spoken to the policy; empty = the one the task draws from the seed.
+            episode: seeds the policy's sampling noise; by default the scene's seed.
+            on_step: called after each step with what was seen, commanded, and what came of it.
+        """
+        episode = seed if episode is None else episode
+        observation = self.world.reset(task, seed, instruction)
+        outcome = self.world.oracle_outcome()
+        self.pipeline.reset()
+        self.policy.reset(outcome.instruction, episode=episode, seed=episode)
+        commands: list[np.ndarray] = []
+        while not (outcome.success or outcome.truncated):
+            command = self._decide(observation, outcome.instruction)
+            commands.append(command.positions)
+            seen, observation = observation, self.world.step(command)
+            outcome = self.world.oracle_outcome()
+            if on_step is not None:
+                on_step(seen, command, outcome)
+        executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
+        return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+
+    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
+        self.policy.observe(observation, self._remember(observation, instruction))
+        command = self.pipeline.command(observation.joints)
+        if command is None:
+            self.pipeline.executor.accept(self.policy.act())
+            command = self.pipeline.command(observation.joints)
+        # A chunk that does not cover its own observation leaves nothing to execute: hold.
+        return command or self.pipeline.execute(None, observation.joints)
+
+    def _remember(self, observation: Observation, instruction: str) -> MemoryTokens | None:
+        if self.detector is None or self.memory is None:
+            return None
+        scene = self.detector.detect(observation.camera(self.perception_camera))
+        self.memory.update(scene)
+        return self.memory.context(instruction, observation.stamp_ns)

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from engram.core.safety import SafetyConfig, SafetyFilter
+from tests.core.gantry import GANTRY, GantryKinematics, joints
+
+
+def safety(**config) -> SafetyFilter:
+    return SafetyFilter(GANTRY, GantryKinematics(), SafetyConfig(**config))
+
+
+def test_a_harmless_command_passes_unchanged():
+    command = safety().filter(np.array([0.02, 0, 0, 0.4]), joints(), 0.1)
+    np.testing.assert_array_equal(command.positions, [0.02, 0, 0, 0.4])
+    assert command.held == ""
+
+
+def test_velocity_is_limited():
+    f = safety()
+    f.filter(np.array([0.05, 0, 0, 0]), joints(), 0.1)  # 0.5 m/s, the most that 5 m/s^2 allows from rest
+    command = f.filter(np.array([0.45, 0, 0, 0]), joints(0.05), 0.1)
+    assert command.positions[0] == pytest.approx(0.05 + 1.0 * 0.1)
+    assert f.counts["velocity_limited"] == 1
+
+
+def test_acceleration_is_limited_from_the_last_command():
+    f = safety()
+    command = f.filter(np.array([0.1, 0, 0, 0]), joints(), 0.1)
+    assert command.positions[0] == pytest.approx(5.0 * 0.1 * 0.1)  # a * dt * dt
+    assert f.counts["acceleration_limited"] == 1
+
+
+def test_position_is_limited():
+    f = SafetyFilter(GANTRY, GantryKinematics(), SafetyConfig(workspace_margin_m=2.0))
+    command = f.filter(np.array([0, 0, 0, 2.0]), joints(gripper=0.75), 0.1)
+    assert command.positions[3] == pytest.approx(0.8)
+    assert f.counts["position_limited"] == 1
+
+
+@pytest.mark.parametrize(
+    ("positions", "age_s", "reason"),
+    [
+        (np.array([np.nan, 0, 0, 0]), 0.0, "non_finite"),
+        (np.array([np.inf, 0, 0, 0]), 0.0, "non_finite"),
+        (np.zeros(3), 0.0, "wrong_shape"),
+        (np.zeros(4), 0.51, "stale"),
+        (np.zeros(4), float("nan"), "stale"),
+        (None, 0.0, "no_command"),
+    ],
+)
+def test_what_is_not_fit_to_run_becomes_a_hold(positions, age_s, reason):
+    f = safety()
+    command = f.filter(positions, joints(0.1, 0.2, 0.3), 0.1, age_s)
+    assert command.held == reason
+    np.testing.assert_array_equal(command.positions, [0.1, 0.2, 0.3, 0.0])
+    assert f.counts[reason] == 1
+
+
+def test_a_hold_does_not_follow_a_sagging_arm():
+    f = safety()
+    f.filter(None, joints(0.1), 0.1)
+    assert f.filter(None, joints(0.09), 0.1).positions[0] == 0.1
+
+
+def test_stop_latches_until_reset_and_survives_a_new_episode():
+    f = safety()
+    f.stop("button")
+    assert f.filter(np.zeros(4), joints(), 0.1).held == "stopped"
+    f.forget()
+    assert f.filter(np.zeros(4), joints(), 0.1).held == "stopped"
+    f.reset()
+    assert f.filter(np.zeros(4), joints(), 0.1).held == ""
+
+
+def test_leaving_the_workspace_holds_but_coming_back_is_allowed():
+    f = safety()
+    assert f.filter(np.array([0.53, 0, 0, 0]), joints(0.5), 0.1).held == "workspace"
+    f.reset()
+    assert f.filter(np.array([0.55, 0, 0, 0]), joints(0.56), 0.1).held == ""
+
+
+def test_no_sequence_of_commands_ever_exceeds_the_limits():
+    rng = np.random.default_rng(0)
+    f, q, velocity = safety(), np.zeros(4), np.zeros(3)
+    for _ in range(500):
+        state = joints(*q[:3], gripper=q[3])
+        command = f.filter(rng.uniform(-3, 3, 4), state, 0.1)
+        new_velocity = (command.positions[:3] - q[:3]) / 0.1
+        if not command.held:
+            assert (np.abs(new_velocity) <= 1.0 + 1e-9).all()
+            assert (np.abs(new_velocity - velocity) <= 0.5 + 1e-9).all()
+        assert (np.abs(command.positions[:3]) <= 0.52 + 1e-9).all()
+        q, velocity = command.positions, np.zeros(3) if command.held else new_velocity
