@@ -1,0 +1,265 @@
+"""What every node has: lifecycle, parameters, diagnostics, guarded callbacks, a clean exit."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import QoSProfile
+from rclpy.task import Future
+
+from engram.core.errors import EngramError, InvalidInputError
+from engram.nodes import qos
+from engram.nodes.health import ERROR, Health
+from engram.nodes.params import check_unknown, declare, param
+from engram.nodes.worker import Worker
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """Parameters that every node has, so that a `/**` section of a parameter file fits all."""
+
+    autostart: bool = True
+    """Configure and activate at start; false: wait for a lifecycle manager."""
+    robot_id: str = "robot0"
+    """Name of the robot in experience, memory and diagnostics."""
+    lockstep: bool = False
+    """Every control step waits for its command, so that a slow machine gives the same result as a fast one."""
+    diagnostics_period_s: float = param(1.0, 0.1, 60.0)
+    """Time between two diagnostics [s], wall clock."""
+    trace_file: str = ""
+    """File for stage times as JSON lines, written at exit; empty: none."""
+
+
+def load_object(spec: str) -> Any:
+    """Return what ``package.module:attribute`` names; raises InvalidInputError when there is no such thing."""
+    module, _, attribute = spec.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"{spec!r}: {error}; expected 'package.module:attribute'") from error
+
+
+class EngramNode(LifecycleNode):
+    """A lifecycle node that reports problems instead of dying of them.
+
+    Subclasses set ``config_class`` (and ``sections``: prefix -> dataclass) and fill in :meth:`setup`,
+    :meth:`start`, :meth:`stop` and :meth:`teardown`.
+    """
+
+    config_class: ClassVar[type[NodeConfig]] = NodeConfig
+    sections: ClassVar[dict[str, type]] = {}
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+        self.config: Any = declare(self, self.config_class)
+        self.section = {prefix: declare(self, cls, prefix) for prefix, cls in self.sections.items()}
+        check_unknown(self)
+        self.health = Health(self.config.trace_file)
+        self.state = "unconfigured"
+        self._live: list[tuple[Callable[[Any], bool], Any]] = []  # made by start, destroyed by stop
+        self._workers: list[Worker] = []
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._async_group = ReentrantCallbackGroup()
+        self._diagnostics = self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS)
+        self.create_timer(self.config.diagnostics_period_s, self.publish_diagnostics, clock=self._steady)
+
+    def setup(self) -> None:
+        """Build collaborators and publishers (slow things belong here); an EngramError keeps the node inactive."""
+
+    def start(self) -> None:
+        """Subscribe, serve, start workers."""
+
+    def stop(self) -> None:
+        """Undo what :meth:`start` did beyond subscriptions, services, timers and workers: those are undone here."""
+
+    def teardown(self) -> None:
+        """Let go of what :meth:`setup` built."""
+
+    def add_diagnostics(self) -> None:
+        """Called before each diagnostic, to bring counters and problems up to date."""
+
+    # -- building blocks -----------------------------------------------------------------------------------------
+
+    def guarded(self, name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap ``callback``: while inactive it is not called; what it raises becomes a problem called ``name``."""
+
+        @functools.wraps(callback)
+        def call(*args: Any) -> Any:
+            if self.state != "active":
+                return None
+            try:
+                return callback(*args)
+            except Exception as error:
+                self.report(name, error)
+                return None
+
+        return call
+
+    def report(self, key: str, error: Exception) -> None:
+        """Turn an exception into a problem: ours in their own words, unexpected ones with their type and a trace."""
+        if isinstance(error, EngramError):
+            self.health.problem(key, str(error))
+            self.get_logger().warning(f"{key}: {error}", throttle_duration_sec=5.0)
+        else:
+            self.health.problem(key, f"{type(error).__name__}: {error}", ERROR)
+            self.get_logger().error(f"{key}: {''.join(traceback.format_exception(error))}", throttle_duration_sec=5.0)
+
+    def subscribe(self, msg_type: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile) -> None:
+        """Subscribe for as long as the node is active."""
+        subscription = self.create_subscription(msg_type, topic, self.guarded(topic, callback), profile)
+        self._live.append((self.destroy_subscription, subscription))
+
+    def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:
+        """Offer a service for as long as the node is active; ``callback`` may be a coroutine."""
+        service = self.create_service(srv_type, name, callback, callback_group=self._async_group)
+        self._live.append((self.destroy_service, service))
+
+    def every(self, period_s: float, callback: Callable[[], None], name: str) -> None:
+        """Call ``callback`` every ``period_s`` of wall clock for as long as the node is active."""
+        timer = self.create_timer(period_s, self.guarded(name, callback), clock=self._steady)
+        self._live.append((self.destroy_timer, timer))
+
+    def worker(self, name: str, handle: Callable[[Any], None], capacity: int) -> Worker:
+        """Start a worker thread for as long as the node is active; its errors and drops show in the diagnostics."""
+        worker: Worker = Worker(
+            name,
+            handle,
+            capacity=capacity,
+            on_error=lambda error: self.report(name, error),
+            on_drop=lambda: self.health.count(f"{name} drops"),
+        )
+        self._workers.append(worker)
+        return worker
+
+    def promise(self) -> Future:
+        """Return a future that a worker thread may set and a service coroutine may await."""
+        future = Future(executor=self.executor)
+        # rclpy looks at an awaited future only when it is awake: a done-callback is what wakes it.
+        future.add_done_callback(lambda _: None)
+        return future
+
+    # -- lifecycle -----------------------------------------------------------------------------------------------
+
+    def _transition(self, name: str, action: Callable[[], None], then: str) -> TransitionCallbackReturn:
+        try:
+            action()
+        except Exception as error:
+            self.report(name, error)
+            self.get_logger().error(f"{name} failed: {error}")
+            return TransitionCallbackReturn.FAILURE
+        self.health.clear(name)
+        self.state = then
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Build what the node needs."""
+        return self._transition("configure", self.setup, "inactive")
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Start working."""
+        super().on_activate(state)
+        self.state = "active"
+        result = self._transition("activate", self.start, "active")
+        if result != TransitionCallbackReturn.SUCCESS:
+            self._halt()
+            self.state = "inactive"
+        return result
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop working, keep what was built."""
+        self.state = "inactive"
+        result = self._transition("deactivate", self._halt, "inactive")
+        super().on_deactivate(state)
+        return result
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Let go of what was built."""
+        return self._transition("cleanup", self.teardown, "unconfigured")
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop working and let go of everything, from any state."""
+        return self._transition("shutdown", self.close, "finalized")
+
+    def _halt(self) -> None:
+        self.stop()
+        for destroy, entity in self._live:
+            destroy(entity)
+        self._live.clear()
+        for worker in self._workers:
+            if not worker.stop():
+                self.get_logger().warning("a worker was still busy after 5 s")
+        self._workers.clear()
+
+    def close(self) -> None:
+        """Leave in order, whatever the state; may be called twice."""
+        state, self.state = self.state, "finalized"
+        if state == "active":
+            self._halt()
+        if state in ("active", "inactive"):
+            self.teardown()
+            self.health.write_trace()
+
+    def publish_diagnostics(self) -> None:
+        """Publish this node's condition."""
+        self.add_diagnostics()
+        msg = DiagnosticArray()
+        msg.header.stamp = self.get_clock().now().to_msg()
+        msg.status = [self.health.status(self.get_fully_qualified_name(), self.config.robot_id, self.state)]
+        self._diagnostics.publish(msg)
+
+
+def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> int:
+    """Run one node until SIGINT or SIGTERM; returns the exit status."""
+    status = 0
+    node: EngramNode | None = None
+    try:
+        rclpy.init(args=args)
+        node = node_class()
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        if not node.config.autostart or _autostart(node):
+            executor.spin()
+        else:
+            status = 1
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    except EngramError as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = 2
+    finally:
+        # Launchers send a second SIGINT during teardown; it must not cut off a commit.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        _leave(node)
+    return status
+
+
+def _autostart(node: EngramNode) -> bool:
+    success = TransitionCallbackReturn.SUCCESS
+    return node.trigger_configure() == success and node.trigger_activate() == success
+
+
+def _leave(node: EngramNode | None) -> None:
+    if node is not None:
+        try:
+            node.close()
+        except Exception as error:
+            print(f"{node.get_name()}: {type(error).__name__} while closing: {error}", file=sys.stderr)
+        try:
+            node.destroy_node()
+        except Exception as error:  # the context is gone already: nothing is left to destroy
+            print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
+    rclpy.try_shutdown()

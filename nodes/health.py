@@ -1,0 +1,102 @@
+"""What a node knows of its own condition: counters, stage times, problems. Safe to use from any thread."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+
+OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
+PROBLEM_TTL_S = 5.0
+"""A problem that did not occur again for this long is no longer the node's state, only its history."""
+SAMPLES = 4096
+"""Stage times that are kept for the percentiles."""
+
+
+class Health:
+    """Counters, latency percentiles and current problems of one node."""
+
+    def __init__(self, trace_file: str = "") -> None:
+        self.counts: Counter[str] = Counter()
+        self.last_problem = ""
+        self._lock = threading.Lock()
+        self._stages: dict[str, deque[float]] = {}
+        self._problems: dict[str, tuple[bytes, str, float]] = {}  # key -> level, text, monotonic end
+        self._trace_file = trace_file
+        self._trace: list[tuple[str, int, int]] = []
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self.counts[name] += amount
+
+    def problem(self, key: str, text: str, level: bytes = WARN, *, lasting: bool = False) -> None:
+        """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared."""
+        until = float("inf") if lasting else time.monotonic() + PROBLEM_TTL_S
+        with self._lock:
+            self._problems[key] = (level, text, until)
+            self.counts[f"problems {key}"] += 1
+            self.last_problem = f"{key}: {text}"
+
+    def clear(self, key: str) -> None:
+        """A problem is over."""
+        with self._lock:
+            self._problems.pop(key, None)
+
+    def seconds(self, stage: str, duration_s: float) -> None:
+        """Add one duration [s] of ``stage``."""
+        with self._lock:
+            self._stages.setdefault(stage, deque(maxlen=SAMPLES)).append(duration_s)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Time a block as ``stage``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds(stage, time.perf_counter() - start)
+
+    def trace(self, event: str, stamp_ns: int) -> None:
+        """Note when (monotonic ns) ``event`` happened for the control step at ``stamp_ns``; off without a file."""
+        if self._trace_file:
+            self._trace.append((event, stamp_ns, time.monotonic_ns()))
+
+    def percentiles(self) -> dict[str, tuple[float, float, int]]:
+        """Return p50 [ms], p99 [ms] and number of samples of every stage."""
+        with self._lock:
+            stages = {name: np.array(times) for name, times in self._stages.items() if times}
+        return {name: (*(1e3 * np.percentile(times, (50, 99))).tolist(), len(times)) for name, times in stages.items()}
+
+    def status(self, name: str, hardware_id: str, state: str) -> DiagnosticStatus:
+        """Return the diagnostic of this node; its level is that of the worst current problem."""
+        now = time.monotonic()
+        with self._lock:
+            self._problems = {key: p for key, p in self._problems.items() if p[2] > now}
+            problems = sorted(self._problems.items(), key=lambda item: item[1][0], reverse=True)
+            counts, last = sorted(self.counts.items()), self.last_problem
+        msg = DiagnosticStatus(name=name, hardware_id=hardware_id, level=problems[0][1][0] if problems else OK)
+        msg.message = "; ".join(f"{key}: {text}" for key, (_, text, _) in problems) or state
+        values = {"state": state} | ({"last problem": last} if last else {})
+        values |= {key: str(count) for key, count in counts}
+        for stage, (p50, p99, n) in sorted(self.percentiles().items()):
+            values[f"{stage} ms p50/p99"] = f"{p50:.2f}/{p99:.2f} (n={n})"
+        msg.values = [KeyValue(key=key, value=value) for key, value in values.items()]
+        return msg
+
+    def write_trace(self) -> None:
+        """Write the traced events as JSON lines."""
+        if not self._trace_file:
+            return
+        path = Path(self._trace_file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as out:
+            for event, stamp_ns, at_ns in self._trace:
+                out.write(json.dumps({"event": event, "stamp_ns": stamp_ns, "at_ns": at_ns}) + "\n")

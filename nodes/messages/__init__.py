@@ -1,0 +1,99 @@
+"""Every conversion between core types and ROS messages; nothing else in Engram touches a message field.
+
+Reading checks everything (encodings, sizes, lengths, finiteness) and raises
+:class:`~engram.core.errors.InvalidInputError` naming the offender; writing takes values that core already checked.
+"""
+
+from engram.nodes.messages.basics import (
+    from_stamp,
+    header,
+    pose_from_msg,
+    pose_from_transform,
+    pose_to_msg,
+    pose_to_transform,
+    to_stamp,
+)
+from engram.nodes.messages.control import (
+    EPISODE_STATES,
+    EpisodeStatus,
+    HumanAction,
+    chunk_from_msg,
+    chunk_to_msg,
+    command_from_msg,
+    command_to_msg,
+    intervention_from_msg,
+    intervention_to_msg,
+    status_from_msg,
+    status_to_msg,
+)
+from engram.nodes.messages.learning import (
+    ack_to_msg,
+    manifest_from_msg,
+    manifest_to_msg,
+    transition_from_msg,
+    transition_to_msg,
+    weight_chunks_to_msgs,
+)
+from engram.nodes.messages.scene import (
+    graph_from_msg,
+    graph_to_msg,
+    node_from_msg,
+    node_to_msg,
+    scene_from_msg,
+    scene_to_msg,
+    tokens_from_msg,
+    tokens_to_msg,
+)
+from engram.nodes.messages.sensing import (
+    camera_info_to_msg,
+    color_from_msg,
+    color_to_msg,
+    depth_from_msg,
+    depth_to_msg,
+    intrinsics_from_msg,
+    joints_from_msg,
+    joints_to_msg,
+)
+
+__all__ = [
+    "EPISODE_STATES",
+    "EpisodeStatus",
+    "HumanAction",
+    "ack_to_msg",
+    "camera_info_to_msg",
+    "chunk_from_msg",
+    "chunk_to_msg",
+    "color_from_msg",
+    "color_to_msg",
+    "command_from_msg",
+    "command_to_msg",
+    "depth_from_msg",
+    "depth_to_msg",
+    "from_stamp",
+    "graph_from_msg",
+    "graph_to_msg",
+    "header",
+    "intervention_from_msg",
+    "intervention_to_msg",
+    "intrinsics_from_msg",
+    "joints_from_msg",
+    "joints_to_msg",
+    "manifest_from_msg",
+    "manifest_to_msg",
+    "node_from_msg",
+    "node_to_msg",
+    "pose_from_msg",
+    "pose_from_transform",
+    "pose_to_msg",
+    "pose_to_transform",
+    "scene_from_msg",
+    "scene_to_msg",
+    "status_from_msg",
+    "status_to_msg",
+    "to_stamp",
+    "tokens_from_msg",
+    "tokens_to_msg",
+    "transition_from_msg",
+    "transition_to_msg",
+    "weight_chunks_to_msgs",
+]

@@ -1,0 +1,102 @@
+"""Experience on its way to the learner, and weights on their way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types import PolicyManifest, Transition
+from engram.nodes.messages.basics import doubles, from_stamp, header, octets
+from engram.nodes.messages.sensing import color_from_msg, color_to_msg
+from engram_interfaces.msg import (
+    Experience,
+    ExperienceAck,
+    WeightChunk,
+)
+from engram_interfaces.msg import (
+    PolicyManifest as PolicyManifestMsg,
+)
+
+STAGES = ("candidate", "approved", "rejected", "rolled_back")
+
+
+def transition_to_msg(transition: Transition) -> Experience:
+    """Return one control step of experience as a message."""
+    msg = Experience(header=header(transition.stamp_ns), robot_id=transition.robot_id, boot_id=transition.boot_id)
+    msg.sequence, msg.episode, msg.step = transition.sequence, transition.episode, transition.step
+    msg.instruction, msg.task = transition.instruction, transition.task
+    msg.camera_names = list(transition.images)
+    msg.images = [color_to_msg(image, transition.stamp_ns, name) for name, image in transition.images.items()]
+    msg.state, msg.action = doubles(transition.state), doubles(transition.action)
+    msg.executed_action = doubles(transition.executed_action)
+    msg.reward, msg.reward_source = float(transition.reward), transition.reward_source
+    msg.terminated, msg.truncated = bool(transition.terminated), bool(transition.truncated)
+    msg.success, msg.intervention = bool(transition.success), bool(transition.intervention)
+    msg.policy_version, msg.memory_ids = transition.policy_version, list(transition.memory_ids)
+    return msg
+
+
+def transition_from_msg(msg: Experience) -> Transition:
+    """Return the transition; raises InvalidInputError when an array does not fit or is not finite."""
+    if len(msg.camera_names) != len(msg.images):
+        raise InvalidInputError(f"Experience: {len(msg.images)} images for {len(msg.camera_names)} camera names")
+    images = {
+        name: color_from_msg(image, f"Experience image {name!r}")
+        for name, image in zip(msg.camera_names, msg.images, strict=True)
+    }
+    return Transition(
+        robot_id=msg.robot_id, boot_id=msg.boot_id, sequence=msg.sequence, episode=msg.episode, step=msg.step,
+        stamp_ns=from_stamp(msg.header.stamp), task=msg.task, instruction=msg.instruction, images=images,
+        state=np.array(msg.state, np.float32), action=np.array(msg.action, np.float32),
+        executed_action=np.array(msg.executed_action, np.float32), reward=msg.reward,
+        reward_source=msg.reward_source, terminated=msg.terminated, truncated=msg.truncated, success=msg.success,
+        intervention=msg.intervention, policy_version=msg.policy_version, memory_ids=tuple(msg.memory_ids),
+    )  # fmt: skip
+
+
+def ack_to_msg(robot_id: str, boot_id: str, sequence: int, stored: int) -> ExperienceAck:
+    """Return the learner's receipt: 1..``sequence`` are durable, ``stored`` transitions in all."""
+    return ExperienceAck(robot_id=robot_id, boot_id=boot_id, sequence=int(sequence), stored=int(stored))
+
+
+def manifest_to_msg(
+    manifest: PolicyManifest, stamp_ns: int, chunk_size: int, signature: bytes = b""
+) -> PolicyManifestMsg:
+    """Return the announcement of a weight file that travels in slices of ``chunk_size`` bytes."""
+    msg = PolicyManifestMsg(header=header(stamp_ns), version=manifest.version, parent=manifest.parent)
+    msg.sha256, msg.size = manifest.sha256, int(manifest.size)
+    msg.chunk_count, msg.chunk_size = -(-int(manifest.size) // chunk_size), int(chunk_size)
+    msg.stage = manifest.stage
+    msg.metrics_json = json.dumps(dict(manifest.metrics), sort_keys=True)
+    msg.config_json = json.dumps(dict(manifest.config), sort_keys=True)
+    msg.signature = octets(signature)
+    return msg
+
+
+def manifest_from_msg(msg: PolicyManifestMsg) -> PolicyManifest:
+    """Return the manifest; raises when the stage is unknown or the JSON fields hold no objects."""
+    if msg.stage not in STAGES:
+        raise unknown_name("weights stage", msg.stage, STAGES)
+    metrics, config = (_object(name, getattr(msg, name)) for name in ("metrics_json", "config_json"))
+    return PolicyManifest(msg.version, msg.parent, msg.sha256, msg.size, msg.stage, metrics, config)
+
+
+def _object(name: str, text: str) -> dict:
+    try:
+        value = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise InvalidInputError(f"PolicyManifest.{name}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"PolicyManifest.{name}: a {type(value).__name__}, expected an object")
+    return value
+
+
+def weight_chunks_to_msgs(version: str, weights: bytes, chunk_size: int) -> Iterator[WeightChunk]:
+    """Yield the slices of a weight file in order; joined they are ``weights`` again."""
+    count = -(-len(weights) // chunk_size)
+    for index in range(count):
+        piece = weights[index * chunk_size : (index + 1) * chunk_size]
+        yield WeightChunk(version=version, index=index, count=count, data=octets(piece))

@@ -1,0 +1,94 @@
+"""One bridge from frozen dataclasses to ROS parameters.
+
+A field becomes a parameter with its default, its docstring as description and its range; what the user sets comes
+back as an instance of the same dataclass. Unknown parameters are errors that name the valid ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import textwrap
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+
+from engram.core.errors import InvalidInputError, unknown_name
+
+if TYPE_CHECKING:
+    from rclpy.node import Node
+
+T = TypeVar("T")
+BUILT_IN = ("use_sim_time", "start_type_description_service")
+
+
+def param(default: Any, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()) -> Any:
+    """Declare a dataclass field with a valid range (both ends included) or a set of valid names."""
+    metadata = {"range": (low, high)} if low is not None and high is not None else {}
+    return dataclasses.field(default=default, metadata={**metadata, "choices": choices})
+
+
+@functools.cache
+def descriptions(cls: type) -> dict[str, str]:
+    """Return the docstring under each field of the dataclass ``cls``, inherited fields included."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[field.target.id] = inspect.cleandoc(str(text.value.value))  # type: ignore[union-attr]
+    return found
+
+
+def declare[T](node: Node, cls: type[T], prefix: str = "") -> T:
+    """Declare every field of ``cls`` as a parameter ``prefix.field`` of ``node`` and return what was set.
+
+    Raises:
+        InvalidInputError: a value of the wrong type or outside its range.
+        UnknownNameError: a value that is not among the field's choices.
+    """
+    values = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        name = f"{prefix}.{field.name}" if prefix else field.name
+        values[field.name] = _declare_field(node, name, field, descriptions(cls).get(field.name, ""))
+    return cls(**values)
+
+
+def _declare_field(node: Node, name: str, field: dataclasses.Field, description: str) -> Any:
+    default = list(field.default) if isinstance(field.default, tuple) else field.default
+    descriptor = ParameterDescriptor(description=description, read_only=True)
+    low, high = field.metadata.get("range", (None, None))
+    if low is not None:
+        _set_range(descriptor, default, low, high)
+        description = f"{description} [{low} .. {high}]"
+    choices = field.metadata.get("choices", ())
+    if choices:
+        descriptor.additional_constraints = "one of: " + ", ".join(choices)
+    try:
+        value = node.declare_parameter(name, default, descriptor).value
+    except InvalidParameterTypeException as error:
+        raise InvalidInputError(f"parameter {name!r}: {error}; expected {type(default).__name__}") from None
+    except InvalidParameterValueException as error:
+        raise InvalidInputError(f"parameter {name!r}: {error}; expected {low} .. {high}") from None
+    if choices and value not in choices:
+        raise unknown_name(f"value of parameter {name!r}", value, choices)
+    return tuple(value) if isinstance(field.default, tuple) else value
+
+
+def _set_range(descriptor: ParameterDescriptor, default: Any, low: float, high: float) -> None:
+    if isinstance(default, int):
+        descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=0)]
+    else:
+        descriptor.floating_point_range = [FloatingPointRange(from_value=float(low), to_value=float(high), step=0.0)]
+
+
+def check_unknown(node: Node) -> None:
+    """Raise UnknownNameError if a parameter file or argument sets what this node does not have."""
+    declared = [name for name in node._parameters if not name.startswith("qos_overrides.")]
+    for name in node._parameter_overrides:
+        if name not in declared and name not in BUILT_IN and not name.startswith("qos_overrides."):
+            raise unknown_name(f"parameter of {node.get_name()}", name, declared)

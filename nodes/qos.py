@@ -1,0 +1,43 @@
+"""Quality of service, chosen per topic and written down once.
+
+Queues are shallow on purpose: at 10 Hz the newest sample is the one that matters, and a deep queue of images only
+adds delay. Nothing that moves the robot is best effort: a lost command is a held robot.
+"""
+
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+
+def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+SENSOR = _profile(2)
+"""Images, camera_info, joint_states, tf as we publish them; reliable, so every subscriber matches."""
+SENSOR_BEST_EFFORT = _profile(2, reliable=False)
+"""Images as we subscribe to them from a robot's drivers, which often publish best effort."""
+CLOCK = _profile(1, reliable=False)
+"""/clock, as ROS 2 subscribes to it."""
+COMMAND = _profile(1)
+"""command, policy/action_chunk, safety/executed, memory/context: the newest counts."""
+LATCHED = _profile(1, latched=True)
+"""task/status, policy/manifest, tf_static: a node that starts late still learns the last one."""
+WEIGHTS = _profile(512, latched=True)
+"""policy/weights: all slices of one weight file (512 x 64 kB = 32 MB), also for a node that starts late."""
+EVENTS = _profile(64)
+"""intervention, scene/observation, memory/graph: a short burst must not be lost."""
+EXPERIENCE = _profile(32)
+"""experience: what is lost here is sent again from the spool until it is acknowledged."""
+DIAGNOSTICS = _profile(10)
+"""diagnostics, as ROS's own tools expect it."""
+
+
+def sensor_subscription(*, lockstep: bool) -> QoSProfile:
+    """Return the profile for reading sensors: in lock-step one lost image would stop the simulation."""
+    return SENSOR if lockstep else SENSOR_BEST_EFFORT
