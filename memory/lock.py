@@ -1,0 +1,41 @@
+"""One writer a store: an advisory lock that the kernel lets go of when its process dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from engram.core.errors import EngramError
+
+
+class StoreError(EngramError):
+    """A store cannot be opened, read or written."""
+
+
+class WriterLock:
+    """Held from construction to :meth:`release`.
+
+    Raises:
+        StoreError: another writer holds it, naming its process id.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
+            os.close(self._file)
+            raise StoreError(
+                f"{folder}: already being written by process {holder}; a store has one writer at a time"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in; may be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

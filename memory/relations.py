@@ -1,0 +1,92 @@
+"""on, in, near from the boxes of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
+
+from engram.core.types import SceneNode
+from engram.memory.scene_graph import EdgeKey
+
+
+@dataclass(frozen=True)
+class RelationConfig:
+    """Tolerances of the relations."""
+
+    contact_m: float = 0.015
+    """Vertical gap between a bottom and a top that still counts as ``on``."""
+    near_m: float = 0.10
+    """Free distance between two boxes that counts as ``near``."""
+
+
+def half_extents(nodes: Sequence[SceneNode]) -> np.ndarray:
+    """Return the axis-aligned half extents (n, 3) m of each node's box in base_link."""
+    quaternions = np.array([node.pose.quaternion for node in nodes])
+    sizes = np.array([node.size for node in nodes])
+    turned = np.abs(Rotation.from_quat(quaternions, scalar_first=True).as_matrix())
+    return np.einsum("nij,nj->ni", turned, sizes) / 2
+
+
+def relations(nodes: Sequence[SceneNode], config: RelationConfig | None = None) -> list[EdgeKey]:
+    """Return the (source, target, relation) that hold among ``nodes``, one relation a pair.
+
+    ``in`` wins over ``on`` and ``on`` over ``near``; ``near`` is symmetric and stored once, smaller id first, and
+    only between nodes of one layer (everything on a table is near it).
+    """
+    config = config or RelationConfig()
+    if len(nodes) < 2:
+        return []
+    centre = np.array([node.pose.position for node in nodes])
+    half = half_extents(nodes)
+    first, second = _candidates(centre, half, config.near_m)
+    found: list[EdgeKey] = []
+    related = np.zeros(len(first), bool)
+    for inner, outer in ((first, second), (second, first)):
+        inside = _inside(centre, half, inner, outer) & ~related
+        found += [(nodes[i].id, nodes[j].id, "in") for i, j in zip(inner[inside], outer[inside], strict=True)]
+        related |= inside
+    for upper, lower in ((first, second), (second, first)):
+        rests = _on(centre, half, upper, lower, config.contact_m) & ~related
+        found += [(nodes[i].id, nodes[j].id, "on") for i, j in zip(upper[rests], lower[rests], strict=True)]
+        related |= rests
+    gap = np.maximum(np.abs(centre[first] - centre[second]) - half[first] - half[second], 0.0)
+    close = (np.linalg.norm(gap, axis=1) <= config.near_m) & ~related
+    for i, j in zip(first[close], second[close], strict=True):
+        if nodes[i].layer == nodes[j].layer:
+            source, target = sorted((nodes[i].id, nodes[j].id))
+            found.append((source, target, "near"))
+    return found
+
+
+def _candidates(centre: np.ndarray, half: np.ndarray, near_m: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return index pairs that may be related: neighbours by KD-tree, and all pairs with the few large boxes."""
+    radius = np.linalg.norm(half, axis=1)
+    large = radius > 0.5  # a table in the tree's radius would pair everything with everything
+    small = np.flatnonzero(~large)
+    pairs = [np.empty((0, 2), np.int64)]
+    if len(small) > 1:
+        reach = near_m + 2 * float(radius[small].max())
+        pairs.append(small[cKDTree(centre[small]).query_pairs(reach, output_type="ndarray")])
+    for i in np.flatnonzero(large):
+        others = np.flatnonzero(~large | (np.arange(len(centre)) > i))
+        pairs.append(np.column_stack((np.full(len(others), i), others)))
+    both = np.concatenate(pairs)
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    return both[:, 0], both[:, 1]
+
+
+def _inside(centre: np.ndarray, half: np.ndarray, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """The centre of ``inner`` lies in ``outer``, which is wider in x and y."""
+    within = (np.abs(centre[inner] - centre[outer]) < half[outer]).all(axis=1)
+    return within & (half[inner, :2] < half[outer, :2]).all(axis=1)
+
+
+def _on(centre: np.ndarray, half: np.ndarray, upper: np.ndarray, lower: np.ndarray, contact: float) -> np.ndarray:
+    """The bottom of ``upper`` touches the top of ``lower``, which carries its centre."""
+    gap = (centre[upper, 2] - half[upper, 2]) - (centre[lower, 2] + half[lower, 2])
+    carried = (np.abs(centre[upper, :2] - centre[lower, :2]) < half[lower, :2]).all(axis=1)
+    return (np.abs(gap) <= contact) & carried & (centre[upper, 2] > centre[lower, 2])

@@ -1,0 +1,86 @@
+"""The working view of what the robot knows: a networkx DiGraph of layered nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import networkx as nx
+
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types import SceneEdge, SceneNode
+
+LAYERS: Mapping[str, int] = {"building": 5, "room": 4, "place": 3, "object": 2, "agent": 2}
+"""Layer name -> height, numbered as in spark_dsg (Hughes et al., Hydra)."""
+RELATIONS: tuple[str, ...] = ("on", "in", "near", "held_by")
+STATES: tuple[str, ...] = ("visible", "occluded", "unseen", "absent")
+
+EdgeKey = tuple[str, str, str]
+
+
+class SceneGraph:
+    """Nodes keep the order in which they were first known; ids are never used twice."""
+
+    def __init__(self) -> None:
+        self.graph = nx.DiGraph()
+        self._issued: dict[str, int] = {}
+
+    def new_id(self, layer: str) -> str:
+        """Issue the next id of ``layer``, for example ``object_0001``."""
+        if layer not in LAYERS:
+            raise unknown_name("layer", layer, LAYERS)
+        self._issued[layer] = self._issued.get(layer, 0) + 1
+        return f"{layer}_{self._issued[layer]:04d}"
+
+    @property
+    def issued(self) -> Mapping[str, int]:
+        """How many ids each layer has issued."""
+        return dict(self._issued)
+
+    def restore(self, nodes: Iterable[SceneNode], issued: Mapping[str, int]) -> None:
+        """Take over stored nodes and id counters."""
+        for node in nodes:
+            self.put(node)
+        self._issued = dict(issued)
+
+    def put(self, node: SceneNode) -> None:
+        """Add ``node`` or replace the one with its id."""
+        if node.layer not in LAYERS:
+            raise unknown_name("layer", node.layer, LAYERS)
+        if node.state not in STATES:
+            raise unknown_name("state", node.state, STATES)
+        self.graph.add_node(node.id, node=node)
+
+    def remove(self, node_id: str) -> None:
+        """Forget a node and its edges; raises InvalidInputError when there is none."""
+        if node_id not in self.graph:
+            raise InvalidInputError(f"node {node_id!r}: not in the graph of {len(self.graph)} nodes")
+        self.graph.remove_node(node_id)
+
+    def node(self, node_id: str) -> SceneNode:
+        """Return the node ``node_id``."""
+        if node_id not in self.graph:
+            raise unknown_name("node", node_id, self.graph)
+        return self.graph.nodes[node_id]["node"]
+
+    def nodes(self, *layers: str) -> list[SceneNode]:
+        """Return the nodes of ``layers`` (none given = all), oldest first."""
+        found = (data["node"] for _, data in self.graph.nodes(data=True))
+        return [node for node in found if not layers or node.layer in layers]
+
+    def edges(self) -> tuple[SceneEdge, ...]:
+        """Return all relations, sorted."""
+        return tuple(SceneEdge(*key) for key in sorted(self._edge_keys()))
+
+    def set_edges(self, wanted: Iterable[EdgeKey]) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:
+        """Make ``wanted`` (source, target, relation) the relations there are; return what was added, removed."""
+        wanted, have = set(wanted), self._edge_keys()
+        added, removed = sorted(wanted - have), sorted(have - wanted)
+        self.graph.remove_edges_from((source, target) for source, target, _ in removed)
+        for source, target, relation in added:
+            if relation not in RELATIONS:
+                raise unknown_name("relation", relation, RELATIONS)
+            self.graph.add_edge(source, target, relation=relation)
+        return tuple(SceneEdge(*key) for key in added), tuple(SceneEdge(*key) for key in removed)
+
+    def _edge_keys(self) -> set[EdgeKey]:
+        return {(source, target, data["relation"]) for source, target, data in self.graph.edges(data=True)}

@@ -1,0 +1,50 @@
+"""What a camera frame says about a place: out of view, hidden, seen free, seen filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engram.core.geometry import from_frame, project
+from engram.core.types import SceneObservation
+
+UNSEEN, OCCLUDED, FREE, FILLED = 0, 1, 2, 3
+"""Verdicts: not looked at; something is in front; the ray went through; a surface lies where the object was."""
+
+
+@dataclass(frozen=True)
+class VisibilityConfig:
+    """DynaMem's rule (Liu et al. 2024): in frame, near enough, not behind what was measured."""
+
+    max_depth_m: float = 2.5
+    """Farther places are not judged."""
+    occlusion_m: float = 0.1
+    """A place this far behind the measured depth is hidden; small objects use their own half diagonal instead."""
+    depth_noise_m: float = 0.01
+    """Added to an object's half diagonal."""
+    border: float = 0.04
+    """Share of the image, at each edge, where detectors see objects cut off: not judged."""
+
+
+def look(
+    scene: SceneObservation, places: np.ndarray, sizes: np.ndarray, config: VisibilityConfig | None = None
+) -> np.ndarray:
+    """Return the verdict (n,) int for ``places`` (n, 3) m in base_link of objects with ``sizes`` (n, 3) m."""
+    config = config or VisibilityConfig()
+    verdict = np.full(len(places), UNSEEN)
+    if len(places) == 0:
+        return verdict
+    points = from_frame(places, scene.camera_pose)
+    ahead = np.flatnonzero((points[:, 2] > 1e-3) & (points[:, 2] < config.max_depth_m))
+    share = project(points[ahead], scene.intrinsics) / scene.image_size  # (m, 2), 0..1 over the image
+    framed = ((share > config.border) & (share < 1 - config.border)).all(axis=1)
+    ahead, share = ahead[framed], share[framed]
+    rows, columns = (share[:, ::-1] * scene.depth_grid.shape).astype(int).T
+    measured = scene.depth_grid[rows, columns]
+    ahead, measured = ahead[measured > 0], measured[measured > 0]
+    depth = points[ahead, 2]
+    half = np.linalg.norm(sizes[ahead], axis=1) / 2 + config.depth_noise_m
+    hidden = depth - measured > np.minimum(config.occlusion_m, half)
+    verdict[ahead] = np.where(hidden, OCCLUDED, np.where(measured > depth + config.depth_noise_m, FREE, FILLED))
+    return verdict
