@@ -1,0 +1,84 @@
+"""Scripted experts: the true state of the world -> the next relative tool action.
+
+An expert keeps no clock and no memory: each action is a function of the present tool pose, gripper and object poses.
+So its demonstrations are Markovian, and an execution that was pushed off course is corrected from where it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.control import ControlConfig
+from engram.core.geometry import rotation
+from engram.core.types import Pose
+
+if TYPE_CHECKING:
+    from engram.sim.world import MujocoWorld
+
+
+@dataclass(frozen=True)
+class ExpertConfig:
+    """How fast an expert moves."""
+
+    gain: float = 0.6
+    """Share of the remaining way that one step asks for; 1 overshoots, because the arm lags by about a step."""
+    speed: float = 0.8
+    """Longest translation of one action, in action units (1 = 5 cm per step)."""
+    turn_speed: float = 0.5
+    """Longest rotation of one action, in action units (1 = 0.25 rad per step)."""
+
+
+@dataclass(frozen=True)
+class Waypoint:
+    """Where the tool shall go next."""
+
+    position: np.ndarray  # (3,) m, base_link
+    closed: bool  # gripper
+    yaw: float = 0.0  # rad about the vertical, 0 = as in the home pose
+
+
+class Expert(ABC):
+    """Moves towards the waypoint that the present state asks for."""
+
+    def __init__(self, world: MujocoWorld, config: ExpertConfig | None = None) -> None:
+        self.world = world
+        self.config = config or ExpertConfig()
+        self.control = ControlConfig()
+        self._down = rotation(world.kinematics.forward(np.array(world.robot.home)))
+
+    def reset(self) -> None:
+        """Begin an episode. The base expert has nothing to forget."""
+
+    def act(self) -> np.ndarray:
+        """Return the action (7,) in [-1, 1] for the present state."""
+        goal, tool = self.waypoint(), self.world.tool_pose()
+        move = self.config.gain * (goal.position - tool.position) / self.control.position_scale_m
+        turned = Rotation.from_euler("z", goal.yaw) * self._down
+        turn = (turned * rotation(tool).inv()).as_rotvec() * self.config.gain / self.control.rotation_scale_rad
+        gripper = 1.0 if goal.closed else -1.0
+        return np.concatenate((_at_most(move, self.config.speed), _at_most(turn, self.config.turn_speed), [gripper]))
+
+    @abstractmethod
+    def waypoint(self) -> Waypoint:
+        """Return where the tool shall go next, from the present state alone."""
+
+
+def _at_most(vector: np.ndarray, length: float) -> np.ndarray:
+    return vector * min(1.0, length / max(float(np.linalg.norm(vector)), 1e-9))
+
+
+def funnel(distance: float, near: float, far: float) -> float:
+    """Return 0 up to distance ``near``, 1 from ``far`` on, a straight line between: how high to stay above a goal."""
+    return float(np.clip((distance - near) / (far - near), 0.0, 1.0))
+
+
+def square_yaw(pose: Pose) -> float:
+    """Return the turn about the vertical of a square body, in [-pi/4, pi/4): quarter turns look the same."""
+    x_axis = rotation(pose).apply((1.0, 0.0, 0.0))
+    quarter = np.pi / 2
+    return float((np.arctan2(x_axis[1], x_axis[0]) + quarter / 2) % quarter - quarter / 2)

@@ -1,0 +1,77 @@
+"""Experts that grasp a cube and carry it somewhere."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from engram.sim.experts.base import Expert, Waypoint, funnel, square_yaw
+from engram.sim.tasks.placement import CUBE_HALF_M
+
+APPROACH_M = 0.08
+"""How far above a cube open fingers travel."""
+HELD_FRACTION = 0.35
+"""Fingers that stand on both sides of a cube are closed at least this far."""
+CARRY_M = 0.09
+"""Height of a carried cube's centre: its underside passes over standing cubes with 3 cm to spare."""
+RETREAT_M = 0.06
+
+
+class CarryExpert(Expert):
+    """Grasp the target cube from above, carry it over :meth:`goal`, lower it, let go, retreat."""
+
+    @abstractmethod
+    def goal(self) -> np.ndarray:
+        """Return where the cube's centre (3,) m shall be let go."""
+
+    @abstractmethod
+    def placed(self, offset: np.ndarray) -> bool:
+        """Tell whether a cube at ``offset`` (3,) m from the goal may be let go."""
+
+    def waypoint(self) -> Waypoint:
+        pose = self.world.oracle_pose(self.world.task.targets["color"])
+        tool, cube, goal = self.world.tool_pose().position, pose.position, self.goal()
+        between = float(np.linalg.norm(tool - cube)) < CUBE_HALF_M
+        if self.placed(cube - goal):
+            return self._let_go(tool, square_yaw(pose), between)
+        if between and self.world.gripper_fraction() > HELD_FRACTION:
+            return self._carry(tool, cube, goal)
+        return self._grasp(tool, cube, square_yaw(pose))
+
+    def _grasp(self, tool: np.ndarray, cube: np.ndarray, yaw: float) -> Waypoint:
+        aside = float(np.hypot(*(tool - cube)[:2]))
+        above = APPROACH_M * funnel(aside, 0.010, 0.035)
+        ready = aside < 0.010 and abs(tool[2] - cube[2]) < 0.010
+        return Waypoint(cube + (0.0, 0.0, above), closed=ready, yaw=yaw)
+
+    def _carry(self, tool: np.ndarray, cube: np.ndarray, goal: np.ndarray) -> Waypoint:
+        aside = float(np.hypot(*(goal - cube)[:2]))
+        height = goal[2] + max(0.0, CARRY_M - goal[2], 0.04) * funnel(aside, 0.010, 0.05)
+        free = 1.0 - funnel(height - cube[2], 0.01, 0.03)  # sideways only when lifted
+        step = np.append(free * (goal - cube)[:2], height - cube[2])
+        return Waypoint(tool + step, closed=True)
+
+    def _let_go(self, tool: np.ndarray, yaw: float, between: bool) -> Waypoint:
+        opened = self.world.gripper_fraction() < 0.25
+        return Waypoint(tool + (0.0, 0.0, RETREAT_M if opened or not between else 0.0), closed=False, yaw=yaw)
+
+
+class PickPlaceExpert(CarryExpert):
+    """Let the cube fall into the bin from just above its rim."""
+
+    def goal(self) -> np.ndarray:
+        return self.world.oracle_pose("bin").position + (0.0, 0.0, 0.06)
+
+    def placed(self, offset: np.ndarray) -> bool:
+        return bool(np.abs(offset[:2]).max() < 0.03 and offset[2] < 0.02)
+
+
+class StackExpert(CarryExpert):
+    """Set the cube down centred on the other one."""
+
+    def goal(self) -> np.ndarray:
+        return self.world.oracle_pose(self.world.task.targets["other"]).position + (0.0, 0.0, 2 * CUBE_HALF_M)
+
+    def placed(self, offset: np.ndarray) -> bool:
+        return bool(np.hypot(*offset[:2]) < 0.012 and abs(offset[2]) < 0.005)

@@ -1,0 +1,29 @@
+"""The expert that pulls the drawer by its handle."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engram.core.geometry import rotation
+from engram.sim.experts.base import Expert, Waypoint, funnel, square_yaw
+
+APPROACH_M = 0.08
+HELD_FRACTION = 0.5
+STEP_M = 0.05
+"""How far ahead of the handle the pull aims."""
+
+
+class DrawerExpert(Expert):
+    """Over the handle with open fingers, down, close, pull along the drawer's slide."""
+
+    def waypoint(self) -> Waypoint:
+        tool, handle = self.world.tool_pose().position, self.world.oracle_pose("handle")
+        outward = rotation(self.world.oracle_pose("drawer")).apply((-1.0, 0.0, 0.0))
+        offset = tool - handle.position
+        near = float(np.abs(offset).max()) < 0.02
+        if near and self.world.gripper_fraction() > HELD_FRACTION:
+            return Waypoint(tool + STEP_M * outward - np.array([0.0, 0.0, offset[2]]), closed=True)
+        aside = float(np.hypot(*offset[:2]))
+        above = APPROACH_M * funnel(aside, 0.010, 0.035)
+        ready = aside < 0.010 and abs(offset[2]) < 0.012
+        return Waypoint(handle.position + (0.0, 0.0, above), closed=ready, yaw=square_yaw(handle))

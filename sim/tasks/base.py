@@ -1,0 +1,124 @@
+"""What a task is: a scene, words, a random arrangement and the simulator's own verdict.
+
+A task object belongs to one world and one episode at a time: ``setup`` fixes which bodies the words mean, the
+``oracle_`` methods judge by them. The arrangement is drawn from the seed before the words are, so the same seed with
+other words is the same table with another goal.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from engram.core.errors import InvalidInputError
+from engram.sim.scene import SceneConfig
+from engram.sim.tasks.placement import COLORS
+
+if TYPE_CHECKING:
+    from engram.sim.world import MujocoWorld
+
+
+class Task(ABC):
+    """One kind of job on the table; ``{color}``-like slots of the wordings name coloured bodies."""
+
+    name: ClassVar[str]
+    scene: ClassVar[SceneConfig]
+    max_steps: ClassVar[int]
+    """Control steps after which the episode is truncated."""
+    colored: ClassVar[tuple[str, ...]] = ()
+    """Bodies that get a colour each, no two the same; the slots choose among them."""
+    instructions: ClassVar[tuple[str, ...]]
+    """Wordings that ``setup`` draws from."""
+    held_out_instructions: ClassVar[tuple[str, ...]]
+    """Wordings that are understood but never drawn: for testing what a policy makes of new words."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}  # slot -> body that the words mean
+        self.colors: dict[str, str] = {}  # body -> colour
+
+    def setup(self, world: MujocoWorld, rng: np.random.Generator, instruction: str = "") -> str:
+        """Arrange the table from ``rng`` and return the instruction.
+
+        Args:
+            world: freshly reset, with this task's scene.
+            rng: every draw comes from it, and the same number of draws with and without ``instruction``.
+            instruction: one of the wordings with colours filled in; empty = drawn. A colour that is not on the
+                table is painted onto the body that would have been drawn.
+
+        Raises:
+            InvalidInputError: ``instruction`` matches no wording, or asks for what cannot be.
+        """
+        asked = self.parse(instruction) if instruction else None
+        self.arrange(world, rng)
+        palette = rng.permutation(sorted(COLORS))
+        self.colors = {body: str(color) for body, color in zip(self.colored, palette, strict=False)}
+        drawn = [str(body) for body in rng.permutation(self.colored)] if self.colored else []
+        template = self.instructions[int(rng.integers(len(self.instructions)))]
+        slots = self.slots()
+        if asked is None:
+            self.targets = dict(zip(slots, drawn, strict=False))
+        else:
+            self.targets = self._bind(asked, drawn)
+        for body, color in self.colors.items():
+            world.set_color(body, COLORS[color])
+        return instruction or self.say(template)
+
+    @abstractmethod
+    def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
+        """Place every body that may move, without overlap."""
+
+    @abstractmethod
+    def oracle_success(self, world: MujocoWorld) -> bool:
+        """Tell whether the job is done now."""
+
+    def oracle_reward(self, world: MujocoWorld) -> float:
+        """Return the sparse reward of the present state: 1 when done, else 0."""
+        return 1.0 if self.oracle_success(world) else 0.0
+
+    @classmethod
+    def slots(cls) -> tuple[str, ...]:
+        """Return the names of the slots of the wordings, in a fixed order."""
+        return tuple(sorted({f for t in cls.instructions for _, f, _, _ in string.Formatter().parse(t) if f}))
+
+    @classmethod
+    def parse(cls, instruction: str) -> dict[str, str]:
+        """Return slot -> colour of an instruction that fits a wording; case, spaces and a full stop don't matter.
+
+        Raises:
+            InvalidInputError: with the valid wordings and colours.
+        """
+        words = " ".join(instruction.casefold().split()).rstrip(".")
+        for template in (*cls.instructions, *cls.held_out_instructions):
+            pattern = re.escape(template).replace(r"\{", "(?P<").replace(r"\}", f">{'|'.join(COLORS)})")
+            match = re.fullmatch(pattern, words)
+            if match:
+                return cls._different(instruction, match.groupdict())
+        wordings = "; ".join((*cls.instructions, *cls.held_out_instructions))
+        raise InvalidInputError(
+            f"task {cls.name!r}: instruction {instruction!r} fits no wording; valid: {wordings}"
+            + (f" with colours {', '.join(COLORS)}" if cls.slots() else "")
+        )
+
+    def say(self, template: str) -> str:
+        """Fill ``template`` with the colours of the present targets."""
+        return template.format(**{slot: self.colors[body] for slot, body in self.targets.items()})
+
+    @classmethod
+    def _different(cls, instruction: str, asked: dict[str, str]) -> dict[str, str]:
+        if len(set(asked.values())) < len(asked):
+            raise InvalidInputError(f"task {cls.name!r}: instruction {instruction!r} names one colour twice")
+        return asked
+
+    def _bind(self, asked: dict[str, str], drawn: list[str]) -> dict[str, str]:
+        """Return slot -> body for slot -> colour, painting a drawn body where a colour is not on the table."""
+        body_of = {color: body for body, color in self.colors.items()}
+        targets = {slot: body_of[color] for slot, color in asked.items() if color in body_of}
+        for slot, color in asked.items():
+            if slot not in targets:
+                targets[slot] = next(body for body in drawn if body not in targets.values())
+                self.colors[targets[slot]] = color
+        return targets
