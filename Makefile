@@ -1,0 +1,41 @@
+# Engram's commands. `make help` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench prove clean distclean
+
+BIN := .venv/bin
+export MUJOCO_GL ?= egl
+# Two torch thread pools on the same cores collapse: every process keeps to one thread.
+export OMP_NUM_THREADS ?= 1
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup:  ## build the environment in .venv (idempotent; returns at once when nothing changed)
+	@.ci/setup
+
+demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by itself
+	@$(BIN)/engram demo $(if $(filter-out 0,$(HEADLESS)),--headless) $(if $(EPISODES),--episodes $(EPISODES)) $(ARGS)
+
+test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)
+	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+lint: setup  ## ruff
+	@$(BIN)/ruff check .
+
+types: setup  ## mypy over engram
+	@$(BIN)/mypy
+
+bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio
+	@for part in sim loop memory policy learner; do $(BIN)/engram bench $$part $(ARGS) || exit 1; done
+
+prove: setup  ## every figure of the README from its seeds (hours); ARGS=--quick is the honest short run
+	@for part in loop memory policy learner gate faults; do $(BIN)/engram prove $$part $(ARGS) || exit 1; done
+
+clean:  ## remove caches and build outputs, keep .venv
+	@rm -rf build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv and .tools too
+	@rm -rf .venv .tools
