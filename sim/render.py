@@ -1,0 +1,106 @@
+"""Camera images of a scene by MuJoCo's renderer, with pinhole intrinsics and optical-frame poses."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.errors import EngramError, unknown_name
+from engram.core.geometry import make_pose
+from engram.core.types import CameraFrame, Pose
+
+if TYPE_CHECKING:
+    from engram.sim.world import WorldConfig
+
+CAMERAS = ("front", "wrist")
+_OPTICAL = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up
+
+
+class SceneRenderer:
+    """Renders any of several models into images of one size; a context is made for each on first use."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._renderers: dict[int, mujoco.Renderer] = {}
+        self._model: mujoco.MjModel | None = None
+
+    def use(self, model: mujoco.MjModel) -> None:
+        """Choose the model of the following frames."""
+        if model is not self._model and id(model) not in self._renderers:
+            self._renderers[id(model)] = _open(model, self.width, self.height)
+        self._model = model
+
+    def frame(self, camera: str, data: mujoco.MjData, stamp_ns: int, depth: bool = False) -> CameraFrame:
+        """Return what ``camera`` sees; the depth image, in metres along the optical axis, only when asked for."""
+        assert self._model is not None
+        renderer = self._renderers[id(self._model)]
+        index = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
+        if index < 0:
+            raise unknown_name("camera", camera, (self._model.camera(i).name for i in range(self._model.ncam)))
+        renderer.update_scene(data, camera=index)
+        color = renderer.render()
+        metres = None
+        if depth:
+            renderer.enable_depth_rendering()
+            metres = renderer.render()
+            renderer.disable_depth_rendering()
+        return CameraFrame(
+            name=camera,
+            stamp_ns=stamp_ns,
+            color=color,
+            intrinsics=intrinsics(float(self._model.cam_fovy[index]), self.width, self.height),
+            pose=optical_pose(data, index),
+            depth=metres,
+        )
+
+    def close(self) -> None:
+        """Free all contexts."""
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
+        self._model = None
+
+
+def intrinsics(fovy_deg: float, width: int, height: int) -> np.ndarray:
+    """Return the pinhole matrix K (3, 3) in pixels of a camera with vertical field of view ``fovy_deg``."""
+    focal = 0.5 * height / np.tan(np.deg2rad(fovy_deg) / 2.0)
+    return np.array([[focal, 0.0, width / 2.0], [0.0, focal, height / 2.0], [0.0, 0.0, 1.0]])
+
+
+def optical_pose(data: mujoco.MjData, camera: int) -> Pose:
+    """Return the pose of a camera's optical frame (x right, y down, z forward) in base_link."""
+    turned = data.cam_xmat[camera].reshape(3, 3) @ _OPTICAL
+    return make_pose(data.cam_xpos[camera].copy(), Rotation.from_matrix(turned))
+
+
+def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Generator) -> None:
+    """Change lights, table colour and front camera of ``model`` as ``config`` allows; the draws never depend on it."""
+    light, ambient = rng.uniform(0.6, 1.3, 2)
+    tilt = rng.uniform(-0.3, 0.3, 2)
+    table = rng.uniform(0.45, 0.85) * (1.0 + rng.uniform(-0.1, 0.1, 3))
+    shift, turn = rng.uniform(-0.015, 0.015, 3), rng.uniform(-0.015, 0.015, 3)
+    if config.randomise_lights:
+        model.light_diffuse[0] *= light
+        model.vis.headlight.ambient[:] *= ambient
+        model.light_dir[0, :2] += tilt
+    if config.randomise_colors:
+        model.geom("table_fixed").rgba[:3] = np.clip(table, 0.0, 1.0)
+    if config.randomise_cameras:
+        index = model.camera("front").id
+        model.cam_pos[index] += shift
+        turned = Rotation.from_quat(model.cam_quat[index], scalar_first=True) * Rotation.from_rotvec(turn)
+        model.cam_quat[index] = turned.as_quat(scalar_first=True)
+
+
+def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
+    try:
+        return mujoco.Renderer(model, height, width)
+    except Exception as error:  # noqa: BLE001 - EGL, OSMesa and GLFW each fail in their own way
+        raise EngramError(
+            f"no OpenGL context for camera images (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: {error}). "
+            "Install libegl1 and a driver (libgl1-mesa-dri), set MUJOCO_GL=egl, or use profile 'none'."
+        ) from error
