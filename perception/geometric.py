@@ -1,0 +1,162 @@
+"""Objects on a table from one RGB-D picture, by geometry alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.contracts import Detector
+from engram.core.errors import InvalidInputError
+from engram.core.geometry import make_pose, rotation
+from engram.core.types import CameraFrame, DetectedObject, SceneObservation
+from engram.perception.box import Box, fit_box
+from engram.perception.cloud import Cloud, above, lift
+from engram.perception.color import color_name, is_chromatic
+from engram.perception.embedding import TextEncoder, default_text_encoder
+from engram.perception.scene import depth_grid
+from engram.perception.segmentation import SegmentationConfig, extent, segment
+from engram.perception.shape import ShapeConfig, name_shape
+from engram.perception.support import Plane, SupportConfig, find_support
+
+
+@dataclass(frozen=True)
+class GeometricDetectorConfig:
+    """Ranges and thresholds; the parts' own configs hold theirs."""
+
+    near_m: float = 0.10
+    """Nearer returns are the camera's own mount."""
+    far_m: float = 2.5
+    """Farther returns are the room."""
+    min_height_m: float = 0.006
+    """Lower points are table."""
+    min_size_m: float = 0.012
+    """Things smaller than this in every direction are noise."""
+    depth_noise_m: float = 0.002
+    """Standard deviation of the camera's depth, m, at 1 m; grows with the square of the range."""
+    uncolored: tuple[str, ...] = ("bin", "drawer")
+    """Shapes that are named without their colour."""
+    support: SupportConfig = field(default_factory=SupportConfig)
+    """How the table is found."""
+    segmentation: SegmentationConfig = field(default_factory=SegmentationConfig)
+    """How objects are told apart, and from the robot."""
+    shape: ShapeConfig = field(default_factory=ShapeConfig)
+    """How shapes are named."""
+
+
+class GeometricDetector(Detector):
+    """Table plane -> what rises above it -> clusters, split by hue -> upright boxes -> names.
+
+    Works on any RGB-D camera whose pose in ``base_link`` is known; needs no training and nothing but the frame.
+    """
+
+    def __init__(self, config: GeometricDetectorConfig | None = None, encoder: TextEncoder | None = None) -> None:
+        self.config = config or GeometricDetectorConfig()
+        self.encoder = encoder or default_text_encoder()
+
+    def detect(self, frame: CameraFrame) -> SceneObservation:
+        """Return every object on the table; raises InvalidInputError when ``frame`` has no depth.
+
+        Without a table in view there are no objects: nothing tells what stands and what is the room.
+        """
+        if frame.depth is None:
+            raise InvalidInputError(f"camera {frame.name!r}: no depth; GeometricDetector needs an RGB-D frame")
+        points, valid = lift(frame, self.config.near_m, self.config.far_m)
+        plane = find_support(points[valid], self.config.support)
+        objects = self._objects(frame, points, valid, plane) if plane is not None else ()
+        return SceneObservation(
+            stamp_ns=frame.stamp_ns,
+            camera=frame.name,
+            objects=objects,
+            camera_pose=frame.pose,
+            intrinsics=frame.intrinsics,
+            image_size=(frame.color.shape[1], frame.color.shape[0]),
+            depth_grid=depth_grid(frame.depth),
+        )
+
+    def _objects(
+        self, frame: CameraFrame, points: np.ndarray, valid: np.ndarray, plane: Plane
+    ) -> tuple[DetectedObject, ...]:
+        cloud = above(frame, points, valid, plane, self.config.min_height_m)
+        parts = [cloud.take(index) for index in segment(cloud, self.config.segmentation)]
+        boxes = _fit_all(parts, plane, frame.pose.position)
+        found = []
+        for part, box in zip(parts, boxes, strict=True):
+            if box.size.max() >= self.config.min_size_m:
+                found.append(self._describe(frame, part, box))
+        return tuple(found)
+
+    def _describe(self, frame: CameraFrame, part: Cloud, box: Box) -> DetectedObject:
+        color = surface_color(part)
+        shape = name_shape(part.points, box, _pixel_area(part, frame.pose.position), self.config.shape)
+        label = shape if shape in self.config.uncolored else f"{color_name(color)} {shape}"
+        return DetectedObject(
+            label=label,
+            score=_score(frame, part),
+            pose=make_pose(box.centre, Rotation.from_euler("z", box.yaw)),
+            position_covariance=self._covariance(frame, part),
+            size=box.size,
+            color=color,
+            embedding=self.encoder.encode([label])[0],
+        )
+
+    def _covariance(self, frame: CameraFrame, part: Cloud) -> np.ndarray:
+        """Return (3, 3) m^2: pixel size across the line of sight, depth noise and unseen depth along it."""
+        distance = float(np.linalg.norm(part.points.mean(axis=0) - frame.pose.position))
+        across = 0.5 * float(np.median(part.spacing))
+        along = np.hypot(across, self.config.depth_noise_m * distance**2)
+        turn = rotation(frame.pose).as_matrix()
+        return turn @ np.diag([across**2, across**2, along**2]) @ turn.T
+
+
+def surface_color(part: Cloud) -> np.ndarray:
+    """Return the colour (3,) of a thing: the median of its coloured points if many are, else of all."""
+    chromatic = is_chromatic(part.hsv)
+    return np.median(part.rgb[chromatic] if chromatic.mean() > 0.3 else part.rgb, axis=0)
+
+
+def _pixel_area(part: Cloud, camera: np.ndarray) -> float:
+    """Return the m^2 of a horizontal surface that one pixel sees where ``part`` is."""
+    sight = part.points.mean(axis=0) - camera
+    slant = abs(float(sight[2])) / float(np.linalg.norm(sight))
+    return float(np.median(part.spacing)) ** 2 / max(slant, 0.1)
+
+
+def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
+    """Fit boxes from the lowest part upwards: a part that hangs over a lower one's footprint stands on it."""
+    boxes: dict[int, Box] = {}
+    for i in sorted(range(len(parts)), key=lambda i: (float(parts[i].height.min()), i)):
+        part = parts[i]
+        spacing = float(np.median(part.spacing))
+        table = plane.at(np.median(part.points[:, :2], axis=0))
+        lowest = float(part.points[:, 2].min())
+        if lowest - table <= 0.012 + spacing:
+            boxes[i] = fit_box(part.points, table, camera, spacing)
+            continue
+        below = next((j for j in boxes if _stands_on(part, parts[j], spacing)), None)
+        if below is None:  # it hangs in a gripper, which hides its top
+            top = float(part.points[:, 2].max())
+            boxes[i] = fit_box(part.points, lowest - 0.5 * spacing, camera, spacing, top=top)
+            continue
+        seam = 0.5 * (lowest + float(parts[below].points[:, 2].max()))
+        base = boxes[below].centre[2] - 0.5 * boxes[below].size[2]
+        boxes[below] = fit_box(parts[below].points, base, camera, spacing, top=seam)
+        boxes[i] = fit_box(part.points, seam, camera, spacing)
+    return [boxes[i] for i in range(len(parts))]
+
+
+def _stands_on(part: Cloud, lower: Cloud, spacing: float) -> bool:
+    """Tell whether ``part`` begins where ``lower`` ends, and over it."""
+    step = float(part.points[:, 2].min() - lower.points[:, 2].max())
+    apart = np.median(part.points[:, :2], axis=0) - np.median(lower.points[:, :2], axis=0)
+    reach = 0.5 * (extent(part.points) + extent(lower.points))
+    return abs(step) <= 0.012 + spacing and float(np.abs(apart).max()) <= reach
+
+
+def _score(frame: CameraFrame, part: Cloud) -> float:
+    """Return 0..1: more points are surer, a thing cut by the picture's border is less sure."""
+    height, width = frame.color.shape[:2]
+    row, column = part.pixels.T
+    cut = np.mean((row == 0) | (row == height - 1) | (column == 0) | (column == width - 1))
+    return float((1.0 - np.exp(-len(part) / 12.0)) * (1.0 - min(1.0, 4.0 * cut)))

@@ -1,0 +1,22 @@
+"""What detectors share when they write a SceneObservation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+GRID = 64
+"""Cells of the coarse depth grid along the longer side of the image."""
+
+
+def depth_grid(depth: np.ndarray, cells: int = GRID) -> np.ndarray:
+    """Thin a depth image (H, W) m to about ``cells`` x ``cells`` float32: nearest return a cell, 0 = none.
+
+    The nearest one, because the memory asks whether a place is hidden: a cell is as opaque as what stands in front.
+    """
+    height, width = depth.shape
+    step = max(1, -(-max(height, width) // cells))
+    rows, columns = -(-height // step), -(-width // step)
+    padded = np.full((rows * step, columns * step), np.inf, np.float32)
+    padded[:height, :width] = np.where(np.isfinite(depth) & (depth > 0), depth, np.inf)
+    nearest = padded.reshape(rows, step, columns, step).min(axis=(1, 3))
+    return np.where(np.isfinite(nearest), nearest, 0.0).astype(np.float32)

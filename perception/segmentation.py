@@ -1,0 +1,137 @@
+"""Which points are one object: clusters in space, split where colours meet; the robot is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import open3d as o3d
+from scipy.spatial import cKDTree
+
+from engram.perception.cloud import Cloud
+from engram.perception.color import hue_groups
+
+
+@dataclass(frozen=True)
+class SegmentationConfig:
+    """What counts as one thing, and what as the robot."""
+
+    min_points: int = 8
+    """Fewer points are noise."""
+    gap_m: float = 0.012
+    """Things nearer to each other than this are one cluster (more where pixels are coarser: ``gap_pixels``)."""
+    gap_pixels: float = 2.4
+    """The same gap in pixels at the things' range; surfaces seen at a slant are sampled that sparsely."""
+    max_object_height_m: float = 0.30
+    """A cluster that reaches higher above the table is the arm (or a wall): only what it holds is an object."""
+    floating_m: float = 0.07
+    """A cluster whose lowest point is higher than this is a part of the arm, or held by it."""
+    workspace_min: tuple[float, float] = (0.18, -0.70)
+    """x, y (m, base_link): an object's centre lies within; keeps out the robot's base."""
+    workspace_max: tuple[float, float] = (1.20, 0.70)
+    """x, y (m, base_link)."""
+    min_part_m: float = 0.02
+    """A coloured part of an arm or of a large grey thing must be this large to be an object of its own."""
+    container_ratio: float = 1.8
+    """A grey thing this many times larger than the coloured part touching it holds it (cube in a bin); a smaller
+    one belongs to it (button on its base)."""
+
+
+def segment(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
+    """Return one index array into ``cloud`` for each object, largest cluster first."""
+    segments: list[tuple[int, np.ndarray]] = []  # (hue group or -1, points)
+    hues = hue_groups(cloud.hsv, config.min_points)
+    for index in clusters(cloud, config):
+        part, hue = cloud.take(index), hues[index]
+        robot = part.height.max() > config.max_object_height_m or part.height.min() > config.floating_m
+        pieces = _held(part, hue, config) if robot else _split(part, hue, config)
+        segments.extend((h, index[piece]) for h, piece in pieces)
+    whole = _rejoin(cloud, segments, config)
+    return [s for s in whole if _within(cloud.points[s], config)]
+
+
+def clusters(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
+    """Group the points by DBSCAN (Open3D); index arrays, largest first."""
+    if len(cloud) < config.min_points:
+        return []
+    gap = max(config.gap_m, config.gap_pixels * float(np.median(cloud.spacing)))
+    shape = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(cloud.points))
+    labels = np.asarray(shape.cluster_dbscan(gap, 3))
+    groups = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    groups = [g for g in groups if len(g) >= config.min_points]
+    return sorted(groups, key=len, reverse=True)
+
+
+_Pieces = list[tuple[int, np.ndarray]]
+
+
+def _split(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
+    """Split one cluster by hue; what has no hue is a container, or goes to the nearest coloured part."""
+    colored = _pieces(part, hue, config)
+    everything = np.arange(len(part))
+    if not colored:
+        return [(-1, everything)]
+    rest = np.setdiff1d(everything, np.concatenate([piece for _, piece in colored]))
+    if len(rest) >= config.min_points:
+        largest = max(extent(part.points[piece]) for _, piece in colored)
+        if extent(part.points[rest]) > config.container_ratio * largest:
+            large = [(h, p) for h, p in colored if extent(part.points[p]) >= config.min_part_m]
+            return [*large, (-1, rest)]
+    return _absorb(part, colored, rest)
+
+
+def _held(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
+    """Return what an arm holds or touches: its coloured parts of an object's size."""
+    low, high = config.min_part_m, config.max_object_height_m
+    return [(h, p) for h, p in _pieces(part, hue, config) if low <= extent(part.points[p]) <= high]
+
+
+def _pieces(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
+    """Return the connected pieces of each hue."""
+    pieces: _Pieces = []
+    for group in np.unique(hue[hue >= 0]):
+        index = np.flatnonzero(hue == group)
+        if len(index) >= config.min_points:
+            whole = len(index) > 0.9 * len(part)
+            found = [np.arange(len(index))] if whole else clusters(part.take(index), config)
+            pieces.extend((int(group), index[c]) for c in found)
+    return pieces
+
+
+def _absorb(part: Cloud, pieces: _Pieces, rest: np.ndarray) -> _Pieces:
+    """Give each point of ``rest`` to the piece it is nearest to."""
+    if len(pieces) == 1 or not len(rest):
+        return [(h, np.concatenate((p, rest)) if len(pieces) == 1 else p) for h, p in pieces]
+    distance = np.stack([cKDTree(part.points[p]).query(part.points[rest])[0] for _, p in pieces])
+    nearest = distance.argmin(axis=0)
+    return [(h, np.concatenate((p, rest[nearest == i]))) for i, (h, p) in enumerate(pieces)]
+
+
+def _rejoin(cloud: Cloud, segments: _Pieces, config: SegmentationConfig) -> list[np.ndarray]:
+    """Put slivers back: a piece of the same hue that lies over a larger piece's footprint is part of it.
+
+    A wall seen at a grazing angle or the floor of a bin can be sampled too sparsely to be linked to the rest.
+    """
+    margin = config.gap_m
+    whole: _Pieces = []
+    for hue, index in sorted(segments, key=lambda s: -len(s[1])):
+        xy = cloud.points[index][:, :2]
+        for i, (other_hue, other) in enumerate(whole):
+            there = cloud.points[other][:, :2]
+            inside = ((xy > there.min(axis=0) - margin) & (xy < there.max(axis=0) + margin)).all(axis=1)
+            if hue == other_hue and inside.mean() > 0.7:
+                whole[i] = (hue, np.concatenate((other, index)))
+                break
+        else:
+            whole.append((hue, index))
+    return [index for _, index in whole]
+
+
+def extent(points: np.ndarray) -> float:
+    """Return the larger horizontal extent (m) of points (N, 3)."""
+    return float(np.ptp(points[:, :2], axis=0).max())
+
+
+def _within(points: np.ndarray, config: SegmentationConfig) -> bool:
+    centre = np.median(points[:, :2], axis=0)
+    return bool((centre >= config.workspace_min).all() and (centre <= config.workspace_max).all())
