@@ -54,27 +54,24 @@ def assign(
     config = config or AssociationConfig()
     if not nodes or not seen:
         return Assignment((), (), tuple(range(len(seen))))
-    looks, alike = _looks(nodes, seen, config)
-    place = _place_distance(nodes, seen, config.motion_m)
+    looks, alike, color = _looks(nodes, seen, config)
+    apart, place = _place_distance(nodes, seen, config)
     near = place <= config.place_gate
     stayed = _solve(np.where(near & alike, place / config.place_gate + looks, _FAR))
     node_left = np.ones(len(nodes), bool)
     seen_left = np.ones(len(seen), bool)
     _take(stayed, node_left, seen_left)
 
-    same = alike & (looks_color(nodes, seen) <= config.moved_color_gate)
-    same &= np.array([[node.label == one.label for one in seen] for node in nodes])
-    same &= (vacated & node_left)[:, None] & seen_left[None, :]
-    moved = _solve(np.where(same, np.sqrt(place) / 1e3 + looks, _FAR))
-    _take(moved, node_left, seen_left)
+    moved: tuple[tuple[int, int], ...] = ()
+    free = np.flatnonzero(vacated & node_left)
+    if len(free) and seen_left.any():
+        same = np.array([[nodes[i].label == one.label for one in seen] for i in free]) & seen_left
+        same &= alike[free] & (color[free] <= config.moved_color_gate)
+        pairs = _solve(np.where(same, apart[free] + looks[free], _FAR))
+        moved = tuple((int(free[i]), j) for i, j in pairs)
+        _take(moved, node_left, seen_left)
     new = tuple(int(j) for j in np.flatnonzero(seen_left) if not _duplicate(seen[j], nodes, stayed, seen, config))
     return Assignment(stayed, moved, new)
-
-
-def looks_color(nodes: Sequence[SceneNode], seen: Sequence[DetectedObject]) -> np.ndarray:
-    """Return the rgb distance (n, m) of every node to every detection."""
-    ours, theirs = np.array([n.color for n in nodes]), np.array([s.color for s in seen])
-    return np.linalg.norm(ours[:, None] - theirs[None], axis=2)
 
 
 def resembles(first: SceneNode, second: SceneNode, config: AssociationConfig) -> bool:
@@ -90,25 +87,37 @@ def resembles(first: SceneNode, second: SceneNode, config: AssociationConfig) ->
 
 def _looks(
     nodes: Sequence[SceneNode], seen: Sequence[DetectedObject], config: AssociationConfig
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return how unlike (n, m) each pair looks, 0 = alike, and which pairs pass the gates."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and the rgb distances."""
     cosine = np.array([n.embedding for n in nodes]) @ np.array([s.embedding for s in seen]).T
-    color = looks_color(nodes, seen)
-    ours = np.linalg.norm([n.size for n in nodes], axis=1)
-    theirs = np.linalg.norm([s.size for s in seen], axis=1)
+    colors = np.array([n.color for n in nodes])[:, None] - np.array([s.color for s in seen])[None]
+    color = np.sqrt(np.einsum("nmi,nmi->nm", colors, colors))
+    ours = np.linalg.norm(np.array([n.size for n in nodes]), axis=1)
+    theirs = np.linalg.norm(np.array([s.size for s in seen]), axis=1)
     size = np.abs(np.log(np.maximum(ours, 1e-4))[:, None] - np.log(np.maximum(theirs, 1e-4))[None])
     limit = np.log(config.size_gate)
     alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
-    return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike
+    return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, color
 
 
-def _place_distance(nodes: Sequence[SceneNode], seen: Sequence[DetectedObject], motion_m: float) -> np.ndarray:
-    """Return the squared Mahalanobis distance (n, m), an object being free to move by ``motion_m``."""
-    ours, theirs = np.array([n.pose.position for n in nodes]), np.array([s.pose.position for s in seen])
-    spread = np.array([n.position_covariance for n in nodes])[:, None]
-    spread = spread + np.array([s.position_covariance for s in seen])[None] + np.eye(3) * motion_m**2
-    apart = (ours[:, None] - theirs[None])[..., None]  # (n, m, 3, 1)
-    return (np.swapaxes(apart, 2, 3) @ np.linalg.solve(spread, apart))[..., 0, 0]
+def _place_distance(
+    nodes: Sequence[SceneNode], seen: Sequence[DetectedObject], config: AssociationConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distance (n, m) m and the squared Mahalanobis distance, an object being free to move.
+
+    Pairs that are surely outside the gate get infinity: the 3x3 systems of the few others are solved.
+    """
+    offset = np.array([n.pose.position for n in nodes])[:, None] - np.array([s.pose.position for s in seen])[None]
+    squared = np.einsum("nmi,nmi->nm", offset, offset)
+    ours = np.array([n.position_covariance for n in nodes])
+    theirs = np.array([s.position_covariance for s in seen]) + np.eye(3) * config.motion_m**2
+    # the trace bounds the largest variance, so nothing within the gate is lost here
+    widest = np.trace(ours, axis1=1, axis2=2)[:, None] + np.trace(theirs, axis1=1, axis2=2)[None]
+    i, j = np.nonzero(squared <= config.place_gate * widest)
+    near = offset[i, j][..., None]
+    place = np.full(squared.shape, np.inf)
+    place[i, j] = (np.swapaxes(near, 1, 2) @ np.linalg.solve(ours[i] + theirs[j], near))[:, 0, 0]
+    return np.sqrt(squared), place
 
 
 def _solve(cost: np.ndarray) -> tuple[tuple[int, int], ...]:

@@ -18,7 +18,7 @@ class ContextConfig:
     tokens: int = 16
     """k: the context is cut or padded to this many entries."""
     belief_min: float = 0.1
-    """Entries believed less than this are left out."""
+    """Entries believed less than this are left out, and absent ones."""
 
 
 def context_tokens(
@@ -35,7 +35,7 @@ def context_tokens(
     Padding is zero, with an empty source id and mask False.
     """
     config = config or ContextConfig()
-    nodes = [node for node in nodes if node.belief >= config.belief_min]
+    nodes = [node for node in nodes if node.state != "absent" and node.belief >= config.belief_min]
     scores = similarity(nodes, instruction, embed) * [node.belief for node in nodes]
     best = [nodes[i] for i in sorted(range(len(nodes)), key=lambda i: (-scores[i], nodes[i].id))][: config.tokens]
     tokens = np.zeros((config.tokens, EMBEDDING_DIM), np.float32)

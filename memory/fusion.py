@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,7 +56,7 @@ def fuse(node: SceneNode, seen: DetectedObject, stamp_ns: int, label: str, confi
     )
     weight = 1 / min(node.observations + 1, config.memory)
     embedding = (1 - weight) * node.embedding + weight * seen.embedding
-    norm = float(np.linalg.norm(embedding))
+    norm = math.sqrt(float(embedding @ embedding))
     return replace(
         node,
         label=label,
@@ -82,7 +83,7 @@ def fuse_position(
     if innovation @ np.linalg.solve(total, innovation) > config.moved_gate:
         return seen, noise
     gain = np.linalg.solve(total, prior).T  # prior @ inv(total); both are symmetric
-    updated = (np.eye(3) - gain) @ prior
+    updated = prior - gain @ prior
     return place + gain @ innovation, (updated + updated.T) / 2
 
 
@@ -94,4 +95,4 @@ def missed(node: SceneNode, filled: bool, absent_below: float, config: FusionCon
 
 def _odds(belief: float, ratio: float, config: FusionConfig) -> float:
     odds = ratio * belief / max(1 - belief, 1e-9)
-    return float(np.clip(odds / (1 + odds), 1 - config.belief_max, config.belief_max))
+    return min(max(odds / (1 + odds), 1 - config.belief_max), config.belief_max)

@@ -15,6 +15,7 @@ from engram.core.types import (
     GraphUpdate,
     MemoryTokens,
     Pose,
+    SceneEdge,
     SceneNode,
     SceneObservation,
 )
@@ -85,13 +86,16 @@ class GraphMemory(Memory):
         self._stamp_ns = 0
         self._label_votes: dict[str, dict[str, float]] = {}
         self._last_camera: dict[str, str] = {}
+        self._placed: dict[str, np.ndarray] = {}
         self._changed: set[str] = set()
         self._removed: set[str] = set()
         stored = store.load() if store else None
         if stored:
             self._scene.restore(stored.nodes, stored.issued)
             self._sequence, self._stamp_ns = stored.sequence, stored.stamp_ns
-            self._scene.set_edges(self._relations())
+            self._relate(None)
+            for node in stored.nodes:
+                self._displaced(node)
         else:
             for place in (table(),) if places is None else places:
                 self._put(replace(place, id=self._scene.new_id(place.layer)))
@@ -174,8 +178,12 @@ class GraphMemory(Memory):
         for node in [n for n in changed.values() if n.state == "absent"]:
             twin = self._twin(node, changed, deleted)
             if twin is not None:
-                changed[node.id] = replace(twin, id=node.id, first_seen_ns=node.first_seen_ns,
-                                           observations=node.observations + twin.observations)
+                changed[node.id] = replace(
+                    twin,
+                    id=node.id,
+                    first_seen_ns=node.first_seen_ns,
+                    observations=node.observations + twin.observations,
+                )
                 for known_by in (self._label_votes, self._last_camera):
                     if twin.id in known_by:
                         known_by[node.id] = known_by.pop(twin.id)
@@ -200,30 +208,45 @@ class GraphMemory(Memory):
         return alike[0] if len(alike) == 1 else None
 
     def _delta(self, stamp_ns: int, changed: dict[str, SceneNode], deleted: list[str]) -> GraphUpdate:
+        gone = tuple(node_id for node_id in deleted if node_id in self._scene.graph)
+        touched = {node.id for node in changed.values() if self._displaced(node)}
         for node in changed.values():
             self._put(node)
-        gone = tuple(node_id for node_id in deleted if node_id in self._scene.graph)
-        edges_before = self._scene.edges() if gone else ()
+        added, removed = self._relate(touched | set(gone), gone)
         for node_id in gone:
             self._scene.remove(node_id)
+            self._placed.pop(node_id, None)
             self._changed.discard(node_id)
             self._removed.add(node_id)
-        added, removed = self._scene.set_edges(self._relations())
-        removed += tuple(edge for edge in edges_before if edge.source in gone or edge.target in gone)
         self._stamp_ns = max(self._stamp_ns, stamp_ns)
-        if changed or gone or added or removed:
+        if changed or gone:
             self._sequence += 1
         return GraphUpdate(
             stamp_ns, self._sequence, False, tuple(changed.values()), added, deleted_nodes=gone, deleted_edges=removed
         )
 
+    def _displaced(self, node: SceneNode) -> bool:
+        """Whether ``node`` left the box that its relations were computed for, by more than noise."""
+        here = np.concatenate((node.pose.position, node.size, (float(node.state == "absent"),)))
+        before = self._placed.get(node.id)
+        if before is not None and np.abs(here - before).max() <= self.config.relations.resting_m:
+            return False
+        self._placed[node.id] = here
+        return True
+
+    def _relate(
+        self, touched: set[str] | None, gone: Sequence[str] = ()
+    ) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:
+        """Bring the relations of ``touched`` nodes (None = of all) up to date."""
+        if touched is not None and not touched:
+            return (), ()
+        there = [node for node in self._scene.nodes() if node.state != "absent" and node.id not in gone]
+        wanted = relations(there, self.config.relations, touched)
+        return self._scene.set_edges(wanted, touched)
+
     def _put(self, node: SceneNode) -> None:
         self._scene.put(node)
         self._changed.add(node.id)
-
-    def _relations(self) -> list[tuple[str, str, str]]:
-        there = [node for node in self._scene.nodes() if node.state != "absent"]
-        return relations(there, self.config.relations)
 
 
 def _check_frames(scene: SceneObservation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ class RelationConfig:
     """Vertical gap between a bottom and a top that still counts as ``on``."""
     near_m: float = 0.10
     """Free distance between two boxes that counts as ``near``."""
+    resting_m: float = 0.002
+    """A box that changed less than this keeps its relations."""
 
 
 def half_extents(nodes: Sequence[SceneNode]) -> np.ndarray:
@@ -31,11 +33,14 @@ def half_extents(nodes: Sequence[SceneNode]) -> np.ndarray:
     return np.einsum("nij,nj->ni", turned, sizes) / 2
 
 
-def relations(nodes: Sequence[SceneNode], config: RelationConfig | None = None) -> list[EdgeKey]:
+def relations(
+    nodes: Sequence[SceneNode], config: RelationConfig | None = None, touched: Collection[str] | None = None
+) -> list[EdgeKey]:
     """Return the (source, target, relation) that hold among ``nodes``, one relation a pair.
 
     ``in`` wins over ``on`` and ``on`` over ``near``; ``near`` is symmetric and stored once, smaller id first, and
-    only between nodes of one layer (everything on a table is near it).
+    only between nodes of one layer (everything on a table is near it). With ``touched``, only the relations of
+    those nodes.
     """
     config = config or RelationConfig()
     if len(nodes) < 2:
@@ -43,6 +48,10 @@ def relations(nodes: Sequence[SceneNode], config: RelationConfig | None = None) 
     centre = np.array([node.pose.position for node in nodes])
     half = half_extents(nodes)
     first, second = _candidates(centre, half, config.near_m)
+    if touched is not None:
+        mask = np.array([node.id in touched for node in nodes])
+        kept = mask[first] | mask[second]
+        first, second = first[kept], second[kept]
     found: list[EdgeKey] = []
     related = np.zeros(len(first), bool)
     for inner, outer in ((first, second), (second, first)):

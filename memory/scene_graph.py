@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import networkx as nx
 
@@ -71,9 +71,14 @@ class SceneGraph:
         """Return all relations, sorted."""
         return tuple(SceneEdge(*key) for key in sorted(self._edge_keys()))
 
-    def set_edges(self, wanted: Iterable[EdgeKey]) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:
-        """Make ``wanted`` (source, target, relation) the relations there are; return what was added, removed."""
-        wanted, have = set(wanted), self._edge_keys()
+    def set_edges(
+        self, wanted: Iterable[EdgeKey], touched: Collection[str] | None = None
+    ) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:
+        """Make ``wanted`` (source, target, relation) the relations there are; return what was added, removed.
+
+        With ``touched``, the relations of those nodes only; all others stay.
+        """
+        wanted, have = set(wanted), self._edge_keys(touched)
         added, removed = sorted(wanted - have), sorted(have - wanted)
         self.graph.remove_edges_from((source, target) for source, target, _ in removed)
         for source, target, relation in added:
@@ -82,5 +87,8 @@ class SceneGraph:
             self.graph.add_edge(source, target, relation=relation)
         return tuple(SceneEdge(*key) for key in added), tuple(SceneEdge(*key) for key in removed)
 
-    def _edge_keys(self) -> set[EdgeKey]:
-        return {(source, target, data["relation"]) for source, target, data in self.graph.edges(data=True)}
+    def _edge_keys(self, touched: Collection[str] | None = None) -> set[EdgeKey]:
+        edges = list(self.graph.out_edges(touched, data="relation"))
+        if touched is not None:
+            edges += self.graph.in_edges(touched, data="relation")
+        return set(edges)

@@ -106,9 +106,7 @@ class GraphStore:
             if rows[i] < 0:
                 rows[i] = row_of[node.id] = next(free)
         _write(root, nodes, rows, [row for row in freed if row not in rows])
-        root.attrs.update(
-            {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "issued": dict(issued)}
-        )
+        root.attrs.update({"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "issued": dict(issued)})
         session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
         self._row_of, self._durable = row_of, sequence
         self._commits += 1

@@ -1,0 +1,236 @@
+"""Objects over time: seen, hidden, gone, moved, back after a restart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engram.core.contracts import MemoryQuery
+from engram.core.errors import InvalidInputError
+from engram.core.types import Pose, SceneObservation
+from engram.memory.context import ContextConfig
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.store import GraphStore
+from tests.contracts.memory import MemoryContract
+from tests.memory.scenes import CAMERA, INTRINSICS, WordEncoder, seen, view
+
+HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)
+
+
+class TestInRam(MemoryContract):
+    def make(self):
+        return GraphMemory(encoder=WordEncoder())
+
+    def test_without_a_store_nothing_survives_a_crash_and_commit_says_so(self, memory):
+        memory.update(view([seen("red cube", HERE)]))
+        assert memory.commit() == 0
+
+
+class TestOnDisk(MemoryContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.folder, self.made = tmp_path, 0
+
+    def make(self):
+        self.made += 1
+        return GraphMemory(GraphStore(self.folder / str(self.made)), encoder=WordEncoder())
+
+
+@pytest.fixture
+def memory():
+    """A memory that saw a red cube five times."""
+    memory = GraphMemory(encoder=WordEncoder())
+    for stamp in range(5):
+        memory.update(view([seen("red cube", HERE)], stamp))
+    return memory
+
+
+def cube(memory):
+    (node,) = memory.query(MemoryQuery(text="red cube")).nodes
+    return node
+
+
+def watch(memory, objects, times=1, start=100, **how):
+    for stamp in range(start, start + times):
+        update = memory.update(view(objects, stamp, **how))
+    return update
+
+
+def test_belief_after_one_sight_follows_bayes():
+    """Even odds, score 0.9: odds ratio 1 + 7 * 0.9 = 7.3, so belief 7.3 / 8.3."""
+    memory = GraphMemory(encoder=WordEncoder())
+    memory.update(view([seen("red cube", HERE, score=0.9)]))
+    assert cube(memory).belief == pytest.approx(7.3 / 8.3)
+
+
+def test_looked_and_not_there_loses_belief_step_by_step_until_absent(memory):
+    """0.99 = odds 99; each clear miss times 0.3: 29.7, 8.91, 2.67, 0.80, 0.24, below 0.2 / 0.8 = 0.25."""
+    for odds in (29.7, 8.91, 2.673, 0.8019):
+        watch(memory, [])
+        assert cube(memory).belief == pytest.approx(odds / (1 + odds), rel=1e-6)
+        assert cube(memory).state == "visible"
+    watch(memory, [])
+    assert cube(memory).state == "absent"
+    assert cube(memory).last_seen_ns == 4  # a miss is no sight
+
+
+def test_an_absent_object_is_kept_without_relations(memory):
+    assert ("on", "place_0001") in {(e.relation, e.target) for e in memory.graph().edges}
+    watch(memory, [], times=5)
+    assert memory.graph().edges == ()
+    assert "red cube" in {n.label for n in memory.graph().nodes}
+
+
+def test_occluded_is_not_absent(memory):
+    belief = cube(memory).belief
+    watch(memory, [], times=20, depth=0.5)  # something stands 0.5 m under the camera, the cube is at 0.98
+    assert (cube(memory).state, cube(memory).belief) == ("occluded", belief)
+
+
+def test_out_of_view_is_not_absent(memory):
+    belief = cube(memory).belief
+    sideways = SceneObservation(
+        200, "front", (), Pose(CAMERA.position + np.array([2.0, 0, 0]), CAMERA.quaternion), INTRINSICS, (128, 128),
+        np.ones((32, 32), np.float32),
+    )  # fmt: skip
+    memory.update(sideways)
+    assert (cube(memory).state, cube(memory).belief) == ("unseen", belief)
+
+
+def test_a_camera_that_does_not_look_leaves_the_state_of_the_one_that_does(memory):
+    watch(memory, [], depth=0.5, camera="wrist")
+    assert cube(memory).state == "visible"
+
+
+def test_one_that_is_back_at_its_place_is_the_same_object(memory):
+    watch(memory, [], times=6)
+    watch(memory, [seen("red cube", HERE)])
+    assert (cube(memory).id, cube(memory).state, cube(memory).observations) == ("object_0001", "visible", 6)
+
+
+def test_moved_in_view_keeps_its_identity(memory):
+    update = watch(memory, [seen("red cube", THERE)])
+    assert [n.id for n in update.nodes] == ["object_0001"]
+    np.testing.assert_allclose(cube(memory).pose.position, THERE, atol=1e-9)
+
+
+def test_another_colour_elsewhere_is_another_object(memory):
+    update = watch(memory, [seen("blue cube", THERE)])
+    assert {n.id for n in update.nodes} == {"object_0001", "object_0002"}
+
+
+def test_a_second_one_of_its_kind_is_new_while_the_first_is_still_there(memory):
+    update = watch(memory, [seen("red cube", HERE), seen("red cube", THERE)])
+    assert {n.id for n in update.nodes} == {"object_0001", "object_0002"}
+
+
+def test_carried_while_its_old_place_was_hidden_keeps_its_identity_once_that_place_is_seen_empty(memory):
+    watch(memory, [seen("red cube", THERE)], times=3, depth=0.5)  # old place hidden: cannot be told yet
+    assert len(memory.query(MemoryQuery(text="red cube")).nodes) == 2
+    update = watch(memory, [seen("red cube", THERE)], times=5, start=200)
+    assert update.deleted_nodes == ("object_0002",)
+    assert (cube(memory).id, cube(memory).state) == ("object_0001", "visible")
+    np.testing.assert_allclose(cube(memory).pose.position, THERE, atol=1e-9)
+
+
+def test_followed_while_it_is_carried_through_the_view(memory):
+    for step in range(20):  # 0.3 m/s at 10 Hz
+        watch(memory, [seen("red cube", (0.5, 0.1 - 0.03 * step, 0.2))], start=100 + step)
+    assert len(memory.query(MemoryQuery()).nodes) == 1
+    np.testing.assert_allclose(cube(memory).pose.position, (0.5, -0.47, 0.2), atol=0.01)
+
+
+def test_a_false_detection_disappears_and_the_delta_says_so(memory):
+    watch(memory, [seen("red cube", HERE), seen("green cup", THERE, score=0.3)])
+    deleted = [watch(memory, [seen("red cube", HERE)]).deleted_nodes for _ in range(6)]
+    assert sum(deleted, ()) == ("object_0002",)
+
+
+def test_ids_are_never_used_twice(memory):
+    watch(memory, [seen("red cube", HERE), seen("green cup", THERE)])
+    watch(memory, [seen("red cube", HERE)], times=6, start=200)
+    update = watch(memory, [seen("red cube", HERE), seen("blue cup", THERE)], start=300)
+    assert update.nodes[-1].id == "object_0003"
+
+
+def test_a_split_detection_is_no_second_object(memory):
+    watch(memory, [seen("red cube", HERE), seen("red cube", (0.51, 0.105, 0.02))])
+    assert len(memory.query(MemoryQuery()).nodes) == 1
+
+
+def test_the_label_most_often_seen_wins(memory):
+    watch(memory, [seen("red cup", HERE)])
+    assert cube(memory).label == "red cube"
+    watch(memory, [seen("red cup", HERE)], times=10)
+    assert memory.graph().nodes[-1].label == "red cup"
+
+
+def test_belief_weighs_the_answer(memory):
+    watch(memory, [seen("red cube", HERE), seen("red cube", THERE, color=(0.9, 0, 0))], times=5)
+    watch(memory, [seen("red cube", THERE, color=(0.9, 0, 0))], times=3, start=200)
+    answer = memory.query(MemoryQuery(text="red cube"))
+    assert [n.id for n in answer.nodes] == ["object_0002", "object_0001"]
+    assert answer.scores[1] == pytest.approx(2.673 / 3.673, abs=1e-5)
+
+
+def test_context_leaves_out_what_is_gone_and_keeps_the_best_k():
+    memory = GraphMemory(config=GraphMemoryConfig(context=ContextConfig(tokens=2)), encoder=WordEncoder())
+    objects = [seen(name, (0.3 + 0.12 * i, 0, 0.02)) for i, name in enumerate(("red cube", "green cup", "blue cup"))]
+    for stamp in range(5):
+        memory.update(view(objects, stamp))
+    tokens = memory.context("put the red cube into the blue cup", 5)
+    assert tokens.source_ids[0] == "object_0001" and tokens.source_ids[1] == "object_0003"
+    watch(memory, objects[1:], times=10)
+    assert "object_0001" not in memory.context("red cube", 200).source_ids
+
+
+@pytest.mark.parametrize("frame", ["map", "camera"])
+def test_another_frame_is_refused_by_name(memory, frame):
+    scene = view([seen("red cube", HERE)])
+    pose = Pose(CAMERA.position, CAMERA.quaternion, frame)
+    bad = SceneObservation(1, "front", scene.objects, pose, INTRINSICS, (128, 128), scene.depth_grid)
+    with pytest.raises(InvalidInputError, match=f"'front'.*{frame}.*valid: base_link"):
+        memory.update(bad)
+
+
+def test_bad_queries_are_refused(memory):
+    with pytest.raises(InvalidInputError, match="limit: 0"):
+        memory.query(MemoryQuery(limit=0))
+    with pytest.raises(InvalidInputError, match="radius_m: nan"):
+        memory.query(MemoryQuery(radius_m=float("nan")))
+    with pytest.raises(InvalidInputError, match="place"):
+        memory.query(MemoryQuery(place=np.array([0.0, np.nan, 0.0])))
+
+
+def test_a_restart_continues(tmp_path):
+    store = GraphStore(tmp_path)
+    memory = GraphMemory(store, encoder=WordEncoder())
+    watch(memory, [seen("red cube", HERE), seen("blue cup", THERE)], times=4)
+    assert memory.commit() == 4
+    before = memory.graph()
+    store.close()
+
+    again = GraphMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    after = again.graph()
+    assert (after.sequence, after.stamp_ns, after.edges) == (before.sequence, before.stamp_ns, before.edges)
+    assert [n.id for n in after.nodes] == [n.id for n in before.nodes]
+    for mine, theirs in zip(after.nodes, before.nodes, strict=True):
+        np.testing.assert_array_equal(mine.pose.position, theirs.pose.position)
+        np.testing.assert_array_equal(mine.embedding, theirs.embedding)
+        np.testing.assert_array_equal(mine.position_covariance, theirs.position_covariance)
+        assert (mine.belief, mine.observations, mine.state) == (theirs.belief, theirs.observations, theirs.state)
+    update = again.update(view([seen("red cube", HERE), seen("green cup", (0.3, 0.2, 0.02))], 500))
+    assert update.sequence == 5
+    assert update.nodes[-1].id == "object_0003" or update.nodes[1].id == "object_0003"
+
+
+def test_a_deleted_object_stays_deleted_after_a_restart(tmp_path):
+    store = GraphStore(tmp_path)
+    memory = GraphMemory(store, encoder=WordEncoder())
+    watch(memory, [seen("red cube", HERE), seen("green cup", THERE)])
+    memory.commit()
+    watch(memory, [seen("red cube", HERE)], times=6)
+    memory.commit()
+    store.close()
+    labels = {n.label for n in GraphMemory(GraphStore(tmp_path)).graph().nodes}
+    assert labels == {"table", "red cube"}

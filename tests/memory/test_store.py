@@ -1,0 +1,203 @@
+"""What was acknowledged survives, damage is named, one writes at a time."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import zarr
+
+from engram.memory.fusion import FusionConfig, born
+from engram.memory.lock import StoreError
+from engram.memory.records import SCHEMA
+from engram.memory.store import GraphStore, GraphStoreConfig, list_snapshots, read_snapshot
+from tests.memory.scenes import seen
+
+KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+
+
+def node(number: int, x: float = 0.0):
+    """Return node ``object_<number>`` at x m."""
+    return born(f"object_{number:04d}", seen("red cube", (x, 0, 0)), number, FusionConfig())
+
+
+def commit(store: GraphStore, sequence: int, *nodes, removed=()):
+    """Commit with made-up stamps."""
+    return store.commit(nodes, removed, sequence, sequence * 10, {"object": 99})
+
+
+def test_a_new_store_is_empty_and_gives_back_what_was_committed(tmp_path):
+    store = GraphStore(tmp_path)
+    assert store.load() is None
+    assert commit(store, 7, node(1, 0.1), node(2, 0.2)) == 7
+    store.close()
+    stored = GraphStore(tmp_path).load()
+    assert (stored.sequence, stored.stamp_ns, stored.issued) == (7, 70, {"object": 99})
+    assert [(n.id, n.pose.position[0]) for n in stored.nodes] == [("object_0001", 0.1), ("object_0002", 0.2)]
+    np.testing.assert_array_equal(stored.nodes[0].embedding, node(1).embedding)
+
+
+def test_update_in_place_and_rows_used_again(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, *(node(i) for i in range(1, 6)))
+    commit(store, 2, node(3, 0.3), removed={"object_0002", "object_0004"})
+    commit(store, 3, node(6), node(7), node(8))
+    store.close()
+    stored = read_snapshot(tmp_path)
+    assert [n.id[-1] for n in stored.nodes] == list("135678")
+    assert stored.nodes[1].pose.position[0] == 0.3
+    session = store._repository.readonly_session("main")
+    assert zarr.open_group(session.store, mode="r")["time"].shape == (6, 4)  # 5 + 3 - 2: no growth by churn
+
+
+def test_a_removed_id_that_never_was_stored_is_no_error(tmp_path):
+    assert commit(GraphStore(tmp_path), 1, node(1), removed={"object_0009"}) == 1
+
+
+def test_labels_in_any_language_and_length_are_kept(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, replace(node(1), label="rote Tasse " + "ß杯🥤" * 50))
+    assert read_snapshot(tmp_path).nodes[0].label == "rote Tasse " + "ß杯🥤" * 50
+
+
+def test_nothing_changed_writes_no_snapshot(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, node(1))
+    assert commit(store, 1) == 1
+    assert len(store.snapshots()) == 1
+
+
+def test_a_past_snapshot_opens_while_the_writer_goes_on(tmp_path):
+    store = GraphStore(tmp_path)
+    for sequence in range(1, 4):
+        commit(store, sequence, node(1, sequence / 10))
+    snapshots = list_snapshots(tmp_path)
+    assert [s.sequence for s in snapshots] == [3, 2, 1]
+    assert read_snapshot(tmp_path, snapshots[2].id).nodes[0].pose.position[0] == 0.1
+    assert read_snapshot(tmp_path).nodes[0].pose.position[0] == pytest.approx(0.3)
+
+
+def test_old_snapshots_expire_and_give_their_space_back(tmp_path):
+    store = GraphStore(tmp_path, GraphStoreConfig(keep_snapshots=5, expire_every=20))
+
+    def size() -> int:
+        return sum(f.stat().st_size for f in (tmp_path / "graph" / "chunks").iterdir())
+
+    for sequence in range(1, 20):
+        commit(store, sequence, *(node(i, sequence / 100) for i in range(1, 9)))
+    before = size()
+    commit(store, 20, *(node(i, 0.2) for i in range(1, 9)))
+    assert [s.sequence for s in store.snapshots()] == [20, 19, 18, 17, 16]
+    assert size() < before / 3
+    assert len(read_snapshot(tmp_path).nodes) == 8
+
+
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
+    store = GraphStore(tmp_path)
+    with pytest.raises(StoreError, match=f"written by process {os.getpid()}"):
+        GraphStore(tmp_path)
+    store.close()
+    GraphStore(tmp_path).close()
+
+
+def test_another_schema_is_refused_with_both_versions(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, node(1))
+    session = store._repository.writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["schema"] = {**SCHEMA, "version": 99}
+    session.commit("later", metadata={"sequence": 2})
+    store.close()
+    with pytest.raises(StoreError, match=r"'version': 99.*this version reads.*'version': 1.*newest good one is"):
+        GraphStore(tmp_path)
+
+
+def test_a_missing_store_is_named(tmp_path):
+    with pytest.raises(StoreError, match=f"{tmp_path / 'none'}: no memory store"):
+        read_snapshot(tmp_path / "none")
+
+
+def test_an_unknown_snapshot_is_refused_with_those_there_are(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, node(1))
+    with pytest.raises(StoreError, match=f"no snapshot 'X'; newest: {store.snapshots()[0].id}"):
+        read_snapshot(tmp_path, "X")
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_a_damaged_chunk_is_found_and_the_last_good_snapshot_named_and_readable(tmp_path, damage):
+    store = GraphStore(tmp_path)
+    commit(store, 1, *(node(i) for i in range(1, 9)))
+    chunks = tmp_path / "graph" / "chunks"
+    old = set(chunks.iterdir())
+    commit(store, 2, *(node(i, 0.5) for i in range(1, 9)))
+    good, bad = store.snapshots()[1], store.snapshots()[0]
+    store.close()
+    (victim, *_) = sorted(set(chunks.iterdir()) - old)
+    data = bytearray(victim.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+    victim.write_bytes(data if damage == "flip" else data[: len(data) // 2])
+    if damage == "delete":
+        victim.unlink()
+    with pytest.raises(StoreError, match=f"{tmp_path}: snapshot {bad.id} cannot be read.*good one is {good.id}"):
+        GraphStore(tmp_path)
+    assert len(read_snapshot(tmp_path, good.id).nodes) == 8
+
+
+def test_a_damaged_list_of_snapshots_is_named(tmp_path):
+    store = GraphStore(tmp_path)
+    commit(store, 1, node(1))
+    store.close()
+    (tmp_path / "graph" / "repo").write_bytes(b"nonsense")
+    with pytest.raises(StoreError, match=f"{tmp_path}: the store's"):
+        GraphStore(tmp_path)
+
+
+WRITER = """
+import sys
+from engram.memory.store import GraphStore
+from tests.memory.test_store import commit, node
+store = GraphStore(sys.argv[1])
+start = store.load().sequence if store.load() else 0
+for sequence in range(start + 1, start + 100_000):
+    # every commit adds a node, moves an old one and, now and then, removes one
+    removed = {f"object_{sequence - 3:04d}"} if sequence % 7 == 0 else set()
+    durable = commit(store, sequence, node(sequence, 0.1), node(max(1, sequence // 2), sequence), removed=removed)
+    print(durable, flush=True)
+"""
+
+
+def expected(sequence: int) -> dict[str, float]:
+    """Return the x of every node after the commits 1..sequence of the writer above."""
+    places: dict[str, float] = {}
+    for step in range(1, sequence + 1):
+        if step % 7 == 0:
+            places.pop(f"object_{step - 3:04d}", None)
+        places[f"object_{step:04d}"] = 0.1
+        places[f"object_{max(1, step // 2):04d}"] = float(step)
+    return places
+
+
+def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
+    draw = random.Random(20)
+    acknowledged = 0
+    for _ in range(KILLS):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        acks = [int(writer.stdout.readline())]  # it runs
+        time.sleep(draw.uniform(0.0, 0.25))
+        writer.send_signal(signal.SIGKILL)
+        acks += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        writer.wait()
+        assert acks == list(range(acknowledged + 1, acknowledged + 1 + len(acks)))
+        stored = read_snapshot(tmp_path)
+        # one commit may be done and not yet acknowledged
+        assert stored.sequence in (acks[-1], acks[-1] + 1)
+        acknowledged = stored.sequence
+        assert {n.id: n.pose.position[0] for n in stored.nodes} == expected(stored.sequence)
