@@ -1,0 +1,71 @@
+"""The ``engram`` command. Each subcommand's module is imported only when it is asked for: ``--help`` stays instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import get_type_hints
+
+from engram.core.errors import EngramError, unknown_name
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand: ``function`` of ``module`` takes one config dataclass, which becomes its flags."""
+
+    module: str
+    function: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "up": Command("engram.nodes.up", "up", "start the nodes of a launch file and watch over them"),
+    "doctor": Command("engram.nodes.doctor", "doctor", "check this machine and say what to do"),
+}
+
+
+def usage() -> str:
+    """Return the text of ``engram --help``."""
+    width = max(len(name) for name in COMMANDS)
+    rows = "\n".join(f"  {name.ljust(width)}  {command.summary}" for name, command in COMMANDS.items())
+    return f"usage: engram <command> [options]\n\n{rows}\n\n'engram <command> --help' lists the options of one command."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code: 0 done, 1 it failed, 2 it was asked wrongly."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] == "--version":
+        from engram import __version__
+
+        print(f"engram {__version__}")
+        return 0
+    name = words[0]
+    try:
+        if name not in COMMANDS:
+            raise unknown_name("command", name, COMMANDS)
+        return _run(name, words[1:])
+    except EngramError as error:
+        print(f"engram: {error}" if name not in COMMANDS else f"engram {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(name: str, words: list[str]) -> int:
+    import tyro
+
+    command = COMMANDS[name]
+    function = getattr(import_module(command.module), command.function)
+    hints = get_type_hints(function, include_extras=True)
+    config_type = next(hint for key, hint in hints.items() if key != "return")
+    config = tyro.cli(config_type, args=words, prog=f"engram {name}", config=(tyro.conf.FlagCreatePairsOff,))
+    return int(function(config) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

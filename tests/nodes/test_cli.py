@@ -1,0 +1,66 @@
+"""The command line: only what works is listed, mistakes are named, heavy imports wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.nodes import cli
+from engram.nodes.cli import COMMANDS, main
+
+
+def test_help_lists_every_command_without_heavy_imports() -> None:
+    code = (
+        "import sys; from engram.nodes.cli import main; main(['--help']);"
+        "print('heavy:', sorted({'torch', 'rclpy', 'mujoco', 'tyro', 'lerobot'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.rstrip().endswith("heavy: []")
+    for name, command in COMMANDS.items():
+        assert f"  {name}" in out
+        assert command.summary in out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert callable(getattr(import_module(COMMANDS[name].module), COMMANDS[name].function))
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: engram {name}" in capsys.readouterr().out
+
+
+def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dmo"]) == 2
+    assert "unknown command 'dmo'; valid: " in capsys.readouterr().err
+    assert main([]) == 2
+    assert main(["up", "nowhere"]) == 2
+    assert "engram up: unknown launch file 'nowhere'" in capsys.readouterr().err
+    assert main(["up", "sim", "nonsense"]) == 2
+    assert "'nonsense': expected name:=value" in capsys.readouterr().err
+
+
+def test_our_errors_and_ctrl_c_end_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> int:
+        raise InvalidInputError("seed -1: expected 0 or more")
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    assert main(["up"]) == 2
+    assert capsys.readouterr().err == "engram up: seed -1: expected 0 or more\n"
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupt)
+    assert main(["up"]) == 130
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("engram 0.")
