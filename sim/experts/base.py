@@ -38,7 +38,7 @@ class Waypoint:
     """Where the tool shall go next."""
 
     position: np.ndarray  # (3,) m, base_link
-    closed: bool  # gripper
+    grip: float  # 0 open .. 1 closed
     yaw: float = 0.0  # rad about the vertical, 0 = as in the home pose
 
 
@@ -51,8 +51,8 @@ class Expert(ABC):
         self.control = ControlConfig()
         self._down = rotation(world.kinematics.forward(np.array(world.robot.home)))
 
-    def reset(self) -> None:
-        """Begin an episode. The base expert has nothing to forget."""
+    def reset(self) -> None:  # noqa: B027 (an expert with memory overrides it)
+        """Begin an episode; experts here have nothing to forget."""
 
     def act(self) -> np.ndarray:
         """Return the action (7,) in [-1, 1] for the present state."""
@@ -60,8 +60,9 @@ class Expert(ABC):
         move = self.config.gain * (goal.position - tool.position) / self.control.position_scale_m
         turned = Rotation.from_euler("z", goal.yaw) * self._down
         turn = (turned * rotation(tool).inv()).as_rotvec() * self.config.gain / self.control.rotation_scale_rad
-        gripper = 1.0 if goal.closed else -1.0
-        return np.concatenate((_at_most(move, self.config.speed), _at_most(turn, self.config.turn_speed), [gripper]))
+        return np.concatenate(
+            (_at_most(move, self.config.speed), _at_most(turn, self.config.turn_speed), [2 * goal.grip - 1])
+        )
 
     @abstractmethod
     def waypoint(self) -> Waypoint:

@@ -7,7 +7,8 @@ from abc import abstractmethod
 import numpy as np
 
 from engram.sim.experts.base import Expert, Waypoint, funnel, square_yaw
-from engram.sim.tasks.placement import CUBE_HALF_M
+from engram.sim.scene import CUBE_HALF_M
+from engram.sim.tasks.placement import above
 
 APPROACH_M = 0.08
 """How far above a cube open fingers travel."""
@@ -41,27 +42,27 @@ class CarryExpert(Expert):
 
     def _grasp(self, tool: np.ndarray, cube: np.ndarray, yaw: float) -> Waypoint:
         aside = float(np.hypot(*(tool - cube)[:2]))
-        above = APPROACH_M * funnel(aside, 0.010, 0.035)
+        height = APPROACH_M * funnel(aside, 0.010, 0.035)
         ready = aside < 0.010 and abs(tool[2] - cube[2]) < 0.010
-        return Waypoint(cube + (0.0, 0.0, above), closed=ready, yaw=yaw)
+        return Waypoint(above(cube, height), grip=float(ready), yaw=yaw)
 
     def _carry(self, tool: np.ndarray, cube: np.ndarray, goal: np.ndarray) -> Waypoint:
         aside = float(np.hypot(*(goal - cube)[:2]))
         height = goal[2] + max(0.0, CARRY_M - goal[2], 0.04) * funnel(aside, 0.010, 0.05)
         free = 1.0 - funnel(height - cube[2], 0.01, 0.03)  # sideways only when lifted
         step = np.append(free * (goal - cube)[:2], height - cube[2])
-        return Waypoint(tool + step, closed=True)
+        return Waypoint(tool + step, grip=1.0)
 
     def _let_go(self, tool: np.ndarray, yaw: float, between: bool) -> Waypoint:
         opened = self.world.gripper_fraction() < 0.25
-        return Waypoint(tool + (0.0, 0.0, RETREAT_M if opened or not between else 0.0), closed=False, yaw=yaw)
+        return Waypoint(above(tool, RETREAT_M if opened or not between else 0.0), grip=0.0, yaw=yaw)
 
 
 class PickPlaceExpert(CarryExpert):
     """Let the cube fall into the bin from just above its rim."""
 
     def goal(self) -> np.ndarray:
-        return self.world.oracle_pose("bin").position + (0.0, 0.0, 0.06)
+        return above(self.world.oracle_pose("bin").position, 0.06)
 
     def placed(self, offset: np.ndarray) -> bool:
         return bool(np.abs(offset[:2]).max() < 0.03 and offset[2] < 0.02)
@@ -71,7 +72,7 @@ class StackExpert(CarryExpert):
     """Set the cube down centred on the other one."""
 
     def goal(self) -> np.ndarray:
-        return self.world.oracle_pose(self.world.task.targets["other"]).position + (0.0, 0.0, 2 * CUBE_HALF_M)
+        return above(self.world.oracle_pose(self.world.task.targets["other"]).position, 2 * CUBE_HALF_M)
 
     def placed(self, offset: np.ndarray) -> bool:
         return bool(np.hypot(*offset[:2]) < 0.012 and abs(offset[2]) < 0.005)

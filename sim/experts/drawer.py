@@ -6,6 +6,7 @@ import numpy as np
 
 from engram.core.geometry import rotation
 from engram.sim.experts.base import Expert, Waypoint, funnel, square_yaw
+from engram.sim.tasks.placement import above
 
 APPROACH_M = 0.08
 HELD_FRACTION = 0.5
@@ -22,8 +23,8 @@ class DrawerExpert(Expert):
         offset = tool - handle.position
         near = float(np.abs(offset).max()) < 0.02
         if near and self.world.gripper_fraction() > HELD_FRACTION:
-            return Waypoint(tool + STEP_M * outward - np.array([0.0, 0.0, offset[2]]), closed=True)
+            return Waypoint(tool + STEP_M * outward - np.array([0.0, 0.0, offset[2]]), grip=1.0)
         aside = float(np.hypot(*offset[:2]))
-        above = APPROACH_M * funnel(aside, 0.010, 0.035)
+        height = APPROACH_M * funnel(aside, 0.010, 0.035)
         ready = aside < 0.010 and abs(offset[2]) < 0.012
-        return Waypoint(handle.position + (0.0, 0.0, above), closed=ready, yaw=square_yaw(handle))
+        return Waypoint(above(handle.position, height), grip=float(ready), yaw=square_yaw(handle))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from engram.sim.experts.base import Expert, Waypoint, funnel
+from engram.sim.tasks.placement import above
 from engram.sim.tasks.reach import HOVER_M
+
+BUTTON_TOP_M = 0.034
+"""The dome above the foot of its housing; closed finger tips end about 12 mm below the tool point."""
 
 
 class ReachExpert(Expert):
@@ -13,17 +17,18 @@ class ReachExpert(Expert):
 
     def waypoint(self) -> Waypoint:
         cube = self.world.oracle_pose(self.world.task.targets["color"]).position
-        return Waypoint(cube + (0.0, 0.0, HOVER_M), closed=False)
+        return Waypoint(above(cube, HOVER_M), grip=0.0)
 
 
 class PressExpert(Expert):
     """Over the button with closed fingers, then down on it."""
 
     clearance_m = 0.06
-    depth_m = 0.03
+    depth_m = 0.002
 
     def waypoint(self) -> Waypoint:
-        top = self.world.oracle_pose(self.world.task.targets["color"]).position
+        foot = self.world.oracle_pose(self.world.task.targets["color"]).position
+        top = above(foot, BUTTON_TOP_M)
         distance = float(np.hypot(*(self.world.tool_pose().position - top)[:2]))
         height = self.clearance_m * funnel(distance, 0.012, 0.04) or -self.depth_m
-        return Waypoint(top + (0.0, 0.0, height), closed=True)
+        return Waypoint(above(top, height), grip=1.0)

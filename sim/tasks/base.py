@@ -39,6 +39,7 @@ class Task(ABC):
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}  # slot -> body that the words mean
         self.colors: dict[str, str] = {}  # body -> colour
+        self.template = ""  # the wording in use
 
     def setup(self, world: MujocoWorld, rng: np.random.Generator, instruction: str = "") -> str:
         """Arrange the table from ``rng`` and return the instruction.
@@ -52,20 +53,19 @@ class Task(ABC):
         Raises:
             InvalidInputError: ``instruction`` matches no wording, or asks for what cannot be.
         """
-        asked = self.parse(instruction) if instruction else None
+        given = self.parse(instruction) if instruction else None
         self.arrange(world, rng)
         palette = rng.permutation(sorted(COLORS))
         self.colors = {body: str(color) for body, color in zip(self.colored, palette, strict=False)}
         drawn = [str(body) for body in rng.permutation(self.colored)] if self.colored else []
-        template = self.instructions[int(rng.integers(len(self.instructions)))]
-        slots = self.slots()
-        if asked is None:
-            self.targets = dict(zip(slots, drawn, strict=False))
-        else:
+        self.template = self.instructions[int(rng.integers(len(self.instructions)))]
+        self.targets = dict(zip(self.slots(), drawn, strict=False))
+        if given is not None:
+            self.template, asked = given
             self.targets = self._bind(asked, drawn)
         for body, color in self.colors.items():
             world.set_color(body, COLORS[color])
-        return instruction or self.say(template)
+        return instruction or self.say(self.targets)
 
     @abstractmethod
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
@@ -85,8 +85,8 @@ class Task(ABC):
         return tuple(sorted({f for t in cls.instructions for _, f, _, _ in string.Formatter().parse(t) if f}))
 
     @classmethod
-    def parse(cls, instruction: str) -> dict[str, str]:
-        """Return slot -> colour of an instruction that fits a wording; case, spaces and a full stop don't matter.
+    def parse(cls, instruction: str) -> tuple[str, dict[str, str]]:
+        """Return the wording an instruction fits and slot -> colour; case, spaces and a full stop don't matter.
 
         Raises:
             InvalidInputError: with the valid wordings and colours.
@@ -96,16 +96,27 @@ class Task(ABC):
             pattern = re.escape(template).replace(r"\{", "(?P<").replace(r"\}", f">{'|'.join(COLORS)})")
             match = re.fullmatch(pattern, words)
             if match:
-                return cls._different(instruction, match.groupdict())
+                return template, cls._different(instruction, match.groupdict())
         wordings = "; ".join((*cls.instructions, *cls.held_out_instructions))
         raise InvalidInputError(
             f"task {cls.name!r}: instruction {instruction!r} fits no wording; valid: {wordings}"
             + (f" with colours {', '.join(COLORS)}" if cls.slots() else "")
         )
 
-    def say(self, template: str) -> str:
-        """Fill ``template`` with the colours of the present targets."""
-        return template.format(**{slot: self.colors[body] for slot, body in self.targets.items()})
+    def say(self, targets: dict[str, str]) -> str:
+        """Return the present wording with the colours of ``targets`` (slot -> body)."""
+        return self.template.format(**{slot: self.colors[body] for slot, body in targets.items()})
+
+    def swapped_instruction(self) -> str:
+        """Return the present wording about another body that is on the table.
+
+        Raises:
+            InvalidInputError: the words name no body that could be another.
+        """
+        spare = [body for body in self.colored if body not in self.targets.values()]
+        if "color" not in self.targets or not spare:
+            raise InvalidInputError(f"task {self.name!r}: nothing to swap in {self.template!r}")
+        return self.say({**self.targets, "color": spare[0]})
 
     @classmethod
     def _different(cls, instruction: str, asked: dict[str, str]) -> dict[str, str]:

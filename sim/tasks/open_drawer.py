@@ -37,9 +37,9 @@ class OpenDrawer(Task):
     )
 
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
-        here = world.oracle_pose("drawer")
+        here = world.oracle_pose("cabinet")
         xy = here.position[:2] + rng.uniform((-0.03, -0.10), (0.03, 0.10))
-        world.set_pose("drawer", upright(xy, here.position[2], rng.uniform(-0.15, 0.15)))
+        world.set_pose("cabinet", upright(xy, here.position[2], rng.uniform(-0.15, 0.15)))
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         return bool(world.oracle_joint("drawer") >= OPEN_M)

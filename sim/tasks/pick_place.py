@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from engram.core.geometry import from_frame
-from engram.sim.scene import BIN_HALF_M, SceneConfig
+from engram.sim.scene import BIN_HALF_M, CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.placement import CUBE_HALF_M, Region, place, upright
+from engram.sim.tasks.placement import Region, place, upright
 from engram.sim.tasks.stack import RELEASED_FRACTION
 
 if TYPE_CHECKING:

@@ -14,14 +14,11 @@ from engram.core.types import Pose
 
 COLORS: dict[str, tuple[float, float, float]] = {
     "red": (0.85, 0.10, 0.10),
-    "green": (0.10, 0.65, 0.15),
-    "blue": (0.10, 0.20, 0.85),
-    "yellow": (0.90, 0.80, 0.10),
+    "green": (0.10, 0.65, 0.20),
+    "blue": (0.10, 0.30, 0.90),
+    "yellow": (0.95, 0.80, 0.10),
 }
 """Name -> rgb (0..1) of every thing that the words tell apart."""
-
-CUBE_HALF_M = 0.02
-"""Half the edge of a cube."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +54,8 @@ def place(rng: np.random.Generator, regions: Sequence[Region], attempts: int = 1
 def upright(xy: np.ndarray, z: float, yaw: float = 0.0) -> Pose:
     """Return the pose at ``xy`` (2,) m and height ``z`` m, turned by ``yaw`` rad about the vertical."""
     return make_pose(np.array([xy[0], xy[1], z]), Rotation.from_euler("z", yaw))
+
+
+def above(position: np.ndarray, height: float) -> np.ndarray:
+    """Return the point (3,) m ``height`` m above ``position`` (3,) m."""
+    return position + np.array([0.0, 0.0, height])

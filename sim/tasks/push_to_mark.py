@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.scene import SceneConfig
+from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.placement import CUBE_HALF_M, Region, place, upright
+from engram.sim.tasks.placement import Region, place, upright
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
 
 TOLERANCE_M = 0.04
-CUBES = Region(x=(0.42, 0.50), y=(-0.20, 0.20), radius=0.06)
-MARK = Region(x=(0.60, 0.66), y=(-0.12, 0.12), radius=0.02)
+CUBES = Region(x=(0.41, 0.47), y=(-0.17, 0.17), radius=0.065)
+MARK = Region(x=(0.60, 0.66), y=(-0.07, 0.07), radius=0.02)
 
 
 class PushToMark(Task):

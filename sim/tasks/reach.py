@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.scene import SceneConfig
+from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.placement import CUBE_HALF_M, TABLE, place, upright
+from engram.sim.tasks.placement import TABLE, above, place, upright
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -45,7 +45,7 @@ class Reach(Task):
 
     def goal(self, world: MujocoWorld) -> np.ndarray:
         """Return the point (3,) m that the tool shall reach."""
-        return world.oracle_pose(self.targets["color"]).position + (0.0, 0.0, HOVER_M)
+        return above(world.oracle_pose(self.targets["color"]).position, HOVER_M)
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         distance = np.linalg.norm(world.tool_pose().position - self.goal(world))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.scene import SceneConfig
+from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.placement import CUBE_HALF_M, TABLE, place, upright
+from engram.sim.tasks.placement import TABLE, place, upright
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld

@@ -1,0 +1,277 @@
+"""Success rates with intervals: of the experts, of a policy, and of a policy whose words were swapped.
+
+Seeds are fixed in advance (0..n-1 by default) and below those of the training data.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from engram.core.contracts import Policy
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.statistics import Rate, mean_rate, wilson
+from engram.core.types import JointCommand, Observation, OracleOutcome
+from engram.sim.experts import make_expert
+from engram.sim.record import FIRST_TRAINING_SEED
+from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
+from engram.sim.tasks import TASKS, Task
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+class Runner(Protocol):
+    """Runs one episode: ``Runtime.run_episode`` is one, an :class:`ExpertRunner` another."""
+
+    def __call__(
+        self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
+    ) -> EpisodeResult:
+        """Return what came of one episode; an empty instruction is drawn from the seed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Report:
+    """Success per task and their unweighted mean, with every episode behind them."""
+
+    subject: str
+    per_task: dict[str, Rate]
+    mean: Rate
+    mean_steps: dict[str, float]
+    """Of the successful episodes; NaN when there is none."""
+    seeds: tuple[int, int]
+    """First seed and number of seeds per task."""
+    failures: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Seeds of the failed episodes."""
+
+    def to_json(self) -> str:
+        """Return the report as one line of JSON; a mean over nothing is null."""
+        values = asdict(self)
+        values["mean_steps"] = {t: s if np.isfinite(s) else None for t, s in self.mean_steps.items()}
+        return json.dumps(values, allow_nan=False)
+
+    def table(self) -> Table:
+        """Return the report as a table for the terminal."""
+        table = Table("task", "success", "95 % interval", "n", "steps", title=f"{self.subject}, {self.seeds}")
+        for name, rate in {**self.per_task, "mean": self.mean}.items():
+            steps = self.mean_steps.get(name, float("nan"))
+            shown = f"{steps:.1f}" if np.isfinite(steps) else ""
+            table.add_row(name, f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n), shown)
+        return table
+
+
+def evaluate(
+    policy: Policy,
+    world: MujocoWorld,
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
+    first_seed: int = 0,
+    runtime: Runtime | None = None,
+    progress: bool = True,
+) -> Report:
+    """Run ``policy`` on ``episodes`` seeds of each task through the same loop as the nodes.
+
+    Args:
+        policy: what is evaluated.
+        world: with cameras.
+        tasks: names; UnknownNameError lists the valid ones.
+        episodes: per task.
+        first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
+        runtime: to run with perception and memory; by default policy and world alone.
+        progress: show a progress bar.
+    """
+    runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
+    return measure(runtime.run_episode, f"policy {policy.version}", tasks, episodes, first_seed, progress)
+
+
+def evaluate_experts(
+    tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 200, first_seed: int = 0, progress: bool = True
+) -> Report:
+    """Run the scripted experts, without rendering."""
+    world = MujocoWorld(WorldConfig(profile="none"))
+    report = measure(ExpertRunner(world), "experts", tasks, episodes, first_seed, progress)
+    world.close()
+    return report
+
+
+class ExpertRunner:
+    """Runs one episode of the task's expert in ``world``, through controller and safety filter."""
+
+    def __init__(self, world: MujocoWorld) -> None:
+        self.world = world
+
+    def __call__(
+        self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
+    ) -> EpisodeResult:
+        """Return what came of one episode."""
+        observation = self.world.reset(task, seed, instruction)
+        expert = make_expert(task, self.world)
+        expert.reset()
+        pipeline = CommandPipeline(self.world.kinematics, self.world.robot)
+        pipeline.reset()
+        outcome, commands = self.world.oracle_outcome(), []
+        while not (outcome.success or outcome.truncated):
+            command = pipeline.execute(expert.act(), observation.joints)
+            commands.append(command.positions)
+            seen, observation = observation, self.world.step(command)
+            outcome = self.world.oracle_outcome()
+            if on_step is not None:
+                on_step(seen, command, outcome)
+        executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
+        return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+
+
+def measure(
+    run: Runner, subject: str, tasks: Sequence[str], episodes: int, first_seed: int = 0, progress: bool = True
+) -> Report:
+    """Run every seed of every task and count.
+
+    Raises:
+        InvalidInputError: there is nothing to run, or the seeds reach into the training data.
+        UnknownNameError: a task does not exist.
+    """
+    _check(tasks, episodes, first_seed)
+    results: dict[str, list[EpisodeResult]] = {task: [] for task in tasks}
+    jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
+    for task, seed in track(jobs, f"evaluating {subject}", disable=not progress, console=Console(stderr=True)):
+        results[task].append(run(task, seed))
+    per_task = {task: wilson(sum(r.oracle_success for r in rs), len(rs)) for task, rs in results.items()}
+    steps = {task: [r.steps for r in rs if r.oracle_success] for task, rs in results.items()}
+    return Report(
+        subject,
+        per_task,
+        mean_rate(list(per_task.values())),
+        {task: float(np.mean(s)) if s else float("nan") for task, s in steps.items()},
+        (first_seed, episodes),
+        {task: tuple(r.seed for r in rs if not r.oracle_success) for task, rs in results.items()},
+    )
+
+
+@dataclass(frozen=True)
+class SwapReport:
+    """What a policy does when the same table comes with other words.
+
+    A policy that listens reaches the swapped goal about as often as the original one; a policy that does not,
+    still does what the picture alone suggests: ``original_goal`` stays high or both are low.
+    """
+
+    subject: str
+    unswapped: dict[str, Rate]
+    """Original words, original goal."""
+    swapped_goal: dict[str, Rate]
+    """Other words, judged by the goal of the other words."""
+    original_goal: dict[str, Rate]
+    """Other words, judged by the goal of the original words."""
+
+    def to_json(self) -> str:
+        """Return the report as one line of JSON."""
+        return json.dumps(asdict(self))
+
+
+def evaluate_swap(
+    run: Runner,
+    world: MujocoWorld,
+    subject: str,
+    tasks: Sequence[str] = ("reach", "push_to_mark", "pick_place", "press_button"),
+    *,
+    episodes: int = 50,
+    first_seed: int = 0,
+    progress: bool = True,
+) -> SwapReport:
+    """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
+    _check(tasks, episodes, first_seed)
+    without = [task for task in tasks if not TASKS[task].slots()]
+    if without:
+        raise InvalidInputError(f"evaluate_swap: {', '.join(without)}: the words name no colour, nothing to swap")
+    counts = {task: [0, 0, 0] for task in tasks}
+    jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
+    for task, seed in track(jobs, f"swapping {subject}", disable=not progress, console=Console(stderr=True)):
+        original = run(task, seed)
+        watch = GoalWatch(world)
+        swapped = run(task, seed, watch.goal.swapped_instruction(), on_step=watch)
+        counts[task][0] += original.oracle_success
+        counts[task][1] += swapped.oracle_success
+        counts[task][2] += watch.reached
+    rates = [{task: wilson(c[i], episodes) for task, c in counts.items()} for i in range(3)]
+    return SwapReport(subject, *rates)
+
+
+class GoalWatch:
+    """Remembers the goal that ``world`` has now and notes, as a step hook, whether a later episode reaches it."""
+
+    def __init__(self, world: MujocoWorld) -> None:
+        self.world = world
+        self.goal: Task = copy.copy(world.task)
+        self.reached = False
+
+    def __call__(self, seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+        """Judge the state after one step."""
+        self.reached = self.reached or self.goal.oracle_success(self.world)
+
+
+def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
+    for task in tasks:
+        if task not in TASKS:
+            raise unknown_name("task", task, TASKS)
+    if not tasks or episodes < 1:
+        raise InvalidInputError(f"evaluation: {len(tasks)} tasks x {episodes} episodes, expected at least one of each")
+    if first_seed < 0 or first_seed + episodes > FIRST_TRAINING_SEED:
+        raise InvalidInputError(
+            f"evaluation: seeds {first_seed}..{first_seed + episodes - 1}, expected 0..{FIRST_TRAINING_SEED - 1}: "
+            "the rest is training data"
+        )
+
+
+def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0) -> None:
+    """Evaluate the scripted experts; the last line is the report as JSON.
+
+    Args:
+        seeds: episodes per task.
+        tasks: which tasks.
+        first_seed: of the first episode of each task.
+    """
+    report = evaluate_experts(tasks, episodes=seeds, first_seed=first_seed)
+    Console(stderr=True).print(report.table())
+    print(report.to_json())
+
+
+def policy(checkpoint: str, seeds: int = 50, tasks: tuple[str, ...] = tuple(TASKS), swap: bool = False) -> None:
+    """Evaluate a policy; the last line is the report as JSON.
+
+    Args:
+        checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
+        seeds: episodes per task.
+        tasks: which tasks.
+        swap: run the instruction-swap evaluation instead.
+    """
+    from engram.policies import load_policy  # torch: only where it is needed
+
+    world, subject = MujocoWorld(WorldConfig(profile="fast")), load_policy(checkpoint)
+    if swap:
+        run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
+        named = tuple(task for task in tasks if TASKS[task].slots())
+        print(evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds).to_json())
+    else:
+        report = evaluate(subject, world, tasks, episodes=seeds)
+        Console(stderr=True).print(report.table())
+        print(report.to_json())
+    world.close()
+
+
+def main() -> None:
+    """``python -m engram.sim.evaluation experts|policy``."""
+    import tyro
+
+    tyro.extras.subcommand_cli_from_dict({"experts": experts, "policy": policy})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Record the scripted experts as a LeRobotDataset v3.
+
+Labels are the expert's own action for the state it saw; what is executed may carry noise, so that the data show how
+to come back from where the expert would never have gone (DART: Laskey et al. 2017, arXiv:1703.09327). Work is cut
+into parts that are datasets of their own and are merged at the end: a killed run resumes at its last whole part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+
+from engram.core.arrays import positive_int
+from engram.core.control import proprioception
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types import EE_ACTION_DIM, STATE_DIM
+from engram.sim.experts import make_expert
+from engram.sim.experts.noise import NoiseBursts, NoiseConfig
+from engram.sim.runtime import CommandPipeline
+from engram.sim.tasks import TASKS
+from engram.sim.world import MujocoWorld, WorldConfig
+
+FIRST_TRAINING_SEED = 100_000
+"""Seeds below are for evaluation and are never recorded."""
+SEEDS_PER_PART = 1_000
+FPS = 10
+CAMERAS = ("front", "wrist")
+EPISODE_LOG = "meta/engram_episodes.jsonl"
+"""Seed, noise and length of each episode, beside LeRobot's own metadata."""
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """What to record, and where."""
+
+    root: str
+    """Folder of the dataset; its parts are kept beside it until they are merged."""
+    repo_id: str = "engram/tabletop6"
+    """LeRobot's name of the dataset; nothing is uploaded."""
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Which tasks."""
+    episodes: int = 220
+    """Successful episodes per task."""
+    first_seed: int = FIRST_TRAINING_SEED
+    """Seed of the first episode of each task; at least 100000."""
+    noise: float = 0.5
+    """Share of the episodes with noise bursts on the executed action."""
+    image_size: int = 128
+    """Height and width of both cameras [pixel]."""
+    profile: str = "fast"
+    """Render profile: fast or photo."""
+    workers: int = 2
+    """Processes."""
+    part_episodes: int = 20
+    """Episodes per part: what a killed run may lose."""
+    tail_steps: int = 3
+    """Steps recorded after success, so that chunks learn to end."""
+
+    def __post_init__(self) -> None:
+        for task in self.tasks:
+            if task not in TASKS:
+                raise unknown_name("task", task, TASKS)
+        if self.first_seed < FIRST_TRAINING_SEED:
+            raise InvalidInputError(
+                f"RecordConfig.first_seed: {self.first_seed}, expected at least {FIRST_TRAINING_SEED}: "
+                "lower seeds are for evaluation"
+            )
+        if not 0.0 <= self.noise <= 1.0:
+            raise InvalidInputError(f"RecordConfig.noise: {self.noise}, expected 0..1")
+        for name in ("episodes", "workers", "part_episodes", "image_size"):
+            positive_int(f"RecordConfig.{name}", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class RecordReport:
+    """What was recorded; ``dropped`` counts the expert's failures per task."""
+
+    root: str
+    episodes: int
+    frames: int
+    dropped: dict[str, int]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Episodes [0, count) of one task, from ``seed`` on; a dataset of its own in ``root``."""
+
+    config: RecordConfig
+    task: str
+    index: int
+    count: int
+
+    @property
+    def root(self) -> Path:
+        """Folder of the finished part."""
+        return Path(f"{self.config.root}.parts") / f"{self.task}-{self.index:03d}"
+
+    @property
+    def seed(self) -> int:
+        """First seed of the part; failures take the next ones."""
+        return self.config.first_seed + self.index * SEEDS_PER_PART
+
+
+def record(config: RecordConfig) -> RecordReport:
+    """Record what is missing, merge the parts into ``config.root``, and report.
+
+    Raises:
+        InvalidInputError: ``config.root`` exists already, or its parts were recorded with another config.
+    """
+    root = Path(config.root)
+    if root.exists():
+        raise InvalidInputError(f"RecordConfig.root: {root} exists; choose another folder or remove it")
+    _claim_parts(config)
+    parts = _parts(config)
+    todo = [part for part in parts if not part.root.exists()]
+    workers = min(config.workers, len(todo))
+    if workers > 1:
+        with multiprocessing.get_context("spawn").Pool(workers) as pool:
+            for _ in track(pool.imap_unordered(_record_part, todo), "recording", total=len(todo)):
+                pass
+    else:
+        for part in track(todo, "recording"):
+            _record_part(part)
+    return _merge(config, parts)
+
+
+def features(image_size: int) -> dict[str, dict[str, Any]]:
+    """Return the dataset's features in LeRobot's format.
+
+    Images are stored as PNG in parquet: on two cores that writes 1.8 times and reads 4 times as fast as video.
+    """
+    image = {"dtype": "image", "shape": (image_size, image_size, 3), "names": ["height", "width", "channels"]}
+    state = ["x", "y", "z", "qw", "qx", "qy", "qz", "gripper", *(f"joint{i}" for i in range(1, 8))]
+    action = ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"]
+    return {
+        **{f"observation.images.{name}": dict(image) for name in CAMERAS},
+        "observation.state": {"dtype": "float32", "shape": (STATE_DIM,), "names": state},
+        "action": {"dtype": "float32", "shape": (EE_ACTION_DIM,), "names": action},
+        "next.reward": {"dtype": "float32", "shape": (1,), "names": None},
+        "next.success": {"dtype": "bool", "shape": (1,), "names": None},
+    }
+
+
+def record_episode(
+    world: MujocoWorld, task: str, seed: int, noise: NoiseConfig | None, tail_steps: int
+) -> list[dict[str, Any]] | None:
+    """Run the expert once and return the frames for ``LeRobotDataset.add_frame``; None when it failed.
+
+    ``action`` is what the expert wanted in the state of the frame; the noise is only executed.
+    """
+    observation = world.reset(task, seed)
+    expert = make_expert(task, world)
+    expert.reset()
+    bursts = NoiseBursts(noise, np.random.default_rng((seed, 1))) if noise else None
+    pipeline = CommandPipeline(world.kinematics, world.robot)
+    pipeline.reset()
+    frames: list[dict[str, Any]] = []
+    outcome, left = world.oracle_outcome(), tail_steps
+    while left > 0 and not (outcome.truncated and not outcome.success):
+        action = expert.act()
+        executed = action if bursts is None or outcome.success else bursts.disturb(action)
+        seen, observation = observation, world.step(pipeline.execute(executed, observation.joints))
+        outcome = world.oracle_outcome()
+        frames.append(
+            {f"observation.images.{name}": seen.camera(name).color for name in CAMERAS}
+            | {
+                "observation.state": proprioception(seen.joints, world.kinematics, world.robot),
+                "action": action.astype(np.float32),
+                "next.reward": np.array([outcome.reward], np.float32),
+                "next.success": np.array([outcome.success]),
+                "task": outcome.instruction,
+            }
+        )
+        left -= outcome.success
+    return frames if outcome.success else None
+
+
+def dataset_hash(root: str | Path) -> str:
+    """Return the sha256 over names and contents of all parquet and metadata files, in sorted order."""
+    digest = hashlib.sha256()
+    root = Path(root)
+    for path in sorted({*root.rglob("*.parquet"), *root.glob("meta/*.json*")}):
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _claim_parts(config: RecordConfig) -> None:
+    """Keep the config beside the parts, so that a resumed run cannot mix two kinds of data."""
+    wanted = {k: v for k, v in asdict(config).items() if k not in ("workers", "root")}
+    claim = Path(f"{config.root}.parts") / "config.json"
+    text = json.dumps(wanted, indent=1)
+    if claim.exists() and claim.read_text() != text:
+        raise InvalidInputError(f"{claim}: parts of another recording; use its config, another root, or remove them")
+    claim.parent.mkdir(parents=True, exist_ok=True)
+    claim.write_text(text)
+
+
+def _parts(config: RecordConfig) -> list[Part]:
+    """Return all parts, the tasks in turn, so that an early stop leaves every task with some."""
+    starts = range(0, config.episodes, config.part_episodes)
+    return [
+        Part(config, task, index, min(config.part_episodes, config.episodes - start))
+        for index, start in enumerate(starts)
+        for task in config.tasks
+    ]
+
+
+def _record_part(part: Part) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset  # slow to import: only where it is needed
+
+    config = part.config
+    unfinished = part.root.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    dataset = LeRobotDataset.create(
+        config.repo_id, FPS, features(config.image_size), root=unfinished, robot_type="panda_2f85", use_videos=False
+    )
+    world = MujocoWorld(WorldConfig(profile=config.profile, image_size=config.image_size))
+    log: list[dict[str, Any]] = []
+    dropped = 0
+    for seed in range(part.seed, part.seed + SEEDS_PER_PART):
+        noisy = bool(np.random.default_rng((seed, 0)).random() < config.noise)
+        frames = record_episode(world, part.task, seed, NoiseConfig() if noisy else None, config.tail_steps)
+        if frames is None:
+            dropped += 1
+            continue
+        for frame in frames:
+            dataset.add_frame(frame)
+        dataset.save_episode()
+        log.append({"task": part.task, "seed": seed, "noise": noisy, "length": len(frames), "dropped": dropped})
+        if len(log) == part.count:
+            break
+    world.close()
+    dataset.finalize()
+    if len(log) < part.count:
+        raise InvalidInputError(f"{part.task}: {len(log)} successes in {SEEDS_PER_PART} seeds, wanted {part.count}")
+    (unfinished / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
+    unfinished.rename(part.root)  # whole or not there
+
+
+def _merge(config: RecordConfig, parts: list[Part]) -> RecordReport:
+    from lerobot.datasets.aggregate import aggregate_datasets
+    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+    root = Path(config.root)
+    merging = root.with_name(root.name + ".merging")
+    shutil.rmtree(merging, ignore_errors=True)
+    aggregate_datasets([config.repo_id] * len(parts), config.repo_id, roots=[p.root for p in parts], aggr_root=merging)
+    log, dropped = [], dict.fromkeys(config.tasks, 0)
+    for part in parts:
+        entries = [json.loads(line) for line in (part.root / EPISODE_LOG).read_text().splitlines()]
+        dropped[part.task] += entries[-1]["dropped"]
+        log += [{"episode_index": len(log) + i, **entry} for i, entry in enumerate(entries)]
+    (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
+    merging.rename(root)
+    shutil.rmtree(f"{config.root}.parts")
+    meta = LeRobotDatasetMetadata(config.repo_id, root=root)
+    return RecordReport(str(root), meta.total_episodes, meta.total_frames, dropped, dataset_hash(root))
+
+
+def main() -> None:
+    """Record from the command line; the last line is the report as JSON."""
+    import tyro
+
+    print(json.dumps(asdict(record(tyro.cli(RecordConfig)))))
+
+
+if __name__ == "__main__":
+    main()
