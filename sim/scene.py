@@ -116,15 +116,15 @@ def _add_room(spec: mujoco.MjSpec) -> None:
 def _add_cameras(spec: mujoco.MjSpec) -> None:
     """``front`` looks back at the robot over the whole workspace; ``wrist`` looks along the fingers."""
     position, target = np.array([1.02, 0.0, 0.78]), np.array([0.50, 0.0, 0.06])
-    front = spec.worldbody.add_camera(name="front", pos=position, fovy=45.0)
+    front = spec.worldbody.add_camera(name="front", pos=position, fovy=42.0)
     front.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
     forward = (target - position) / np.linalg.norm(target - position)
     right = np.array([0.0, 1.0, 0.0])
     front.alt.xyaxes = np.concatenate((right, np.cross(right, forward)))
-    wrist = spec.body(HAND_BODY).add_camera(name="wrist", pos=[-0.085, 0.0, 0.02], fovy=75.0)
+    wrist = spec.body(HAND_BODY).add_camera(name="wrist", pos=[-0.13, 0.0, 0.04], fovy=75.0)
     wrist.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
-    tilt = np.deg2rad(22.0)  # towards the finger tips; the hand's z runs along the fingers
-    wrist.alt.xyaxes = [0.0, -1.0, 0.0, np.cos(tilt), 0.0, -np.sin(tilt)]
+    tilt = np.deg2rad(32.0)  # towards the finger tips; the hand's z runs along the fingers
+    wrist.alt.xyaxes = [0.0, 1.0, 0.0, np.cos(tilt), 0.0, -np.sin(tilt)]
 
 
 def _add_cube(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:
@@ -224,6 +224,6 @@ def _add_button(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: t
 
 def _add_mark(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
     body = spec.worldbody.add_body(name="mark", pos=[*xy, 0.0])
-    body.add_geom(
-        type=_CYLINDER, size=[0.04, 0.0005, 0], pos=[0, 0, 0.0005], rgba=(0.95, 0.95, 0.95, 1.0), contype=0, conaffinity=0
-    )
+    common = {"type": _CYLINDER, "contype": 0, "conaffinity": 0}
+    body.add_geom(name="mark_fixed", size=[0.04, 0.0004, 0], pos=[0, 0, 0.0004], rgba=(0.1, 0.1, 0.1, 1.0), **common)
+    body.add_geom(size=[0.033, 0.0008, 0], pos=[0, 0, 0.0008], rgba=(0.97, 0.97, 0.97, 1.0), **common)
