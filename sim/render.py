@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -32,6 +34,9 @@ class SceneRenderer:
         """Choose the model of the following frames."""
         if model is not self._model and id(model) not in self._renderers:
             self._renderers[id(model)] = _open(model, self.width, self.height)
+            if not _live:
+                atexit.register(_close_live)  # after MuJoCo's own hook, so that it runs before it
+            _live.add(self)
         self._model = model
 
     def frame(self, camera: str, data: mujoco.MjData, stamp_ns: int, depth: bool = False) -> CameraFrame:
@@ -59,10 +64,17 @@ class SceneRenderer:
 
     def close(self) -> None:
         """Free all contexts."""
-        for renderer in self._renderers.values():
-            renderer.close()
-        self._renderers.clear()
+        while self._renderers:
+            self._renderers.popitem()[1].close()
         self._model = None
+
+
+_live: weakref.WeakSet[SceneRenderer] = weakref.WeakSet()
+
+
+def _close_live() -> None:
+    for renderer in list(_live):
+        renderer.close()
 
 
 def intrinsics(fovy_deg: float, width: int, height: int) -> np.ndarray:
