@@ -106,7 +106,11 @@ def _set_options(spec: mujoco.MjSpec, profile: Profile) -> None:
 def _add_room(spec: mujoco.MjSpec) -> None:
     table = spec.worldbody.add_body(name="table")
     table.add_geom(
-        name="table_fixed", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[2.0, 2.0, 0.1], rgba=[0.78, 0.76, 0.72, 1.0], **OBJECT_BITS
+        name="table_fixed",
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=[2.0, 2.0, 0.1],
+        rgba=[0.78, 0.76, 0.72, 1.0],
+        **OBJECT_BITS,
     )
     spec.worldbody.add_light(
         name="lamp", pos=[0.3, 0.6, 1.8], dir=[0.1, -0.3, -1.0], diffuse=[0.45] * 3, specular=[0.1] * 3, castshadow=True
@@ -130,9 +134,7 @@ def _add_cameras(spec: mujoco.MjSpec) -> None:
 def _add_cube(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:
     body = spec.worldbody.add_body(name=name, pos=[*xy, CUBE_HALF_M])
     body.add_freejoint(name=name)
-    body.add_geom(
-        type=_BOX, size=[CUBE_HALF_M] * 3, mass=0.05, rgba=rgba, friction=[0.8, 0.01, 0.0001], **OBJECT_BITS
-    )
+    body.add_geom(type=_BOX, size=[CUBE_HALF_M] * 3, mass=0.05, rgba=rgba, friction=[0.8, 0.01, 0.0001], **OBJECT_BITS)
 
 
 def _add_cup(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:

@@ -32,6 +32,9 @@ SETTLE_S = 0.25
 RAMP_CHUNKS = 10
 """Set points per control step: the targets move to their goal in this many equal parts."""
 
+SERVO_LEAD_S = 0.0135
+"""How far ahead of their ramp the set points run: the servos' trail, so that the arm arrives with the ramp [s]."""
+
 
 @dataclass(frozen=True)
 class WorldConfig:
@@ -78,6 +81,7 @@ class MujocoWorld(World):
         self._renderer: SceneRenderer | None = None
         self._model: mujoco.MjModel | None = None
         self._data: mujoco.MjData | None = None
+        self._targets = np.zeros(len(robot.joint_names))  # where the servos were last told to go
         self._closed = False
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -154,6 +158,7 @@ class MujocoWorld(World):
         home = np.append(self.robot.home, self.robot.gripper_open)
         self._data.qpos[self._qpos] = home
         self._data.ctrl[self._ctrl] = home
+        self._targets = home
         mujoco.mj_forward(self._model, self._data)
 
     def settle(self, duration_s: float = SETTLE_S) -> None:
@@ -181,11 +186,14 @@ class MujocoWorld(World):
         if command.names != self.robot.joint_names:
             raise InvalidInputError(f"command for joints {command.names}, expected {self.robot.joint_names}")
         model, data, ctrl = self.model, self.data, self._ctrl
-        start = data.ctrl[ctrl]
+        start = self._targets
         stride = (command.positions - start) / RAMP_CHUNKS
+        lead = (command.positions - start) * (SERVO_LEAD_S / self.config.control_dt_s)
+        lead[-1] = 0.0  # the gripper's servo pushes, it does not track
         for i, substeps in enumerate(self._chunks, 1):
-            data.ctrl[ctrl] = start + i * stride
+            data.ctrl[ctrl] = start + i * stride + lead
             mujoco.mj_step(model, data, nstep=substeps)
+        self._targets = command.positions
         self._refresh()
         self._step += 1
         self._ticks += 1
@@ -280,7 +288,7 @@ class MujocoWorld(World):
     @property
     def control_state(self) -> np.ndarray:
         """Servo targets now, in the order of the robot's joint names (8,)."""
-        return self.data.ctrl[self._ctrl].copy()
+        return self._targets.copy()
 
     def _body(self, name: str) -> int:
         i = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_BODY, name)
