@@ -21,6 +21,7 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
+    "demo": Command("engram.nodes.demo", "demo", "run the whole loop in simulation and watch it in the browser"),
     "up": Command("engram.nodes.up", "up", "start the nodes of a launch file and watch over them"),
     "doctor": Command("engram.nodes.doctor", "doctor", "check this machine and say what to do"),
 }

@@ -25,7 +25,7 @@ from engram.nodes.launch_text import LaunchContext
 ACTION_KEYS: dict[str, tuple[str, ...]] = {
     "arg": ("name", "default", "description", "choice"),
     "node": (
-        *("pkg", "exec", "name", "namespace", "param", "remap", "args", "env", "output", "if", "unless"),
+        *("pkg", "exec", "name", "namespace", "param", "remap", "args", "ros_args", "env", "if", "unless"),
         *("respawn", "respawn_delay", "respawn_max_retries", "on_exit"),
     ),
     "include": ("file", "arg", "if", "unless"),
@@ -54,6 +54,7 @@ class NodeSpec:
     parameters: tuple[tuple[str, Any], ...] = ()  # (name, value) or ("", path of a parameter file), in order
     remaps: tuple[tuple[str, str], ...] = ()  # (from, to)
     arguments: tuple[str, ...] = ()
+    ros_args: tuple[str, ...] = ()  # further words after --ros-args
     environment: Mapping[str, str] = field(default_factory=dict)
     respawn: bool = False
     respawn_delay_s: float = 0.0
@@ -70,7 +71,7 @@ class NodeSpec:
             out += ["-p", f"{name}:={json.dumps(value)}"] if name else ["--params-file", str(value)]
         for source, target in self.remaps:
             out += ["-r", f"{source}:={target}"]
-        return out
+        return [*out, *self.ros_args]
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,7 @@ class _Reader:
                 parameters=tuple(_parameter(item, context) for item in body.get("param", ())),
                 remaps=tuple(_pair(item, ("from", "to"), context) for item in body.get("remap", ())),
                 arguments=tuple(context.expand(body.get("args", "")).split()),
+                ros_args=tuple(context.expand(body.get("ros_args", "")).split()),
                 environment=dict(_pair(item, ("name", "value"), context) for item in body.get("env", ())),
                 respawn=context.bool_of(body.get("respawn", False)),
                 respawn_delay_s=_number(body.get("respawn_delay", 0.0), context, "respawn_delay"),

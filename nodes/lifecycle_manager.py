@@ -91,6 +91,11 @@ class ManagedNode:
         """Whether the manager has given up on this node."""
         return self.attempts >= self.config.max_attempts
 
+    @property
+    def condition(self) -> str:
+        """The transition under way, "failed" when given up, else the state."""
+        return self.changing or ("failed" if self.failed else self.state)
+
     def watch(self, now: float) -> None:
         """Ask for the state when it is time, take in the answer."""
         if self._asked is not None:
@@ -211,7 +216,7 @@ class LifecycleManager(Node):
 
     def summary(self) -> str:
         """Say in one line who is not active, and why."""
-        waiting = [f"{m.name} {m.changing or m.state}{': ' + m.note if m.note else ''}" for m in self.managed]
+        waiting = [f"{m.name} {m.condition}{': ' + m.note if m.note else ''}" for m in self.managed]
         waiting = [text for m, text in zip(self.managed, waiting, strict=True) if m.state != "active"]
         count = len(self.managed) - len(waiting)
         return f"{count} of {len(self.managed)} active" + (f"; {'; '.join(waiting)}" if waiting else "")
@@ -234,7 +239,7 @@ class LifecycleManager(Node):
         status.level = DiagnosticStatus.OK if self.active else DiagnosticStatus.WARN
         if gone and self.goal:
             status.level = DiagnosticStatus.ERROR
-        status.values = [KeyValue(key=m.name, value=m.changing or m.state) for m in self.managed]
+        status.values = [KeyValue(key=m.name, value=m.condition) for m in self.managed]
         msg = DiagnosticArray(status=[status])
         msg.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(msg)

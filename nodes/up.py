@@ -11,10 +11,11 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 import tyro
 
@@ -155,34 +156,46 @@ class LineSink:
     """Merges the lines of all nodes onto one stream, each with its node's name, and into one file a node."""
 
     COLORS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+    WIDTH = 20
+    TAIL = 200
 
-    def __init__(self, stream: object | None = None, log_dir: Path | None = None, width: int = 18) -> None:
-        self._stream = stream if stream is not None else sys.stdout
+    def __init__(self, stream: TextIO | None, log_dir: Path | None = None) -> None:
+        self._stream = stream
         self._lock = threading.Lock()
-        self._tty = bool(getattr(self._stream, "isatty", lambda: False)())
-        self._colors: dict[str, int] = {}
-        self._width = width
+        self._tails: dict[str, deque[str]] = {}
+        self._files: dict[str, TextIO] = {}
         self.log_dir = log_dir
-        self._files: dict[str, object] = {}
 
     def __call__(self, name: str, line: str) -> None:
         with self._lock:
-            prefix = f"[{name}]".ljust(self._width)
-            if self._tty:
-                color = self._colors.setdefault(name, self.COLORS[len(self._colors) % len(self.COLORS)])
-                prefix = f"\x1b[{color}m{prefix}\x1b[0m"
-            print(f"{prefix} {line}", file=self._stream, flush=True)  # type: ignore[call-overload]
-            if self.log_dir is not None:
-                if name not in self._files:
+            if name not in self._tails:
+                self._tails[name] = deque(maxlen=self.TAIL)
+                if self.log_dir is not None:
                     self.log_dir.mkdir(parents=True, exist_ok=True)
                     self._files[name] = (self.log_dir / f"{name}.log").open("a")
-                print(line, file=self._files[name], flush=True)  # type: ignore[call-overload]
+            self._tails[name].append(line)
+            if name in self._files:
+                print(line, file=self._files[name], flush=True)
+            if self._stream is not None:
+                print(f"{self._prefix(name)} {line}", file=self._stream, flush=True)
+
+    def _prefix(self, name: str) -> str:
+        prefix = f"[{name}]".ljust(self.WIDTH)
+        if self._stream is None or not self._stream.isatty():
+            return prefix
+        color = self.COLORS[list(self._tails).index(name) % len(self.COLORS)]
+        return f"\x1b[{color}m{prefix}\x1b[0m"
+
+    def tail(self, name: str, lines: int = 20) -> list[str]:
+        """Return the last lines of one node."""
+        with self._lock:
+            return list(self._tails.get(name, ()))[-lines:]
 
     def close(self) -> None:
         """Close the log files."""
         with self._lock:
             for file in self._files.values():
-                file.close()  # type: ignore[attr-defined]
+                file.close()
             self._files.clear()
 
 
@@ -249,7 +262,7 @@ def up(config: UpConfig) -> int:
     if config.show_args:
         print(f"Arguments of {graph.path.name}:\n{describe_arguments(graph)}")
         return 0
-    sink = LineSink(log_dir=config.log_dir)
+    sink = LineSink(sys.stdout, config.log_dir)
     supervisor = Supervisor(graph, child_environment(config.domain, config.discovery), sink, config=config.supervisor)
     if config.dry_run:
         for spec in graph.nodes:

@@ -36,7 +36,7 @@ def test_every_command_has_its_own_help(name: str, capsys: pytest.CaptureFixture
 
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dmo"]) == 2
-    assert "unknown command 'dmo'; valid: " in capsys.readouterr().err
+    assert "unknown command 'dmo'; did you mean 'demo'? valid: " in capsys.readouterr().err
     assert main([]) == 2
     assert main(["up", "nowhere"]) == 2
     assert "engram up: unknown launch file 'nowhere'" in capsys.readouterr().err

@@ -39,6 +39,7 @@ launch:
     remap: [{from: command, to: safe/command}]
     env: [{name: A, value: "1"}]
     args: --fast --n 3
+    ros_args: --log-level debug
     respawn: $(var viewer)
     respawn_delay: 1.5
     respawn_max_retries: 4
@@ -56,6 +57,7 @@ def test_a_node_is_read_as_ros_would_run_it(tmp_path: Path) -> None:
         *("--fast", "--n", "3", "--ros-args", "-r", "__node:=sim", "-r", "__ns:=/r1"),
         *("--params-file", f"{tmp_path}/base.yaml", "-p", "rate:=2.5", "-p", 'names:=["a", "r1"]'),
         *("-p", 'empty:=""', "-p", "slow:=true", "-r", "command:=safe/command"),
+        *("--log-level", "debug"),
     ]
     assert (sim.respawn, sim.respawn_delay_s, sim.respawn_max_retries, sim.required) == (True, 1.5, 4, True)
     assert sim.environment == {"A": "1"}

@@ -170,8 +170,9 @@ def test_a_node_that_cannot_be_configured_is_named_and_the_others_go_on(fleet: F
     fleet.node("bad", "broken")
     fleet.manager("bad", "good", max_attempts=2)
     client.wait(lambda: client.states.get("good") == "active")
-    client.wait(lambda: client.level == b"\x02")
-    assert "bad unconfigured: configure failed" in client.message
+    client.wait(lambda: client.states["bad"] == "failed")
+    assert client.level == b"\x02"
+    assert "bad failed: configure failed" in client.message
     assert fleet.end()["bad"].count("configure") == 2
 
 

@@ -37,7 +37,7 @@ def supervise(*nodes: NodeSpec, end_timeout_s: float = 5.0) -> tuple[Supervisor,
     supervisor = Supervisor(
         graph(*nodes),
         child_environment(None, None),
-        LineSink(out, width=4),
+        LineSink(out),
         command=lambda spec: [sys.executable, "-c", spec.executable],
         config=SupervisorConfig(poll_period_s=0.02, end_timeout_s=end_timeout_s),
     )
@@ -56,8 +56,8 @@ def test_lines_carry_the_name_and_the_environment_of_the_graph() -> None:
     code = "import os; print(os.environ['FROM_GRAPH'], os.environ['OMP_NUM_THREADS'])"
     supervisor, out = supervise(script(code), script("print('b' * 3)", "b"))
     assert supervisor.run() == 0
-    assert "[a]  yes 1\n" in out.getvalue()
-    assert "[b]  bbb\n" in out.getvalue()
+    assert f"{'[a]':20} yes 1\n" in out.getvalue()
+    assert f"{'[b]':20} bbb\n" in out.getvalue()
 
 
 def test_a_node_is_restarted_as_often_as_configured_and_then_reported() -> None:
@@ -176,11 +176,12 @@ def test_nobody_is_left_behind_when_the_supervisor_is_killed(tmp_path: Path) -> 
 
 
 def test_log_files_hold_the_lines_of_one_node(tmp_path: Path) -> None:
-    sink = LineSink(io.StringIO(), log_dir=tmp_path / "logs")
+    sink = LineSink(None, tmp_path / "logs")
     sink("a", "one")
     sink("b", "two")
     sink("a", "three")
     sink.close()
+    assert sink.tail("a", 1) == ["three"]
     assert (tmp_path / "logs" / "a.log").read_text() == "one\nthree\n"
 
 

@@ -1,0 +1,250 @@
+"""``engram demo``: the main job. Starts the node set, lets it do spoken tasks in simulation and says how it went.
+
+The last line on standard output is one JSON object. The exit code is 0 only if the loop did its work: every episode
+ran to an outcome, every node is alive and commands flowed. Whether a task succeeded is a result, not an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.statistics import wilson
+from engram.nodes.latency import camera_to_command_ms
+from engram.nodes.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
+from engram.nodes.loop_client import OUTCOMES, EpisodeReport, LoopClient, LoopError
+from engram.nodes.ports import require_free_port
+from engram.nodes.up import LineSink, Supervisor, child_environment, end_on_signals
+
+BESIDE_THE_LOOP = ("viewer_node", "learner_node")
+"""Nodes whose failure does not end the demo (it still makes its exit code 1)."""
+
+
+def _environment_flag(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("1", "true", "yes")
+
+
+def _environment_int(name: str, default: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit():
+        raise InvalidInputError(f"environment variable {name}: {text!r}, expected a whole number of 0 or more")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Run the whole loop in simulation: spoken tasks, one after the other, and a page to watch them."""
+
+    episodes: int = field(default_factory=lambda: _environment_int("EPISODES", 6))
+    """Episodes to run (environment: EPISODES). With the page, the nodes then wait for your own instructions."""
+    headless: bool = field(default_factory=lambda: _environment_flag("HEADLESS"))
+    """No page; end after the episodes (environment: HEADLESS=1)."""
+    tasks: tuple[str, ...] = ()
+    """Tasks to take in turn; default: all."""
+    seed: int = 0
+    """Seed of the first episode; the next one's is one higher."""
+    policy: str = "base"
+    """Checkpoint that drives: a shipped name or a folder."""
+    profile: str = "fast"
+    """How the cameras are rendered: fast or photo."""
+    learner: bool = True
+    """Collect the experience and keep training beside the loop."""
+    port: int = 8080
+    """TCP port of the page."""
+    domain: int | None = None
+    """ROS_DOMAIN_ID (0..101); default: the environment's, else 0."""
+    log_dir: Path | None = None
+    """Folder for one log file and one trace a node; default: a new folder in the temporary directory."""
+    verbose: bool = False
+    """Print what the nodes print (to standard error)."""
+    launch: tuple[str, ...] = ()
+    """Further launch arguments of sim.launch.yaml, as name:=value."""
+    startup_timeout_s: float = 300.0
+    """How long the nodes may take to become active [s]."""
+    episode_timeout_s: float = 300.0
+    """How long one episode may take, wall clock [s]."""
+
+
+def launch_values(config: DemoConfig) -> dict[str, str]:
+    """Return the launch arguments that ``config`` stands for."""
+    values = {
+        "policy": config.policy,
+        "profile": config.profile,
+        "learner": str(config.learner).lower(),
+        "viewer": str(not config.headless).lower(),
+        "port": str(config.port),
+    }
+    return values | parse_assignments(config.launch)
+
+
+def with_traces(graph: LaunchGraph, folder: Path) -> LaunchGraph:
+    """Return ``graph`` with every node of the loop writing a trace into ``folder``."""
+    untraced = ("lifecycle_manager", "viewer_node")
+    nodes = [
+        node
+        if node.executable in untraced
+        else dataclasses.replace(
+            node, parameters=(*node.parameters, ("trace_file", str(folder / f"{node.executable}.jsonl")))
+        )
+        for node in graph.nodes
+    ]
+    return dataclasses.replace(graph, nodes=tuple(nodes))
+
+
+class Demo:
+    """The episodes of one demo, on a supervisor and a client that are given to it."""
+
+    def __init__(self, config: DemoConfig, supervisor: Supervisor, client: LoopClient, sink: LineSink) -> None:
+        self.config, self.supervisor, self.client, self.sink = config, supervisor, client, sink
+        self.reports: list[EpisodeReport] = []
+        client.idle = self._idle
+
+    def _idle(self) -> None:
+        """Keep the processes as they should be; raises LoopError when the loop has lost a node for good."""
+        self.supervisor.step()
+        lost = [name for name in self.supervisor.failures if name not in BESIDE_THE_LOOP]
+        if lost:
+            last = "\n    ".join(self.sink.tail(lost[0], 8))
+            raise LoopError(f"{lost[0]} stays down; its last lines:\n    {last}")
+
+    def start(self) -> None:
+        """Start the nodes and wait until all of them are active."""
+        self.client.idle = lambda: None  # nothing is started before the domain is known to be free
+        others = [name for name in self.client.others() if name in self.supervisor.children]
+        self.client.idle = self._idle
+        if others:
+            raise LoopError(
+                f"{', '.join(others)} already run on this ROS domain; choose another with --domain, or end them"
+            )
+        print("starting the nodes ...", flush=True)
+        self.client.wait_active(self.config.startup_timeout_s, lambda summary: print(f"  {summary}", flush=True))
+
+    def run(self, tasks: list[str]) -> None:
+        """Run the episodes, one line each."""
+        total = self.config.episodes
+        with tqdm(total=total, unit="episode", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+            for index in range(total):
+                task, seed = tasks[index % len(tasks)], self.config.seed + index
+                bar.set_postfix_str(task)
+                report = self.client.run_episode(task, seed, self.config.episode_timeout_s)
+                self.reports.append(report)
+                tqdm.write(describe(report, index + 1, total), file=sys.stdout)
+                sys.stdout.flush()
+                bar.update()
+
+    def wait_for_ctrl_c(self) -> None:
+        """Let the page's visitors give instructions."""
+        print(f"the page http://localhost:{self.config.port} takes your instructions; Ctrl-C ends", flush=True)
+        while True:
+            self.client.spin(1.0)
+
+
+def describe(report: EpisodeReport, number: int, total: int) -> str:
+    """Return one line about an episode."""
+    text = f"{number:3}/{total} {report.task:14} {report.outcome:10} {report.steps:4} steps {report.wall_s:6.1f} s"
+    return f'{text}  "{report.instruction}"'
+
+
+def summary(
+    reports: list[EpisodeReport], latency_ms: np.ndarray, restarts: int, drops: int, extra: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the figures of a demo, ready for JSON; a figure that could not be measured is None."""
+    successes = sum(r.outcome == "succeeded" for r in reports)
+    rate = wilson(successes, len(reports)) if reports else None
+    p50, p99 = np.percentile(latency_ms, (50, 99)).round(2).tolist() if len(latency_ms) else (None, None)
+    tasks = sorted({r.task for r in reports})
+    return {
+        "episodes": len(reports),
+        "successes": successes,
+        "success_interval_95": [round(rate.low, 4), round(rate.high, 4)] if rate else None,
+        "latency_p50_ms": p50,
+        "latency_p99_ms": p99,
+        "latency_steps": len(latency_ms),
+        "restarts": restarts,
+        "drops": drops,
+        "outcomes": {o: sum(r.outcome == o for r in reports) for o in sorted({r.outcome for r in reports})},
+        "by_task": {t: [sum(r.outcome == "succeeded" for r in reports if r.task == t),
+                        sum(r.task == t for r in reports)] for t in tasks},
+        **extra,
+    }  # fmt: skip
+
+
+def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list[str]) -> str:
+    """Return why the loop did not do its work; empty when it did."""
+    unfinished = [f"{r.task} seed {r.seed}: {r.outcome} ({r.reason})" for r in reports if r.outcome not in OUTCOMES]
+    if len(reports) < wanted:
+        return f"{len(reports)} of {wanted} episodes ran to an outcome"
+    if unfinished:
+        return f"episodes without an outcome of their own: {'; '.join(unfinished)}"
+    if dead:
+        return f"nodes that are not alive: {', '.join(dead)}"
+    if wanted and not commands:
+        return "no command reached the robot"
+    return ""
+
+
+def check_tasks(names: tuple[str, ...]) -> list[str]:
+    """Return the tasks to run; raises UnknownNameError with the valid names."""
+    from engram.sim.tasks import TASKS
+
+    for name in names:
+        if name not in TASKS:
+            raise unknown_name("task", name, TASKS)
+    return list(names) or list(TASKS)
+
+
+def demo(config: DemoConfig) -> int:
+    """Run the demo; see the module's docstring for what it prints and returns."""
+    tasks = check_tasks(config.tasks)
+    if not config.headless:
+        require_free_port(config.port, f"engram demo --port {config.port + 1}")
+    log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))
+    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config)), log_dir)
+    environment = child_environment(config.domain, os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"))
+    os.environ.update({**environment, **graph.environment})  # the demo's own ROS node lives in the same world
+    sink = LineSink(sys.stderr if config.verbose else None, log_dir)
+    supervisor = Supervisor(graph, environment, sink)
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    client = LoopClient(graph.values.get("namespace", ""))
+    show = Demo(config, supervisor, client, sink)
+    problem, interrupted, dead = "", False, []
+    print(f"logs: {log_dir}" + ("" if config.headless else f"   page: http://localhost:{config.port}"), flush=True)
+    try:
+        show.start()
+        show.run(tasks)
+        if not config.headless:
+            show.wait_for_ctrl_c()
+    except KeyboardInterrupt:
+        interrupted = True
+    except EngramError as error:
+        problem = str(error)
+    finally:
+        end_on_signals(supervisor)
+        dead = [name for name in supervisor.children if name not in supervisor.alive]
+        drops = client.count("drops")
+        client.close()
+        supervisor.end()
+        supervisor.run()
+        sink.close()
+    wanted = config.episodes if config.headless or not interrupted else len(show.reports)
+    problem = problem or verdict(show.reports, wanted, client.commands, dead)
+    if problem:
+        print(f"engram demo: {problem}\n  logs: {log_dir}\n  'engram doctor' checks this machine", file=sys.stderr)
+    extra = {"steps": sum(r.steps for r in show.reports), "commands": client.commands,
+             "seconds": round(time.monotonic() - began, 1), "problem": problem or None}  # fmt: skip
+    figures = summary(show.reports, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)
+    print(json.dumps(figures), flush=True)
+    return 1 if problem else 0

@@ -1,0 +1,181 @@
+"""Drives a running node set from outside, over its public interface only: reset, task, status, diagnostics.
+
+One thread: every wait spins the client and calls ``idle`` (a supervisor's step, a progress bar).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.action import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.task import Future
+from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.errors import EngramError
+from engram.nodes import messages, qos
+from engram.nodes.messages import EpisodeStatus
+from engram_interfaces.action import ExecuteTask
+from engram_interfaces.msg import TaskStatus
+from engram_interfaces.srv import ResetSim
+
+OUTCOMES = ("succeeded", "failed", "timeout")
+"""Outcomes of an episode that ran to its end; the others mean that somebody or something interfered."""
+
+
+class LoopError(EngramError):
+    """The node set did not do what was asked of it in time."""
+
+
+@dataclass(frozen=True)
+class EpisodeReport:
+    """One episode, as the node set reported it."""
+
+    task: str
+    seed: int
+    episode: int
+    instruction: str
+    outcome: str
+    reason: str
+    steps: int
+    wall_s: float
+
+
+class LoopClient:
+    """A ROS node of its own context, so that several domains can be driven from one process."""
+
+    def __init__(
+        self, namespace: str = "", domain: int | None = None, idle: Callable[[], object] = lambda: None
+    ) -> None:
+        self.idle = idle
+        self._context = rclpy.Context()
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=rclpy.SignalHandlerOptions.NO)
+        self.node = Node("engram_demo", namespace=namespace, context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self.status: EpisodeStatus | None = None
+        self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest
+        self.commands = 0
+        self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+        self.node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self._reset = self.node.create_client(ResetSim, "sim/reset")
+        self._is_active = self.node.create_client(Trigger, "lifecycle_manager/is_active")
+        self._execute = ActionClient(self.node, ExecuteTask, "execute_task")
+
+    def _on_diagnostics(self, msg: DiagnosticArray) -> None:
+        for status in msg.status:
+            self.diagnostics[status.name.rsplit("/", 1)[-1]] = status
+
+    def _on_status(self, msg: TaskStatus) -> None:
+        self.status = messages.status_from_msg(msg)
+
+    def _on_command(self, msg: JointTrajectory) -> None:
+        self.commands += 1
+
+    def others(self, seconds: float = 1.5) -> list[str]:
+        """Return the names of the nodes that run in our namespace already."""
+        self.spin(seconds)
+        space = self.node.get_namespace()
+        return sorted(n for n, ns in self.node.get_node_names_and_namespaces() if ns == space and n != "engram_demo")
+
+    def spin(self, seconds: float) -> None:
+        """Take in messages for a while."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._once()
+
+    def _once(self) -> None:
+        self._executor.spin_once(timeout_sec=0.05)
+        self.idle()
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Spin until ``condition`` holds; raises LoopError naming ``what`` after ``timeout_s``."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > end:
+                raise LoopError(f"{what}: not within {timeout_s:g} s")
+            self._once()
+
+    def _answer(self, future: Future, timeout_s: float, what: str) -> object:
+        self.wait_for(future.done, timeout_s, what)
+        result = future.result()
+        if result is None:
+            raise LoopError(f"{what}: no answer")
+        return result
+
+    def wait_active(self, timeout_s: float, on_change: Callable[[str], None] = lambda _: None) -> None:
+        """Wait until the lifecycle manager says that all nodes are active; ``on_change`` gets its summaries."""
+        end = time.monotonic() + timeout_s
+        said = "the lifecycle manager has not answered yet"
+        while True:
+            manager = self.diagnostics.get("lifecycle_manager")
+            if manager is not None and any(v.value == "failed" for v in manager.values):
+                raise LoopError(manager.message)
+            if time.monotonic() > end:
+                raise LoopError(f"the nodes are not active after {timeout_s:g} s: {said}")
+            if self._is_active.service_is_ready():
+                future = self._is_active.call_async(Trigger.Request())
+                try:
+                    self.wait_for(future.done, 5.0, "lifecycle_manager/is_active")
+                except LoopError:
+                    self._is_active.remove_pending_request(future)
+                    continue
+                answer = future.result()
+                if answer.message != said:
+                    said = answer.message
+                    on_change(said)
+                if answer.success:
+                    return
+            self.spin(0.3)
+
+    def run_episode(self, task: str, seed: int, timeout_s: float) -> EpisodeReport:
+        """Begin an episode, give its own words as a goal, and wait for the outcome.
+
+        Raises:
+            LoopError: something refused, or there was no outcome within ``timeout_s`` of wall clock.
+        """
+        began = time.monotonic()
+        self.wait_for(self._reset.service_is_ready, timeout_s, "service sim/reset")
+        what = f"sim/reset of {task!r} with seed {seed}"
+        answer = self._answer(self._reset.call_async(ResetSim.Request(task=task, seed=seed)), timeout_s, what)
+        if not answer.accepted:  # type: ignore[attr-defined]
+            raise LoopError(f"{what} was refused: {answer.message}")  # type: ignore[attr-defined]
+        goal = ExecuteTask.Goal(instruction=answer.instruction, task=task, episode=answer.episode)  # type: ignore[attr-defined]
+        result = self.execute(goal, timeout_s)
+        return EpisodeReport(
+            task=task,
+            seed=seed,
+            episode=int(goal.episode),
+            instruction=goal.instruction,
+            outcome=result.outcome,
+            reason=result.reason,
+            steps=int(result.steps),
+            wall_s=time.monotonic() - began,
+        )
+
+    def execute(self, goal: ExecuteTask.Goal, timeout_s: float) -> ExecuteTask.Result:
+        """Send ``goal`` and wait for its result."""
+        what = f"execute_task {goal.instruction!r}"
+        self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
+        handle = self._answer(self._execute.send_goal_async(goal), timeout_s, what)
+        if not handle.accepted:  # type: ignore[attr-defined]
+            raise LoopError(f"{what} was not accepted")
+        answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")  # type: ignore[attr-defined]
+        return answer.result  # type: ignore[attr-defined]
+
+    def count(self, ending: str) -> int:
+        """Sum all nodes' diagnostic counters whose name ends so."""
+        values = [v for status in self.diagnostics.values() for v in status.values if v.key.endswith(ending)]
+        return sum(int(v.value) for v in values if v.value.isdigit())
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self.node.destroy_node()
+        rclpy.shutdown(context=self._context)
