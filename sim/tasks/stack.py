@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from engram.sim.panda import HAND_BODY
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import TABLE, place, upright
@@ -48,5 +49,5 @@ class Stack(Task):
         upper, lower = self.targets["color"], self.targets["other"]
         offset = world.oracle_pose(upper).position - world.oracle_pose(lower).position
         on_top = np.hypot(*offset[:2]) <= CENTRED_M and abs(offset[2] - 2 * CUBE_HALF_M) <= HEIGHT_TOLERANCE_M
-        released = world.gripper_fraction() <= RELEASED_FRACTION
+        released = world.gripper_fraction() <= RELEASED_FRACTION and not world.oracle_contact(upper, HAND_BODY)
         return bool(on_top and released and world.oracle_contact(upper, lower))
