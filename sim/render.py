@@ -111,7 +111,7 @@ def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Ge
 def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
     try:
         return mujoco.Renderer(model, height, width)
-    except Exception as error:  # noqa: BLE001 - EGL, OSMesa and GLFW each fail in their own way
+    except Exception as error:  # EGL, OSMesa and GLFW each fail in their own way
         raise EngramError(
             f"no OpenGL context for camera images (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: {error}). "
             "Install libegl1 and a driver (libgl1-mesa-dri), set MUJOCO_GL=egl, or use profile 'none'."
