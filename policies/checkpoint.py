@@ -1,0 +1,134 @@
+"""Checkpoints: weights are checked before they are used, and files appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from lerobot.processor import PolicyProcessorPipeline
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engram.core.errors import WeightsError
+
+WEIGHTS = "model.safetensors"
+CARD = "card.json"
+_DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
+
+
+def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of ``path``, which fit ``model`` exactly.
+
+    Names, shapes and dtypes are compared in the file's header before any tensor is read; then values are checked.
+
+    Raises:
+        WeightsError: the file is missing or damaged, or a tensor is missing, left over, of another shape or dtype,
+            or not finite.
+    """
+    expected = model.state_dict()
+    try:
+        with safe_open(path, framework="pt") as file:
+            _check_names(path, set(file.keys()), set(expected))
+            for name, tensor in expected.items():
+                _check_header(path, name, file.get_slice(name), tensor)
+            tensors = {name: file.get_tensor(name) for name in expected}
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{path}: not a readable safetensors file: {error}") from None
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
+    return tensors
+
+
+def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
+    for kind, names in (("lacks", expected - found), ("has unknown", found - expected)):
+        if names:
+            raise WeightsError(f"{path}: {kind} tensor {sorted(names)[0]!r} ({len(names)} in all)")
+
+
+def _check_header(path: Path, name: str, header: Any, expected: Tensor) -> None:
+    shape, dtype = tuple(header.get_shape()), header.get_dtype()
+    if shape != tuple(expected.shape):
+        raise WeightsError(f"{path}: tensor {name!r} has shape {shape}, expected {tuple(expected.shape)}")
+    if dtype != _DTYPES[expected.dtype]:
+        raise WeightsError(f"{path}: tensor {name!r} has dtype {dtype}, expected {_DTYPES[expected.dtype]}")
+
+
+def sha256(path: Path) -> str:
+    """Return the hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def export(
+    folder: Path,
+    policy: Any,
+    preprocess: PolicyProcessorPipeline[Any, Any],
+    postprocess: PolicyProcessorPipeline[Any, Any],
+    card: dict[str, Any],
+) -> None:
+    """Write a policy as LeRobot loads it, with ``card.json``, replacing ``folder`` in one move."""
+    fresh = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    policy.save_pretrained(fresh)
+    preprocess.save_pretrained(fresh)
+    postprocess.save_pretrained(fresh)
+    (fresh / CARD).write_text(json.dumps({**card, "sha256": sha256(fresh / WEIGHTS)}, indent=1) + "\n")
+    _replace(fresh, folder)
+
+
+def save_training_state(
+    out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer, step: int, trained_s: float
+) -> None:
+    """Write everything that a resumed run needs to ``out/resume``."""
+    fresh = out / f"resume.{os.getpid()}.partial"
+    fresh.mkdir(parents=True)
+    tensors = {f"policy.{k}": v.contiguous() for k, v in policy.state_dict().items()}
+    tensors |= {f"ema.{k}": v.contiguous() for k, v in ema.state_dict().items()}
+    for i, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{i}.{k}": v.contiguous() for k, v in state.items()}
+    save_file(tensors, fresh / "state.safetensors")
+    (fresh / "progress.json").write_text(json.dumps({"step": step, "trained_s": trained_s}))
+    _replace(fresh, out / "resume")
+
+
+def load_training_state(
+    out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[int, float]:
+    """Restore what :func:`save_training_state` wrote; return the step and the seconds trained.
+
+    Raises:
+        WeightsError: there is no checkpoint in ``out``.
+    """
+    path = out / "resume" / "state.safetensors"
+    if not path.exists():
+        raise WeightsError(f"{path}: no checkpoint to resume from")
+    tensors = load_file(path)
+    policy.load_state_dict(_with_prefix(tensors, "policy."))
+    ema.load_state_dict(_with_prefix(tensors, "ema."))
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _with_prefix(tensors, "optimizer.").items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    progress = json.loads((out / "resume" / "progress.json").read_text())
+    return int(progress["step"]), float(progress["trained_s"])
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _replace(fresh: Path, folder: Path) -> None:
+    """Put ``fresh`` in the place of ``folder``; a reader sees the old or the new, for an instant neither."""
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

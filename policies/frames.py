@@ -1,0 +1,151 @@
+"""A LeRobotDataset, decoded once: downsampled uint8 frames and chunks of actions, indexed by integers.
+
+LeRobot decodes two images per sample, which costs as much as the network's own training step. Here every image is
+decoded once, through the policy's own downsampling, into a memory-mapped array that all processes share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.processor_engram_vla import downsample, embed_instructions
+
+EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+
+
+@dataclass(frozen=True)
+class Frames:
+    """All frames of a dataset, in order; row i of every array is frame i."""
+
+    images: dict[str, np.ndarray]  # feature -> (n, 3, S, S) uint8
+    state: np.ndarray  # (n, 15) float32
+    action: np.ndarray  # (n, 7) float32
+    last: np.ndarray  # (n,) int64: index of the last frame of the frame's episode
+    words: np.ndarray  # (n,) int64: row of ``embeddings``
+    group: np.ndarray  # (n,) int64: task of the frame, for balanced sampling
+    instructions: tuple[str, ...]
+    groups: tuple[str, ...]
+    embeddings: np.ndarray  # (instructions, 384) float32
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def batch(self, rows: np.ndarray, horizon: int) -> dict[str, Tensor]:
+        """Return LeRobot's batch for frames ``rows`` (b,), with chunks of ``horizon`` actions; not normalised."""
+        steps = rows[:, None] + np.arange(horizon)
+        last = self.last[rows][:, None]
+        batch = {key: torch.from_numpy(images[rows]) for key, images in self.images.items()}
+        return batch | {
+            "observation.state": torch.from_numpy(self.state[rows]),
+            LANGUAGE_KEY: torch.from_numpy(self.embeddings[self.words[rows]]),
+            "action": torch.from_numpy(self.action[np.minimum(steps, last)]),
+            "action_is_pad": torch.from_numpy(steps > last),
+        }
+
+    def sampling_weights(self, power: float) -> np.ndarray:
+        """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power."""
+        sizes = np.bincount(self.group, minlength=len(self.groups)).astype(np.float64)
+        share = np.where(sizes > 0, sizes**power, 0.0)
+        per_frame = share / share.sum() / np.maximum(sizes, 1.0)
+        return per_frame[self.group]
+
+
+def load_frames(root: Path, size: int, cache: Path) -> Frames:
+    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet."""
+    if not (cache / "meta.json").exists():
+        _decode(root, size, cache)
+    meta = json.loads((cache / "meta.json").read_text())
+    arrays = {
+        name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group", "embeddings")
+    }
+    images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
+    return Frames(images=images, instructions=tuple(meta["instructions"]), groups=tuple(meta["groups"]), **arrays)
+
+
+def _decode(root: Path, size: int, cache: Path) -> None:
+    """Decode every frame; the folder appears under its name only when it is whole."""
+    dataset = LeRobotDataset("local/frames", root=root)
+    partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    cameras = list(dataset.meta.camera_keys)
+    n = len(dataset)
+    images = {
+        key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, size, size)) for key in cameras
+    }
+    columns: dict[str, list[Tensor]] = {"observation.state": [], "action": [], "episode_index": [], "task_index": []}
+    shrink = _Shrink(cameras, size)
+    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=shrink)
+    at = 0
+    for batch in tqdm(loader, desc="decoding images", unit="batch"):
+        b = len(batch["action"])
+        for key in cameras:
+            images[key][at : at + b] = batch[key].numpy()
+        for key, column in columns.items():
+            column.append(batch[key])
+        at += b
+    joined = {key: torch.cat(column).numpy() for key, column in columns.items()}
+    _save_columns(partial, dataset, cameras, joined)
+    for array in images.values():
+        array.flush()
+    if cache.exists():
+        shutil.rmtree(cache)
+    partial.rename(cache)
+
+
+class _Shrink:
+    """Collates samples, images already downsampled: the workers do the arithmetic and send a quarter of the bytes."""
+
+    def __init__(self, cameras: list[str], size: int) -> None:
+        self.cameras = cameras
+        self.size = size
+
+    def __call__(self, samples: list[dict[str, Any]]) -> dict[str, Tensor]:
+        keys = ("observation.state", "action", "episode_index", "task_index")
+        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in keys}
+        for key in self.cameras:
+            batch[key] = downsample(torch.stack([s[key] for s in samples]), self.size)
+        return batch
+
+
+def _save_columns(folder: Path, dataset: LeRobotDataset, cameras: list[str], columns: dict[str, np.ndarray]) -> None:
+    episode = columns["episode_index"].reshape(-1)
+    words = columns["task_index"].reshape(-1).astype(np.int64)
+    instructions = [str(t) for t in dataset.meta.tasks.sort_values("task_index").index]
+    groups, group = _groups(Path(dataset.root), episode, words, instructions)
+    np.save(folder / "state.npy", columns["observation.state"].astype(np.float32))
+    np.save(folder / "action.npy", columns["action"].astype(np.float32))
+    ends = np.append(np.flatnonzero(np.diff(episode)), len(episode) - 1)
+    np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
+    np.save(folder / "words.npy", words)
+    np.save(folder / "group.npy", group)
+    np.save(folder / "embeddings.npy", embed_instructions(instructions).numpy())
+    (folder / "meta.json").write_text(
+        json.dumps({"cameras": cameras, "instructions": instructions, "groups": groups}, indent=1)
+    )
+
+
+def _groups(
+    root: Path, episode: np.ndarray, words: np.ndarray, instructions: list[str]
+) -> tuple[list[str], np.ndarray]:
+    """Return task names and each frame's task: from the recorder's log, else every wording is a task of its own."""
+    log = root / EPISODE_LOG
+    if not log.exists():
+        return instructions, words
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    task_of = {entry["episode_index"]: entry["task"] for entry in entries}
+    names = sorted(set(task_of.values()))
+    table = np.array([names.index(task_of[i]) for i in range(len(task_of))], np.int64)
+    return names, table[episode]

@@ -1,0 +1,65 @@
+"""Engram's tabletop tasks as an environment of LeRobot's commands: ``--env.type=engram --env.task=PickPlace-v0``.
+
+LeRobot finds it with ``--env.discover_packages_path=engram.policies``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lerobot.configs import FeatureType, PolicyFeature
+from lerobot.envs.configs import EnvConfig
+from lerobot.utils.constants import ACTION, OBS_IMAGES, OBS_STATE
+
+from engram.core.types import EE_ACTION_DIM, STATE_DIM
+
+CAMERAS = ("front", "wrist")
+
+
+def _features(image_size: int) -> dict[str, PolicyFeature]:
+    image = PolicyFeature(type=FeatureType.VISUAL, shape=(image_size, image_size, 3))
+    return {
+        ACTION: PolicyFeature(type=FeatureType.ACTION, shape=(EE_ACTION_DIM,)),
+        "agent_pos": PolicyFeature(type=FeatureType.STATE, shape=(STATE_DIM,)),
+        **{f"pixels/{camera}": image for camera in CAMERAS},
+    }
+
+
+@EnvConfig.register_subclass("engram")
+@dataclass
+class EngramEnvConfig(EnvConfig):
+    """One Gymnasium task of ``engram.sim``."""
+
+    task: str | None = "PickPlace-v0"
+    """Gymnasium id without its namespace."""
+    fps: int = 10
+    """Control steps per second."""
+    image_size: int = 128
+    """Height and width of both cameras [px]."""
+    features: dict[str, PolicyFeature] = field(default_factory=lambda: _features(128))
+    features_map: dict[str, str] = field(
+        default_factory=lambda: {
+            ACTION: ACTION,
+            "agent_pos": OBS_STATE,
+            **{f"pixels/{camera}": f"{OBS_IMAGES}.{camera}" for camera in CAMERAS},
+        }
+    )
+
+    def __post_init__(self) -> None:
+        self.features = _features(self.image_size)
+
+    @property
+    def package_name(self) -> str:
+        """What LeRobot imports to have the ids registered."""
+        return "engram.sim"
+
+    @property
+    def gym_id(self) -> str:
+        """Return the Gymnasium id."""
+        return f"engram/{self.task}"
+
+    @property
+    def gym_kwargs(self) -> dict[str, Any]:
+        """Return the arguments of the environment's constructor."""
+        return {"obs_type": "pixels_agent_pos", "render_mode": "rgb_array", "image_size": self.image_size}

@@ -1,0 +1,60 @@
+"""The ``engram_vla`` policy as LeRobot trains, evaluates, saves and loads it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+from lerobot.policies.pretrained import PreTrainedPolicy
+from torch import Tensor
+
+from engram.policies.configuration_engram_vla import EngramVLAConfig
+from engram.policies.network import STATE_KEY, EngramVLA
+
+
+class EngramVLAPolicy(PreTrainedPolicy):
+    """LeRobot's interface around :class:`EngramVLA`; batches are what the preprocessor returns."""
+
+    config_class = EngramVLAConfig
+    name = "engram_vla"
+
+    def __init__(self, config: EngramVLAConfig, **kwargs: Any) -> None:
+        """Build the network; LeRobot passes dataset metadata in ``kwargs``, which the network does not need."""
+        super().__init__(config)
+        self.config = config
+        self.model = EngramVLA(config)
+        self.reset()
+
+    def get_optim_params(self) -> dict[str, Any]:
+        """Return the parameters to optimise."""
+        return {"params": list(self.parameters())}
+
+    def reset(self) -> None:
+        """Begin an episode: forget queued actions and restart the sampling noise."""
+        self._queue: deque[Tensor] = deque()
+        self._generator = torch.Generator().manual_seed(self.config.sampling_seed)
+
+    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
+        """Return the training loss and figures to log."""
+        loss = self.model.loss(batch)
+        return loss, {"flow_loss": loss.item()}
+
+    @torch.no_grad()
+    def predict_action_chunk(self, batch: dict[str, Tensor], noise: Tensor | None = None, **_: Any) -> Tensor:
+        """Return normalised chunks (B, h, a); ``noise`` (B, h, a) standard normal fixes the sample."""
+        self.eval()
+        state = batch[STATE_KEY]
+        assert self.config.action_feature is not None
+        if noise is None:
+            shape = (len(state), self.config.chunk_size, self.config.action_feature.shape[0])
+            noise = torch.randn(shape, generator=self._generator)
+        return self.model.sample(batch, noise.to(state))
+
+    @torch.no_grad()
+    def select_action(self, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
+        """Return the next normalised action (B, a), asking for a new chunk when the executed rows are used up."""
+        if not self._queue:
+            chunk = self.predict_action_chunk(batch, **kwargs)
+            self._queue.extend(chunk[:, : self.config.n_action_steps].unbind(1))
+        return self._queue.popleft()

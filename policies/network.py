@@ -1,0 +1,131 @@
+"""The network of ``engram_vla``: cameras and instruction -> cognition -> (memory) -> flow head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engram.core.errors import InvalidInputError
+from engram.policies.configuration_engram_vla import (
+    LANGUAGE_KEY,
+    MEMORY_AGE_KEY,
+    MEMORY_MASK_KEY,
+    MEMORY_PLACE_KEY,
+    MEMORY_TOKENS_KEY,
+    EngramVLAConfig,
+)
+from engram.policies.flow import flow_matching_loss, integrate
+from engram.policies.layers import Block, CameraEncoder, FlowHead, MemoryRead
+
+STATE_KEY = "observation.state"
+
+
+@dataclass(frozen=True)
+class Percept:
+    """What one observation was understood as."""
+
+    cognition: Tensor  # (B, d): the cognitive token, memory already fused in
+    keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
+
+
+class EngramVLA(nn.Module):
+    """Vision, language and memory -> action chunks by flow matching."""
+
+    def __init__(self, config: EngramVLAConfig) -> None:
+        super().__init__()
+        config.validate_features()
+        assert config.robot_state_feature is not None and config.action_feature is not None
+        self.config = config
+        self.cameras = sorted(config.image_features)
+        d = config.dim
+        self.language = nn.Sequential(nn.Linear(config.language_dim, 2 * d), nn.SiLU(), nn.Linear(2 * d, d))
+        self.encoders = nn.ModuleList(
+            CameraEncoder(config.conv_channels, d, config.keypoints, config.image_tokens_side, d) for _ in self.cameras
+        )
+        points = 2 * config.keypoints * len(self.cameras)
+        self.keypoint_token = nn.Linear(points, d)
+        self.cognitive_token = nn.Parameter(torch.randn(d) * 0.02)
+        self.blocks = nn.ModuleList(Block(d, config.heads, config.mlp_ratio) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(d)
+        self.memory = MemoryRead(d, config.heads, config.memory_dim)
+        state, action = config.robot_state_feature.shape[0], config.action_feature.shape[0]
+        self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
+        self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
+
+    def perceive(self, batch: dict[str, Tensor]) -> Percept:
+        """Encode a normalised batch (images, instruction, memory; not proprioception)."""
+        words = self.language(batch[LANGUAGE_KEY] * math.sqrt(self.config.language_dim))
+        seen = [
+            encoder(self._augment(batch[camera]), words)
+            for encoder, camera in zip(self.encoders, self.cameras, strict=True)
+        ]
+        keypoints = torch.cat([points for _, points in seen], dim=1)
+        cognitive = self.cognitive_token.expand(len(words), 1, -1)
+        tokens = [cognitive, words[:, None], self.keypoint_token(keypoints)[:, None], *(t for t, _ in seen)]
+        x = torch.cat(tokens, dim=1)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
+        return Percept(self._remember(self.norm(x[:, 0]), batch), keypoints)
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws."""
+        condition = self._condition(self.perceive(batch), batch[STATE_KEY])
+        draws = self.config.flow_draws
+        chunk = batch["action"][:, None].expand(-1, draws, -1, -1)
+        padded = batch.get("action_is_pad")
+        valid = None if padded is None else ~padded[:, None].expand(-1, draws, -1)
+        # early times carry the decision, late ones only polish it: the noise level is Beta(1.5, 1), as in pi0
+        time = 1.0 - torch.rand(chunk.shape[:2], device=chunk.device).pow(2 / 3)
+        return flow_matching_loss(
+            lambda x, t: self.head(x, t, condition), chunk, torch.randn(chunk.shape, device=chunk.device), time, valid
+        )
+
+    @torch.no_grad()
+    def sample(self, batch: dict[str, Tensor], noise: Tensor) -> Tensor:
+        """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a)."""
+        condition = self._condition(self.perceive(batch), batch[STATE_KEY])
+        start = noise[:, None] * self.config.noise_scale
+        return integrate(lambda x, t: self.head(x, t, condition), start, self.config.euler_steps)[:, 0]
+
+    def _remember(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        tokens = batch.get(MEMORY_TOKENS_KEY)
+        if tokens is None:
+            return cognition
+        if tokens.shape[-1] != self.config.memory_dim:
+            raise InvalidInputError(
+                f"{MEMORY_TOKENS_KEY}: length {tokens.shape[-1]}, expected {self.config.memory_dim}"
+            )
+        return self.memory(cognition, tokens, batch[MEMORY_AGE_KEY], batch[MEMORY_PLACE_KEY], batch[MEMORY_MASK_KEY])
+
+    def _condition(self, percept: Percept, state: Tensor) -> Tensor:
+        """Join percept and proprioception (B, s), the latter sometimes withheld in training; (B, c)."""
+        known = torch.ones_like(state[:, :1])
+        if self.training and self.config.state_dropout > 0:
+            known = (torch.rand_like(known) >= self.config.state_dropout).to(state.dtype)
+        body = self.state(torch.cat((state * known, known), dim=1))
+        return torch.cat((percept.cognition, percept.keypoints, body), dim=1)
+
+    def _augment(self, image: Tensor) -> Tensor:
+        """In training, shift and brighten each image (B, 3, H, W) of the batch by its own draw."""
+        if not self.training:
+            return image
+        if self.config.random_shift > 0:
+            image = random_shift(image, self.config.random_shift)
+        jitter = self.config.brightness_jitter
+        if jitter > 0:
+            image = image * (1 + jitter * (2 * torch.rand(len(image), 1, 1, 1, device=image.device) - 1))
+        return image
+
+
+def random_shift(image: Tensor, pixels: int) -> Tensor:
+    """Shift each image (B, 3, H, W) by its own whole number of pixels up to ``pixels``, repeating the border."""
+    b, _, h, w = image.shape
+    shift = torch.randint(-pixels, pixels + 1, (b, 2, 1), device=image.device)
+    rows = (torch.arange(h, device=image.device) + shift[:, 0]).clamp(0, h - 1)
+    columns = (torch.arange(w, device=image.device) + shift[:, 1]).clamp(0, w - 1)
+    where = torch.arange(b, device=image.device)[:, None, None]
+    return image.permute(0, 2, 3, 1)[where, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -1,0 +1,137 @@
+"""Observation -> network input, the one place for training, LeRobot's commands and the robot.
+
+The steps: rename, batch, downsample images, embed the instruction, move to the device, normalise. Images leave the
+downsampling on the grid of whole 1/255, so that a cache of uint8 frames holds exactly what the network sees live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from lerobot.configs import PipelineFeatureType, PolicyFeature
+from lerobot.lerobot_types import TransitionKey
+from lerobot.processor import (
+    ObservationProcessorStep,
+    PolicyAction,
+    PolicyProcessorPipeline,
+    ProcessorStepRegistry,
+)
+from lerobot.processor.factory import make_default_policy_processor_steps, make_policy_processor_pipelines
+from torch import Tensor
+
+from engram.core.errors import InvalidInputError
+from engram.perception.embedding import default_text_encoder
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY, EngramVLAConfig
+
+STD_FLOOR = {"action": 0.05, "observation.state": 0.02}
+"""Least standard deviation to divide by: a dimension that hardly moves in the data must not be amplified."""
+
+
+def downsample(image: Tensor, size: int) -> Tensor:
+    """Area-downsample ``image`` (..., 3, H, W), float in [0, 1] or uint8, to ``size`` pixels a side, as uint8."""
+    if image.dtype != torch.uint8:
+        image = image * 255.0
+    if image.shape[-2:] != (size, size):
+        if image.shape[-1] < size or image.shape[-2] < size:
+            raise InvalidInputError(f"image {tuple(image.shape)}: smaller than the policy's {size} px")
+        flat = image.to(torch.float32).flatten(0, -4)
+        image = F.interpolate(flat, (size, size), mode="area").view(*image.shape[:-2], size, size)
+    return image if image.dtype == torch.uint8 else image.round().clamp(0, 255).to(torch.uint8)
+
+
+def embed_instructions(instructions: list[str]) -> Tensor:
+    """Return the frozen text encoder's embeddings (n, 384) float32; the encoder remembers what it has seen."""
+    return torch.from_numpy(default_text_encoder().encode(instructions).copy())
+
+
+@dataclass
+@ProcessorStepRegistry.register(name="engram_downsample_images")
+class DownsampleImages(ObservationProcessorStep):
+    """Brings every ``observation.images.*`` (B, 3, H, W) to ``size`` pixels a side."""
+
+    size: int = 64
+
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+        """Return the observation with float32 images in [0, 1]."""
+        return {
+            key: downsample(value, self.size).to(torch.float32) / 255.0
+            if key.startswith("observation.images.")
+            else value
+            for key, value in observation.items()
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what is saved."""
+        return {"size": self.size}
+
+    def transform_features(
+        self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
+    ) -> dict[PipelineFeatureType, dict[str, PolicyFeature]]:
+        """Keep the features: they name what comes in."""
+        return features
+
+
+@dataclass
+@ProcessorStepRegistry.register(name="engram_embed_instruction")
+class EmbedInstruction(ObservationProcessorStep):
+    """Adds the embedding of the task string as ``observation.language.embedding``, unless it is there already."""
+
+    task_key: str = "task"
+
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+        """Return the observation with the embeddings (B, 384) float32."""
+        if LANGUAGE_KEY in observation:
+            return observation
+        task = (self.transition.get(TransitionKey.COMPLEMENTARY_DATA) or {}).get(self.task_key)
+        if task is None:
+            raise InvalidInputError(f"engram_vla: no {self.task_key!r} in the batch and no {LANGUAGE_KEY!r}")
+        tasks = [task] if isinstance(task, str) else list(task)
+        return {**observation, LANGUAGE_KEY: embed_instructions(tasks)}
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what is saved."""
+        return {"task_key": self.task_key}
+
+    def transform_features(
+        self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
+    ) -> dict[PipelineFeatureType, dict[str, PolicyFeature]]:
+        """Keep the features: the embedding is made here."""
+        return features
+
+
+def make_engram_vla_pre_post_processors(
+    config: EngramVLAConfig, dataset_stats: dict[str, dict[str, Any]] | None = None
+) -> tuple[
+    PolicyProcessorPipeline[dict[str, Any], dict[str, Any]],
+    PolicyProcessorPipeline[PolicyAction, PolicyAction],
+]:
+    """Return the pre- and postprocessor; LeRobot's factory finds this function by its name."""
+    steps = make_default_policy_processor_steps(config, floored(dataset_stats), normalizer_device=config.device)
+    return make_policy_processor_pipelines(
+        input_steps=[
+            steps.rename_observations,
+            steps.add_batch_dim,
+            DownsampleImages(config.image_size),
+            EmbedInstruction(),
+            steps.to_device,
+            steps.normalize,
+        ],
+        output_steps=[steps.unnormalize, steps.to_cpu],
+    )
+
+
+def floored(stats: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+    """Return ``stats`` reduced to mean and std, the latter not below :data:`STD_FLOOR`."""
+    if stats is None:
+        return None
+    kept: dict[str, dict[str, Any]] = {}
+    for key, values in stats.items():
+        if "mean" in values and "std" in values:
+            std = torch.as_tensor(np.asarray(values["std"]), dtype=torch.float32)
+            mean = torch.as_tensor(np.asarray(values["mean"]), dtype=torch.float32)
+            kept[key] = {"mean": mean, "std": std.clamp(min=STD_FLOOR.get(key, 0.0))}
+    return kept

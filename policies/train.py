@@ -1,0 +1,299 @@
+"""Train ``engram_vla`` by imitation from a LeRobotDataset, on as many processes as there are cores to give.
+
+Everything random is a function of (seed, step, rank), so that a run that was stopped resumes to the same bits.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import ctypes.util
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from lerobot.configs import FeatureType, PolicyFeature
+from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+from lerobot.utils.feature_utils import dataset_to_policy_features
+from torch import Tensor
+from tqdm import tqdm
+
+from engram.core.errors import InvalidInputError
+from engram.policies.checkpoint import export, load_training_state, save_training_state
+from engram.policies.configuration_engram_vla import EngramVLAConfig
+from engram.policies.frames import Frames, load_frames
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train the policy."""
+
+    dataset: str
+    """Folder of a LeRobotDataset v3."""
+    out: str = "outputs/train"
+    """Folder of checkpoints, logs and the exported policy."""
+    cache: str = ""
+    """Folder of the decoded frames; empty = beside the dataset."""
+    steps: int = 12_000
+    """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
+    stop_after: int = 0
+    """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``out``."""
+    batch_size: int = 32
+    """Observations per process and step."""
+    processes: int = 1
+    """Processes, one torch thread each, whose gradients are averaged; ignored under torchrun."""
+    learning_rate: float = 6e-4
+    """Peak learning rate of AdamW."""
+    weight_decay: float = 1e-3
+    """Of matrices; vectors are not decayed."""
+    warmup_steps: int = 200
+    """Steps in which the learning rate rises."""
+    gradient_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    ema_decay: float = 0.999
+    """Of the averaged weights, which are what is exported."""
+    balance: float = 0.5
+    """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
+    seed: int = 0
+    """Of weights, samples, augmentation and flow noise."""
+    checkpoint_minutes: float = 5.0
+    """Time between checkpoints."""
+    log_steps: int = 20
+    """Steps between two entries in the log."""
+    n_action_steps: int = 8
+    """Rows of a chunk that the policy executes."""
+    image_size: int = 64
+    """Side of the images that the network sees [px]."""
+    random_shift: int = 2
+    """Largest shift of the image augmentation [px]."""
+    model: tuple[tuple[str, float], ...] = ()
+    """Other fields of EngramVLAConfig, as name-value pairs."""
+
+
+def main(config: TrainConfig) -> Path:
+    """Train and return the folder of the exported policy."""
+    if config.processes < 1 or config.batch_size < 1 or config.steps < 1:
+        raise InvalidInputError(f"TrainConfig: processes, batch_size and steps must be at least 1, got {config}")
+    _frames(config)  # decoded once, before any other process needs them
+    if "RANK" in os.environ:
+        _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
+    elif config.processes == 1:
+        _worker(0, 1, config, "")
+    else:
+        meeting = f"file://{Path(config.out).resolve()}/.meeting-{os.getpid()}"
+        Path(config.out).mkdir(parents=True, exist_ok=True)
+        torch.multiprocessing.spawn(_spawned, (config.processes, config, meeting), nprocs=config.processes)
+        Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
+    return Path(config.out) / "policy"
+
+
+def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
+    _worker(rank, world, config, meeting)
+
+
+def _worker(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
+    """Run one process of the training."""
+    torch.set_num_threads(1)
+    _keep_freed_memory()
+    if world > 1:
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
+    try:
+        Trainer(config, rank, world).run()
+    finally:
+        if world > 1:
+            dist.destroy_process_group()
+
+
+def _keep_freed_memory() -> None:
+    """Tell glibc to keep large freed blocks: each step takes and frees hundreds of MB, a fifth of its time."""
+    libc = ctypes.util.find_library("c")
+    if libc is not None and hasattr(ctypes.CDLL(libc), "mallopt"):
+        mallopt = ctypes.CDLL(libc).mallopt
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+class Trainer:
+    """One process of a training run; process 0 logs and saves."""
+
+    def __init__(self, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
+        self.config, self.rank, self.world = config, rank, world
+        self.out = Path(config.out)
+        self.frames = _frames(config)
+        self.weights = np.cumsum(self.frames.sampling_weights(config.balance))
+        meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
+        torch.manual_seed(config.seed)
+        self.policy = EngramVLAPolicy(policy_config(config, meta)).train()
+        self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
+        self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
+        self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
+        self.step = 0
+        self.trained_s = 0.0
+        if config.resume:
+            self.step, self.trained_s = load_training_state(self.out, self.policy, self.ema, self.optimizer)
+
+    def run(self) -> None:
+        """Train to the last step, with logs and checkpoints."""
+        config = self.config
+        end = min(config.steps, config.stop_after or config.steps)
+        begun, saved = time.monotonic() - self.trained_s, time.monotonic()
+        losses: list[float] = []
+        for _ in self._progress(end):
+            losses.append(self.update())
+            self.trained_s = time.monotonic() - begun
+            if self.rank == 0 and self.step % config.log_steps == 0:
+                self._log(float(np.mean(losses)))
+                losses.clear()
+            if self.rank == 0 and time.monotonic() - saved > 60 * config.checkpoint_minutes:
+                self.save()
+                saved = time.monotonic()
+        if self.rank == 0:
+            self.save()
+        if self.world > 1:
+            dist.barrier()
+
+    def update(self) -> float:
+        """Take one optimiser step and return the loss."""
+        config = self.config
+        torch.manual_seed(_mix(config.seed, self.step, self.rank))
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, config.steps)
+        loss, _ = self.policy(self.sample())
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.world > 1:
+            average_gradients(self.policy.parameters(), self.world)
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
+        self.optimizer.step()
+        self.step += 1
+        self._average_weights()
+        return float(loss.detach())
+
+    def sample(self) -> dict[str, Tensor]:
+        """Return this process's normalised batch for the present step."""
+        rng = np.random.default_rng((self.config.seed, self.step, self.rank))
+        at = np.searchsorted(self.weights, rng.random(self.config.batch_size) * self.weights[-1], side="right")
+        rows = np.minimum(at, len(self.frames) - 1)
+        return self.preprocess(self.frames.batch(rows, self.policy.config.chunk_size))
+
+    def save(self) -> None:
+        """Write the training state and export the averaged weights."""
+        save_training_state(self.out, self.policy, self.ema, self.optimizer, self.step, self.trained_s)
+        export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
+
+    def card(self) -> dict[str, Any]:
+        """Return what is known of this checkpoint."""
+        return {
+            "policy": "engram_vla",
+            "command": " ".join(sys.argv),
+            "train_config": asdict(self.config),
+            "step": self.step,
+            "trained_minutes": round(self.trained_s / 60, 1),
+            "processes": self.world,
+            "frames": len(self.frames),
+            "tasks": list(self.frames.groups),
+            "parameters": sum(p.numel() for p in self.policy.parameters()),
+            "commit": _commit(),
+        }
+
+    @torch.no_grad()
+    def _average_weights(self) -> None:
+        decay = min(self.config.ema_decay, (1 + self.step) / (10 + self.step))
+        averaged, live = list(self.ema.parameters()), list(self.policy.parameters())
+        torch._foreach_lerp_(averaged, live, 1 - decay)
+
+    def _progress(self, end: int) -> Iterator[int]:
+        yield from tqdm(range(self.step, end), "training", end, initial=self.step, disable=self.rank > 0, mininterval=5)
+
+    def _log(self, loss: float) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import: only the process that logs needs it
+
+        if not hasattr(self, "_writer"):
+            self._writer = SummaryWriter(str(self.out / "logs"))
+        samples = self.config.batch_size * self.world * self.step
+        self._writer.add_scalar("train/loss", loss, self.step)
+        self._writer.add_scalar("train/learning_rate", self.optimizer.param_groups[0]["lr"], self.step)
+        self._writer.add_scalar("train/samples_per_s", samples / max(self.trained_s, 1e-9), self.step)
+        self._writer.flush()
+
+
+def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVLAConfig:
+    """Return the policy's configuration for the features of a dataset."""
+    features: dict[str, PolicyFeature] = dataset_to_policy_features(meta.features)
+    inputs = {k: f for k, f in features.items() if f.type in (FeatureType.VISUAL, FeatureType.STATE)}
+    outputs = {k: f for k, f in features.items() if f.type is FeatureType.ACTION and k == "action"}
+    extra: dict[str, Any] = {k: int(v) if float(v).is_integer() else v for k, v in config.model}
+    return EngramVLAConfig(
+        input_features={k: f for k, f in inputs.items() if k.startswith("observation.")},
+        output_features=outputs,
+        device="cpu",
+        image_size=config.image_size,
+        n_action_steps=config.n_action_steps,
+        random_shift=config.random_shift,
+        optimizer_lr=config.learning_rate,
+        scheduler_decay_steps=config.steps,
+        **extra,
+    )
+
+
+def schedule(step: int, warmup: int, steps: int) -> float:
+    """Return the share of the peak learning rate: a straight rise, then a cosine down to a hundredth."""
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def average_gradients(parameters: Iterator[torch.nn.Parameter], world: int) -> None:
+    """Average gradients over all processes in one message; parameters without one (unused memory) stay without."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    flat = torch.cat([g.reshape(-1) for g in gradients])
+    dist.all_reduce(flat)
+    flat /= world
+    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))
+
+
+def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, Any]]:
+    matrices = [p for p in policy.parameters() if p.ndim > 1]
+    vectors = [p for p in policy.parameters() if p.ndim <= 1]
+    return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def _frames(config: TrainConfig) -> Frames:
+    root = Path(config.dataset)
+    cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
+    return load_frames(root, config.image_size, cache)
+
+
+def _mix(seed: int, step: int, rank: int) -> int:
+    """Return one torch seed for (seed, step, rank), far from those of the neighbours."""
+    return int(np.random.SeedSequence((seed, step, rank)).generate_state(1, np.uint64)[0])
+
+
+def _commit() -> str:
+    """Return the commit of the code that trains; empty outside a repository."""
+    here = Path(__file__).resolve().parent
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
+
+
+if __name__ == "__main__":
+    import tyro
+
+    main(tyro.cli(TrainConfig))

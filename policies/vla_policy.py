@@ -1,0 +1,185 @@
+"""The ``engram_vla`` network behind the core's :class:`Policy` contract."""
+
+from __future__ import annotations
+
+import copy
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lerobot.policies.factory import make_pre_post_processors
+from torch import Tensor
+
+from engram.core.contracts import Kinematics, Policy
+from engram.core.control import ControlConfig, proprioception
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
+from engram.policies.configuration_engram_vla import (
+    MEMORY_AGE_KEY,
+    MEMORY_MASK_KEY,
+    MEMORY_PLACE_KEY,
+    MEMORY_TOKENS_KEY,
+)
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
+
+_IMAGE_PREFIX = "observation.images."
+
+
+class VlaPolicy(Policy):
+    """Observations and an instruction -> action chunks of relative tool motions.
+
+    The sampling noise of a chunk is a function of (seed, control step) alone: two processes that see the same give
+    the same bits, as long as both run torch with the same number of threads.
+    """
+
+    def __init__(
+        self,
+        policy: EngramVLAPolicy,
+        preprocess: Any,
+        postprocess: Any,
+        kinematics: Kinematics,
+        robot: RobotConfig = PANDA_2F85,
+        *,
+        version: str,
+        control: ControlConfig | None = None,
+    ) -> None:
+        """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights."""
+        self._policy = policy.eval()
+        self.preprocess = preprocess
+        self.postprocess = postprocess
+        self.kinematics = kinematics
+        self.robot = robot
+        self.control = control or ControlConfig()
+        self.cameras = tuple(key.removeprefix(_IMAGE_PREFIX) for key in sorted(policy.config.image_features))
+        self._version = version
+        self.reset("")
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode; ``seed`` fixes the sampling noise."""
+        self.instruction, self.episode, self.seed = instruction, episode, seed
+        self._first_ns: int | None = None
+        self._observation: Observation | None = None
+        self._memory: MemoryTokens | None = None
+
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step; a second call with the same stamp changes nothing."""
+        if self._observation is not None and observation.stamp_ns == self._observation.stamp_ns:
+            return
+        if self._first_ns is None:
+            self._first_ns = observation.stamp_ns
+        self._observation, self._memory = observation, memory
+
+    def act(self) -> ActionChunk:
+        """Return the chunk that answers the newest observation; raises EngramError when there is none yet."""
+        if self._observation is None:
+            raise EngramError("VlaPolicy.act: nothing observed since reset")
+        begun = time.perf_counter()
+        observation, memory, policy, version = self._observation, self._memory, self._policy, self._version
+        with torch.inference_mode():
+            batch = self.preprocess(self._batch(observation, memory))
+            chunk = policy.predict_action_chunk(batch, noise=self._noise(observation, policy))
+            actions = self.postprocess(chunk)[0].numpy().astype(np.float64)
+        return ActionChunk(
+            stamp_ns=observation.stamp_ns,
+            episode=self.episode,
+            space="ee_delta",
+            actions=np.clip(actions, -1.0, 1.0),
+            dt_s=self.control.control_dt_s,
+            execute_steps=policy.config.n_action_steps,
+            policy_version=version,
+            memory_ids=() if memory is None else tuple(np.array(memory.source_ids)[memory.mask].tolist()),
+            inference_s=time.perf_counter() - begun,
+        )
+
+    def load_weights(self, path: Path, version: str) -> None:
+        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit."""
+        tensors = read_weights(Path(path), self._policy)
+        fresh = copy.deepcopy(self._policy)
+        fresh.load_state_dict(tensors)
+        self._policy, self._version = fresh.eval(), version
+
+    @property
+    def version(self) -> str:
+        """The version of the weights in use."""
+        return self._version
+
+    def _batch(self, observation: Observation, memory: MemoryTokens | None) -> dict[str, Any]:
+        """Return what LeRobot's dataset would give for this observation, one sample, as the preprocessor takes it."""
+        batch: dict[str, Any] = {
+            f"{_IMAGE_PREFIX}{name}": torch.tensor(observation.camera(name).color).permute(2, 0, 1)
+            for name in self.cameras
+        }
+        batch["observation.state"] = torch.from_numpy(proprioception(observation.joints, self.kinematics, self.robot))
+        batch["task"] = self.instruction
+        if memory is not None and len(memory.tokens):
+            batch |= {
+                MEMORY_TOKENS_KEY: torch.tensor(memory.tokens)[None],
+                MEMORY_AGE_KEY: torch.tensor(memory.age_s)[None],
+                MEMORY_PLACE_KEY: torch.tensor(memory.place)[None],
+                MEMORY_MASK_KEY: torch.tensor(memory.mask)[None],
+            }
+        return batch
+
+    def _noise(self, observation: Observation, policy: EngramVLAPolicy) -> Tensor:
+        """Return the noise (1, h, a) of this episode and control step."""
+        assert self._first_ns is not None and policy.config.action_feature is not None
+        step = round((observation.stamp_ns - self._first_ns) / (self.control.control_dt_s * 1e9))
+        rng = np.random.default_rng((self.seed % 2**63, step % 2**63))
+        shape = (1, policy.config.chunk_size, policy.config.action_feature.shape[0])
+        return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+
+def load_policy(
+    name_or_path: str | Path = "base",
+    kinematics: Kinematics | None = None,
+    robot: RobotConfig = PANDA_2F85,
+    *,
+    execute_steps: int | None = None,
+    torch_threads: int = 1,
+) -> VlaPolicy:
+    """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
+
+    Args:
+        name_or_path: ``base`` or any other folder in ``policies/checkpoints``, or a path.
+        kinematics: of the robot; default: the Panda's.
+        robot: joint names and gripper range.
+        execute_steps: rows executed per chunk; default: as trained.
+        torch_threads: of the whole process; the bits of the actions depend on it.
+
+    Raises:
+        UnknownNameError: neither a shipped checkpoint nor a folder; lists the shipped ones.
+        WeightsError: the weights do not fit the configuration beside them.
+    """
+    from lerobot.configs import PreTrainedConfig
+
+    torch.set_num_threads(torch_threads)
+    folder = _folder(name_or_path)
+    config: Any = PreTrainedConfig.from_pretrained(folder)
+    if config.type != "engram_vla":
+        raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected 'engram_vla'")
+    config.n_action_steps = execute_steps or config.n_action_steps
+    policy = EngramVLAPolicy(config)
+    policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
+    device = {"device_processor": {"device": config.device}}
+    preprocess, postprocess = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
+    if kinematics is None:
+        from engram.sim.kinematics import PandaKinematics
+
+        kinematics = PandaKinematics()
+    version = f"engram_vla-{sha256(folder / WEIGHTS)[:12]}"
+    return VlaPolicy(policy.to(config.device), preprocess, postprocess, kinematics, robot, version=version)
+
+
+def _folder(name_or_path: str | Path) -> Path:
+    if Path(name_or_path).is_dir():
+        return Path(name_or_path)
+    shipped = Path(str(resources.files("engram.policies"))) / "checkpoints"
+    names = {p.name: p for p in shipped.glob("*") if (p / WEIGHTS).exists()}
+    if str(name_or_path) not in names:
+        raise unknown_name("policy", name_or_path, names)
+    return names[str(name_or_path)]
