@@ -72,7 +72,7 @@ class EngramNode(LifecycleNode):
         self._live: list[tuple[Callable[[Any], bool], Any]] = []  # made by start, destroyed by stop
         self._workers: list[Worker] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._async_group = ReentrantCallbackGroup()
+        self.async_group = ReentrantCallbackGroup()
         self._diagnostics = self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS)
         self.create_timer(self.config.diagnostics_period_s, self.publish_diagnostics, clock=self._steady)
 
@@ -124,7 +124,7 @@ class EngramNode(LifecycleNode):
 
     def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:
         """Offer a service for as long as the node is active; ``callback`` may be a coroutine."""
-        service = self.create_service(srv_type, name, callback, callback_group=self._async_group)
+        service = self.create_service(srv_type, name, callback, callback_group=self.async_group)
         self._live.append((self.destroy_service, service))
 
     def every(self, period_s: float, callback: Callable[[], None], name: str) -> None:
@@ -239,12 +239,19 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
     except EngramError as error:
         print(f"error: {error}", file=sys.stderr)
         status = 2
+    except Exception:
+        if rclpy.ok():  # otherwise a signal ended the context while the node was being made
+            raise
     finally:
-        # Launchers send a second SIGINT during teardown; it must not cut off a commit.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
+        _ignore_signals()
         _leave(node)
     return status
+
+
+def _ignore_signals() -> None:
+    """Launchers send a second SIGINT during teardown; it must not cut off a commit, nor the interpreter's own end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _autostart(node: EngramNode) -> bool:
@@ -263,3 +270,4 @@ def _leave(node: EngramNode | None) -> None:
         except Exception as error:  # the context is gone already: nothing is left to destroy
             print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
     rclpy.try_shutdown()
+    _ignore_signals()  # rclpy has just put back the handlers that it found

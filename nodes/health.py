@@ -29,6 +29,7 @@ class Health:
         self._lock = threading.Lock()
         self._stages: dict[str, deque[float]] = {}
         self._problems: dict[str, tuple[bytes, str, float]] = {}  # key -> level, text, monotonic end
+        self._notes: dict[str, str] = {}
         self._trace_file = trace_file
         self._trace: list[tuple[str, int, int]] = []
 
@@ -36,6 +37,11 @@ class Health:
         """Add to a counter."""
         with self._lock:
             self.counts[name] += amount
+
+    def note(self, key: str, text: str) -> None:
+        """Show a fact, such as a version, in the diagnostics."""
+        with self._lock:
+            self._notes[key] = text
 
     def problem(self, key: str, text: str, level: bytes = WARN, *, lasting: bool = False) -> None:
         """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared."""
@@ -81,10 +87,10 @@ class Health:
         with self._lock:
             self._problems = {key: p for key, p in self._problems.items() if p[2] > now}
             problems = sorted(self._problems.items(), key=lambda item: item[1][0], reverse=True)
-            counts, last = sorted(self.counts.items()), self.last_problem
+            counts, last, notes = sorted(self.counts.items()), self.last_problem, dict(self._notes)
         msg = DiagnosticStatus(name=name, hardware_id=hardware_id, level=problems[0][1][0] if problems else OK)
         msg.message = "; ".join(f"{key}: {text}" for key, (_, text, _) in problems) or state
-        values = {"state": state} | ({"last problem": last} if last else {})
+        values = {"state": state, **notes} | ({"last problem": last} if last else {})
         values |= {key: str(count) for key, count in counts}
         for stage, (p50, p99, n) in sorted(self.percentiles().items()):
             values[f"{stage} ms p50/p99"] = f"{p50:.2f}/{p99:.2f} (n={n})"

@@ -22,12 +22,14 @@ SENSOR = _profile(2)
 """Images, camera_info, joint_states, tf as we publish them; reliable, so every subscriber matches."""
 SENSOR_BEST_EFFORT = _profile(2, reliable=False)
 """Images as we subscribe to them from a robot's drivers, which often publish best effort."""
-CLOCK = _profile(1, reliable=False)
-"""/clock, as ROS 2 subscribes to it."""
+TF = _profile(100)
+"""Subscriptions to tf: many publishers, many frames."""
+TF_STATIC = _profile(100, latched=True)
+"""Subscriptions to tf_static."""
 COMMAND = _profile(1)
 """command, policy/action_chunk, safety/executed, memory/context: the newest counts."""
 LATCHED = _profile(1, latched=True)
-"""task/status, policy/manifest, tf_static: a node that starts late still learns the last one."""
+"""task/status, policy/manifest, tf_static as we publish it: a node that starts late still learns the last one."""
 WEIGHTS = _profile(512, latched=True)
 """policy/weights: all slices of one weight file (512 x 64 kB = 32 MB), also for a node that starts late."""
 EVENTS = _profile(64)

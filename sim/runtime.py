@@ -51,8 +51,11 @@ class CommandPipeline:
             return None
         return self.execute(action, joints)
 
-    def execute(self, action: np.ndarray | None, joints: JointState) -> JointCommand:
-        """Return the safe command for ``action`` (7,), or a hold when there is none or it is not fit to run."""
+    def execute(self, action: np.ndarray | None, joints: JointState, age_s: float = 0.0) -> JointCommand:
+        """Return the safe command for ``action`` (7,), or a hold when there is none or it is not fit to run.
+
+        ``age_s`` is how long ago ``joints`` were measured [s]: too old and the robot holds.
+        """
         duration = self.controller.config.control_dt_s
         if self.filter.stopped or action is None:
             return self.filter.filter(None, joints, duration)
@@ -60,7 +63,7 @@ class CommandPipeline:
             wanted = self.controller.command(action, joints).positions
         except InvalidInputError:  # non-finite or misshapen: the filter holds and counts it
             wanted = np.full(len(joints.names), np.nan)
-        return self.filter.filter(wanted, joints, duration)
+        return self.filter.filter(wanted, joints, duration, age_s)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Reading checks everything (encodings, sizes, lengths, finiteness) and raises
 from engram.nodes.messages.basics import (
     from_stamp,
     header,
+    optical_frame,
     pose_from_msg,
     pose_from_transform,
     pose_to_msg,
@@ -82,6 +83,7 @@ __all__ = [
     "manifest_to_msg",
     "node_from_msg",
     "node_to_msg",
+    "optical_frame",
     "pose_from_msg",
     "pose_from_transform",
     "pose_to_msg",

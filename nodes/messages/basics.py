@@ -108,3 +108,8 @@ def pose_to_transform(pose: Pose, child: str, stamp_ns: int) -> TransformStamped
 def pose_from_transform(msg: TransformStamped) -> Pose:
     """Return the pose of the child frame in the parent frame."""
     return Pose(xyz(msg.transform.translation), wxyz(msg.transform.rotation), msg.header.frame_id)
+
+
+def optical_frame(camera: str) -> str:
+    """Return the name of a camera's optical frame (x right, y down, z forward)."""
+    return f"{camera}_optical_frame"

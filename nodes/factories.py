@@ -1,0 +1,83 @@
+"""Names in parameter files -> collaborators. Every name may also be ``package.module:attribute`` of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engram.core.contracts import Detector, Kinematics, Policy, World
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.nodes.base import load_object
+
+ROBOTS = {PANDA_2F85.name: PANDA_2F85}
+
+
+def make_robot(spec: str) -> RobotConfig:
+    """Return the robot called ``spec``; raises UnknownNameError with those there are."""
+    robot = load_object(spec) if ":" in spec else ROBOTS.get(spec)
+    if robot is None:
+        raise unknown_name("robot", spec, ROBOTS)
+    return _is_a(RobotConfig, robot, spec)
+
+
+def make_kinematics(spec: str) -> Kinematics:
+    """Return the kinematics called ``spec``."""
+    return _make(Kinematics, "kinematics", spec, {"panda": _panda_kinematics})
+
+
+def make_world(spec: str, config: Any = None) -> World:
+    """Return the world called ``spec``: "mujoco" with ``config``, or a factory of your own."""
+    return _make(World, "world", spec, {"mujoco": lambda: _mujoco_world(config)})
+
+
+def make_detector(spec: str) -> Detector:
+    """Return the object detector called ``spec``."""
+    return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
+
+
+def make_policy(spec: str) -> Policy:
+    """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own."""
+    if ":" in spec:
+        return _make(Policy, "policy", spec, {})
+    from engram.policies import load_policy  # torch: only where a network is wanted
+
+    return load_policy(spec)
+
+
+def _make(contract: type, kind: str, spec: str, known: Mapping[str, Callable[[], Any]]) -> Any:
+    if ":" in spec:
+        return _is_a(contract, load_object(spec)(), spec)
+    if spec not in known:
+        raise unknown_name(kind, spec, [*known, "package.module:factory"])
+    return known[spec]()
+
+
+def _is_a(contract: type, made: Any, spec: str) -> Any:
+    if not isinstance(made, contract):
+        raise InvalidInputError(f"{spec!r} gives a {type(made).__name__}, expected a {contract.__name__}")
+    return made
+
+
+def _panda_kinematics() -> Kinematics:
+    from engram.sim.kinematics import PandaKinematics
+
+    return PandaKinematics()
+
+
+def _mujoco_world(config: Any) -> World:
+    from engram.sim.world import MujocoWorld
+
+    return MujocoWorld(config)
+
+
+def _geometric() -> Detector:
+    from engram.perception.geometric import GeometricDetector
+
+    return GeometricDetector()
+
+
+def _zero_shot() -> Detector:
+    from engram.perception.zero_shot import ZeroShotDetector
+
+    return ZeroShotDetector()

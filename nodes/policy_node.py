@@ -1,0 +1,203 @@
+"""Observations and an instruction in, action chunks out. The network runs in a worker thread, never in a callback.
+
+An episode begins when ``task/status`` names a new one (simulation) or when an ``execute_task`` goal is accepted
+(robot). Every control step is observed; a chunk is published when one is due.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, replace
+
+from sensor_msgs.msg import JointState
+
+from engram.core.types import MemoryTokens, Observation
+from engram.nodes import messages, qos
+from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_policy, make_robot
+from engram.nodes.params import param
+from engram.nodes.policy_runner import PolicyRunner, PolicyStep
+from engram.nodes.task_goals import TaskGoals
+from engram.nodes.transforms import TransformBuffer
+from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
+
+
+@dataclass(frozen=True)
+class PolicyNodeConfig(NodeConfig):
+    """Parameters of the policy node."""
+
+    policy: str = "base"
+    """Checkpoint's name or folder, or package.module:factory of a Policy of your own."""
+    robot: str = "panda_2f85"
+    """Robot whose joints are read."""
+    cameras: tuple[str, ...] = ("front", "wrist")
+    """Cameras that make an observation."""
+    camera_tolerance_s: float = param(0.0, 0.0, 1.0)
+    """How far a camera's stamp may be from the joint states' [s]; 0: equal stamps (simulation)."""
+    control_dt_s: float = param(0.1, 0.01, 1.0)
+    """Length of one control step [s]; joint states that come faster are passed over."""
+    memory: str = param("latest", choices=("off", "latest", "wait"))
+    """memory/context: not used, the newest there is, or wait for the one of the same observation."""
+    missing_after_s: float = param(2.0, 0.1, 60.0)
+    """Report what an observation lacks after waiting this long [s]."""
+    episodes: str = param("status", choices=("status", "goal"))
+    """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
+    check_instructions: bool = True
+    """Reject goals whose words fit no wording of the simulated task."""
+    goal_timeout_s: float = param(60.0, 0.1, 86400.0)
+    """Time limit of a goal that names none [s], of the node's clock."""
+
+
+class PolicyNode(EngramNode):
+    """Assembles observations by stamp and hands them to the policy's worker."""
+
+    config_class = PolicyNodeConfig
+
+    def __init__(self) -> None:
+        super().__init__("policy_node")
+
+    def setup(self) -> None:
+        """Load the policy."""
+        self.robot = make_robot(self.config.robot)
+        self.runner = PolicyRunner(make_policy(self.config.policy))
+        self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.COMMAND)
+        self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+
+    def start(self) -> None:
+        """Subscribe to what an observation consists of, and offer execute_task."""
+        config = self.config
+        transforms = TransformBuffer()
+        cameras = [CameraInbox(name, transforms, depth=False) for name in config.cameras]
+        self.inbox = ObservationInbox(cameras, config.camera_tolerance_s)
+        self.status: messages.EpisodeStatus | None = None
+        self.statuses: dict[int, messages.EpisodeStatus] = {}
+        self.memory: dict[int, MemoryTokens] = {}
+        self.ready: dict[int, Observation] = {}  # complete observations that wait for status or memory
+        self.last_stamp = -1
+        self.progress_at = time.monotonic()
+        self.phase = "waiting"  # as the safety node last told: acting, holding, intervention
+        # In lock-step nothing may be lost; free running keeps up with the present.
+        self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
+        self.goals = TaskGoals(self)
+        for camera in cameras:
+            camera.subscribe(self, self._advance)
+        subscribe_transforms(self, transforms, self._advance)
+        self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR)
+        if config.episodes == "status":
+            self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        self.subscribe(ActionChunk, "safety/executed", self._on_executed, qos.SENSOR)
+        if config.memory != "off":
+            self.subscribe(MemoryContext, "memory/context", self._on_memory, qos.COMMAND)
+        self.every(0.5, self._watch, "observation")
+
+    def stop(self) -> None:
+        """End the goal that runs."""
+        self.goals.close()
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def _on_joints(self, msg: JointState) -> None:
+        joints = messages.joints_from_msg(msg, self.robot.joint_names)
+        self.health.trace("joints received", joints.stamp_ns)
+        early = 0 < joints.stamp_ns - self.last_stamp < 0.95e9 * self.config.control_dt_s
+        if joints.stamp_ns == self.last_stamp or (early and not self.config.lockstep):
+            return  # shown again, or a robot that reports faster than we control
+        self.inbox.on_joints(joints)
+        self._advance()
+
+    def _on_status(self, msg: TaskStatus) -> None:
+        self.take_status(messages.status_from_msg(msg))
+
+    def take_status(self, status: messages.EpisodeStatus) -> None:
+        """Take in what the episode is doing, from the simulation or from a goal of our own."""
+        self.status = status
+        self.statuses[status.stamp_ns] = status
+        while len(self.statuses) > 16:
+            del self.statuses[next(iter(self.statuses))]
+        self.goals.on_status(status)
+        self._advance()
+
+    def publish_status(self, status: messages.EpisodeStatus) -> None:
+        """Tell what an episode of our own is doing."""
+        self.status_out.publish(messages.status_to_msg(status))
+        self.take_status(status)
+
+    def _on_executed(self, msg: ActionChunk) -> None:
+        author = msg.policy_version.partition(":")[0]
+        self.phase = {"hold": "holding", "human": "intervention"}.get(author, "acting")
+
+    def _on_memory(self, msg: MemoryContext) -> None:
+        tokens = messages.tokens_from_msg(msg)
+        self.memory[tokens.stamp_ns] = tokens
+        while len(self.memory) > 16:
+            del self.memory[next(iter(self.memory))]
+        self._advance()
+
+    # -- one control step ----------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Hand over every observation for which everything is there, oldest first."""
+        for observation in self.inbox.take():
+            self.ready[observation.stamp_ns] = observation
+            self.health.trace("observation complete", observation.stamp_ns)
+        for stamp_ns in sorted(self.ready):
+            status = self._status_at(stamp_ns)
+            if status is None or (self.config.memory == "wait" and status.running and stamp_ns not in self.memory):
+                continue
+            observation = self.ready.pop(stamp_ns)
+            self.last_stamp, self.progress_at = stamp_ns, time.monotonic()
+            if status.running:
+                self._hand_over(observation, status)
+        while len(self.ready) > 8:
+            del self.ready[min(self.ready)]
+            self.health.count("observations given up")
+
+    def _status_at(self, stamp_ns: int) -> messages.EpisodeStatus | None:
+        return self.statuses.get(stamp_ns) if self.config.lockstep else self.status
+
+    def _hand_over(self, observation: Observation, status: messages.EpisodeStatus) -> None:
+        self.health.count("observations")
+        instruction = self.goals.instruction_for(status)
+        memory = self.memory.get(observation.stamp_ns)
+        if memory is None and self.memory and self.config.memory == "latest":
+            memory = self.memory[max(self.memory)]
+        halted = self.goals.halted(status.episode)
+        self.thread.put(PolicyStep(observation, status.episode, instruction, memory, halted))
+        self.goals.on_step(replace(status, stamp_ns=observation.stamp_ns))
+
+    def _think(self, step: PolicyStep) -> None:
+        """Run the policy; in the worker's thread."""
+        began = time.perf_counter()
+        chunk = self.runner.step(step)
+        if chunk is None:
+            self.health.seconds("observe", time.perf_counter() - began)
+            return
+        self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
+        self.health.trace("chunk sent", chunk.stamp_ns)
+        self.health.seconds("observe and act", time.perf_counter() - began)
+        self.health.count("chunks")
+
+    def _watch(self) -> None:
+        """Name what keeps an observation from being complete."""
+        waited = time.monotonic() - self.progress_at
+        missing = self.inbox.missing()
+        if missing and waited > self.config.missing_after_s:
+            self.health.problem("observation", f"incomplete for {waited:.0f} s: lacks {', '.join(missing)}")
+        elif not missing:
+            self.health.clear("observation")
+
+    def add_diagnostics(self) -> None:
+        """Say which weights are in use."""
+        if self.state == "active":
+            self.health.note("policy version", self.runner.policy.version)
+
+
+def main() -> int:
+    """Run the node."""
+    return run(PolicyNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""When a policy observes, when it acts and when its weights may change. No ROS in here; one thread calls it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engram.core.contracts import Policy
+from engram.core.types import ActionChunk, MemoryTokens, Observation
+
+
+@dataclass(frozen=True)
+class PolicyStep:
+    """One control step's input for the policy."""
+
+    observation: Observation
+    episode: int
+    instruction: str
+    memory: MemoryTokens | None = None
+    halted: bool = False  # the task was called off: observe, but ask to stand still
+
+
+class PolicyRunner:
+    """Observes every step, acts when a chunk is due and swaps weights only then, as the in-process loop does.
+
+    A chunk is due when none of this episode covers the step: row index >= ``execute_steps``. A new episode, other
+    words, or time that went back begin anew.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.chunk: ActionChunk | None = None
+        self._episode: tuple[int, str] | None = None
+        self._stamp_ns = -1
+        self._weights: tuple[Path, str] | None = None
+        self._weights_lock = threading.Lock()
+
+    def offer_weights(self, path: Path, version: str) -> None:
+        """Use the verified safetensors file ``path`` from the next chunk on; callable from any thread."""
+        with self._weights_lock:
+            self._weights = (path, version)
+
+    def step(self, step: PolicyStep) -> ActionChunk | None:
+        """Take in one control step; returns a new chunk when one is due. A step seen before changes nothing.
+
+        Raises:
+            WeightsError: offered weights do not fit; the old ones stay and the next call goes on with them.
+        """
+        stamp_ns = step.observation.stamp_ns
+        episode = (step.episode, step.instruction)
+        if episode != self._episode or stamp_ns < self._stamp_ns:
+            self.policy.reset(step.instruction, step.episode, step.episode)
+            self._episode, self.chunk = episode, None
+        self._stamp_ns = stamp_ns
+        self.policy.observe(step.observation, step.memory)
+        if not self._due(stamp_ns):
+            return None
+        self._swap_weights()
+        chunk = self.policy.act()
+        self.chunk = _standstill(chunk) if step.halted else chunk
+        return self.chunk
+
+    def _due(self, stamp_ns: int) -> bool:
+        if self.chunk is None:
+            return True
+        return round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9)) >= self.chunk.execute_steps
+
+    def _swap_weights(self) -> None:
+        with self._weights_lock:
+            weights, self._weights = self._weights, None
+        if weights is not None:
+            self.policy.load_weights(*weights)
+
+
+def _standstill(chunk: ActionChunk) -> ActionChunk:
+    """Return a chunk that keeps the tool and the gripper where they are meant to be."""
+    if chunk.space == "ee_delta":
+        actions = np.zeros_like(chunk.actions)
+        actions[:, -1] = chunk.actions[0, -1]
+    else:
+        actions = np.repeat(chunk.actions[:1], len(chunk.actions), axis=0)
+    return ActionChunk(
+        chunk.stamp_ns, chunk.episode, chunk.space, actions, chunk.dt_s, chunk.execute_steps, "standstill"
+    )

@@ -1,0 +1,264 @@
+"""The last node before the actuators: action chunks and human actions in, safe joint commands out.
+
+It runs the same `CommandPipeline` as the in-process loop, so that in lock-step both give the same commands, bit for
+bit. ``safety/stop`` latches until ``safety/reset``; a human's ``intervention`` goes before any policy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from sensor_msgs.msg import JointState as JointStateMsg
+from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.control import ControlConfig
+from engram.core.errors import EngramError
+from engram.core.safety import SafetyConfig
+from engram.core.types import ActionChunk, JointCommand, JointState
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_kinematics, make_robot
+from engram.nodes.health import ERROR
+from engram.nodes.params import param
+from engram.sim.runtime import CommandPipeline
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
+from engram_interfaces.msg import Intervention, TaskStatus
+
+
+@dataclass(frozen=True)
+class SafetyNodeConfig(NodeConfig):
+    """Parameters of the safety node."""
+
+    robot: str = "panda_2f85"
+    """Robot whose limits hold: panda_2f85, or package.module:attribute of your own RobotConfig."""
+    kinematics: str = "panda"
+    """Kinematics of the arm: panda, or package.module:factory of your own."""
+    chunk_timeout_s: float = param(30.0, 0.05, 3600.0)
+    """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
+    intervention_timeout_s: float = param(0.5, 0.05, 10.0)
+    """A human who was not heard of for this long has handed back control [s], wall clock."""
+
+
+class SafetyNode(EngramNode):
+    """Turns chunks into commands, one for each control step, and holds whenever it is not sure."""
+
+    config_class = SafetyNodeConfig
+    sections = {"control": ControlConfig, "safety": SafetyConfig}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__("safety_node")
+
+    def setup(self) -> None:
+        """Build the pipeline from chunk to command."""
+        config = self.config
+        self.robot = make_robot(config.robot)
+        self.pipeline = CommandPipeline(
+            make_kinematics(config.kinematics),
+            self.robot,
+            lockstep=config.lockstep,
+            control=self.section["control"],
+            safety=self.section["safety"],
+        )
+        self.commands = self.create_publisher(JointTrajectory, "command", qos.COMMAND)
+        self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", qos.SENSOR)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.status: messages.EpisodeStatus | None = None
+        self.joints: JointState | None = None  # newest measured
+        self.chunk: ActionChunk | None = None  # newest received
+        self.refused_ns = (0, 0, "")  # from, to [ns], reason: steps whose chunk was not fit to run
+        self.human: messages.HumanAction | None = None
+        self.human_heard = 0.0  # monotonic s
+        self.waiting_since: float | None = None  # monotonic s, for the chunk of the newest joint state
+        self.last: tuple[int, int, JointTrajectory] | None = None  # episode, stamp [ns], command
+
+    def start(self) -> None:
+        """Listen to the robot, the policy and the human."""
+        self._forget()
+        self.pipeline.reset()
+        self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        self.subscribe(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
+        self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.COMMAND)
+        self.subscribe(Intervention, "intervention", self._on_intervention, qos.EVENTS)
+        self.serve(Trigger, "safety/stop", self._on_stop)
+        self.serve(Trigger, "safety/reset", self._on_release)
+        self.every(min(0.1, self.config.chunk_timeout_s / 2), self._give_up_waiting, "waiting")
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def _on_status(self, msg: TaskStatus) -> None:
+        was_running = self.status is not None and self.status.running
+        self.status = messages.status_from_msg(msg)
+        if self.config.lockstep:
+            self._step()
+        elif was_running and not self.status.running and self.joints is not None:
+            self._send(self._hold(self.joints, "no_task"), None)
+
+    def _on_joints(self, msg: JointStateMsg) -> None:
+        joints = messages.joints_from_msg(msg, self.robot.joint_names)
+        self.health.trace("joints received", joints.stamp_ns)
+        dt_ns = self.section["control"].control_dt_s * 1e9
+        early = self.last is not None and 0 < joints.stamp_ns - self.last[1] < 0.95 * dt_ns
+        if early and not self.config.lockstep:  # a robot may report faster than we control
+            return
+        self.joints = joints
+        self._step()
+
+    def _on_chunk(self, msg: ActionChunkMsg) -> None:
+        stamp_ns = messages.from_stamp(msg.header.stamp)
+        self.health.trace("chunk received", stamp_ns)
+        try:
+            self.chunk = messages.chunk_from_msg(msg)
+        except EngramError as error:
+            reason = "non_finite" if "finite" in str(error) else "invalid_chunk"
+            covered_ns = round(max(1, msg.execute_steps) * self.section["control"].control_dt_s * 1e9)
+            self.refused_ns = (stamp_ns, stamp_ns + covered_ns, reason)
+            self.report("policy/action_chunk", error)
+        if self.waiting_since is not None:
+            self._step()
+
+    def _on_intervention(self, msg: Intervention) -> None:
+        self.human, self.human_heard = messages.intervention_from_msg(msg), time.monotonic()
+        if self.waiting_since is not None:
+            self._step()
+
+    def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.pipeline.filter.stop("safety/stop")
+        self.health.problem("stopped", "by safety/stop; call safety/reset to go on", ERROR, lasting=True)
+        self.get_logger().error("stopped by safety/stop")
+        if self.joints is not None and (self.waiting_since is not None or not self.config.lockstep):
+            self._send(self.pipeline.execute(None, self.joints), None)
+        response.success, response.message = True, "stopped; call safety/reset to go on"
+        return response
+
+    def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        was = self.pipeline.filter.stopped
+        self.pipeline.filter.reset()
+        self.pipeline.controller.reset()
+        self.health.clear("stopped")
+        response.success, response.message = True, f"released from: {was}" if was else "was not stopped"
+        return response
+
+    # -- the control step ----------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """Command the newest control step if everything for it is there."""
+        joints, status = self.joints, self.status
+        if joints is None or not self._due(joints, status):
+            return
+        episode = status.episode if status is not None else 0
+        if self.last is not None and self.last[:2] == (episode, joints.stamp_ns):
+            if self.config.lockstep:  # shown again: the answer must not change
+                self.commands.publish(self.last[2])
+            return
+        if self.last is not None and (episode != self.last[0] or joints.stamp_ns < self.last[1]):
+            self.pipeline.reset()
+            self.last = None
+        if self.chunk is not None and self.chunk.episode == episode:
+            self.pipeline.executor.accept(self.chunk)
+        self._decide(joints)
+
+    def _due(self, joints: JointState, status: messages.EpisodeStatus | None) -> bool:
+        if self.config.lockstep:  # joint states and status of one step arrive in any order
+            return status is not None and status.running and status.stamp_ns == joints.stamp_ns
+        return (status is not None and status.running) or self._human_action() is not None
+
+    def _decide(self, joints: JointState) -> None:
+        human = self._human_action()
+        begin, end, reason = self.refused_ns
+        chunk = self.pipeline.executor.chunk
+        space = human.space if human is not None else chunk.space if chunk is not None else "ee_delta"
+        action = human.action if human is not None else self.pipeline.executor.action(joints.stamp_ns)
+        if action is None and not self.pipeline.filter.stopped:
+            if begin <= joints.stamp_ns < end:
+                self._send(self._hold(joints, reason), None)
+            elif self.config.lockstep:
+                self.waiting_since = self.waiting_since or time.monotonic()
+            else:
+                self._send(self.pipeline.execute(None, joints), None)
+            return
+        self._send(self._command(action, space, joints), action, human)
+
+    def _command(self, action: np.ndarray | None, space: str, joints: JointState) -> JointCommand:
+        age_s = 0.0 if self.config.lockstep else self.get_clock().now().nanoseconds / 1e9 - joints.stamp_ns / 1e9
+        with self.health.timed("controller and filter"):
+            if space == "joint_position":
+                return self.pipeline.filter.filter(action, joints, self.section["control"].control_dt_s, age_s)
+            return self.pipeline.execute(action, joints, age_s)
+
+    def _hold(self, joints: JointState, reason: str) -> JointCommand:
+        return self.pipeline.filter.hold(joints, reason, self.section["control"].control_dt_s)
+
+    def _human_action(self) -> messages.HumanAction | None:
+        if self.human is None or not self.human.active:
+            return None
+        if time.monotonic() - self.human_heard > self.config.intervention_timeout_s:
+            self.health.problem("intervention", f"{self.human.who!r} was active and fell silent; control goes back")
+            self.human = None
+        return self.human
+
+    def _give_up_waiting(self) -> None:
+        if self.waiting_since is None or self.joints is None:
+            return
+        waited = time.monotonic() - self.waiting_since
+        if waited >= self.config.chunk_timeout_s:
+            self.health.problem("policy/action_chunk", f"none for step {self.joints.stamp_ns} ns after {waited:.1f} s")
+            self._send(self.pipeline.execute(None, self.joints), None)
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    def _send(
+        self, command: JointCommand, action: np.ndarray | None, human: messages.HumanAction | None = None
+    ) -> None:
+        assert self.joints is not None
+        msg = messages.command_to_msg(command)
+        self.commands.publish(msg)
+        self.health.trace("command sent", command.stamp_ns)
+        self.waiting_since = None
+        episode = self.status.episode if self.status is not None else 0
+        self.last = (episode, command.stamp_ns, msg)
+        self.health.count("commands")
+        if command.held:
+            self.health.problem("hold", command.held)
+            action = self._hold_action()
+        self._publish_executed(command, action, episode, human)
+
+    def _hold_action(self) -> np.ndarray:
+        assert self.joints is not None
+        action = np.zeros(7)
+        action[6] = 2.0 * self.robot.gripper_fraction(self.joints.positions[-1]) - 1.0
+        return action
+
+    def _publish_executed(
+        self, command: JointCommand, action: np.ndarray | None, episode: int, human: messages.HumanAction | None
+    ) -> None:
+        """Tell what was let through, as a chunk of one row; its policy_version says whose action it was."""
+        chunk = self.pipeline.executor.chunk
+        version = chunk.policy_version if chunk is not None else ""
+        author = f"hold:{command.held}" if command.held else f"human:{human.who}" if human is not None else version
+        space = human.space if human is not None else chunk.space if chunk is not None else "ee_delta"
+        row = np.atleast_2d(np.clip(np.asarray(action, np.float64), -1.0, 1.0) if space == "ee_delta" else action)
+        executed = ActionChunk(
+            command.stamp_ns, episode, "ee_delta" if command.held else space, row, command.duration_s, 1, author
+        )
+        self.executed.publish(messages.chunk_to_msg(executed, self.config.robot_id))
+
+    def add_diagnostics(self) -> None:
+        """Show the filter's own counters."""
+        if self.state == "active":
+            for name, count in self.pipeline.filter.counts.items():
+                self.health.counts[f"filter {name}"] = count
+
+
+def main() -> int:
+    """Run the node."""
+    return run(SafetyNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

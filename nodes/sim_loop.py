@@ -1,0 +1,189 @@
+"""The simulation's thread: one world, stepped by commands that arrive on other threads. No ROS in here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from engram.core.contracts import World
+from engram.core.types import JointCommand, Observation, OracleOutcome
+
+
+@dataclass(frozen=True)
+class ResetRequest:
+    """Begin an episode; ``done`` receives its outcome at step 0, or the error."""
+
+    task: str
+    seed: int
+    instruction: str
+    done: Future
+
+
+@dataclass(frozen=True)
+class SimLoopConfig:
+    """How the simulation waits."""
+
+    lockstep: bool = True
+    """Wait for the command of each step; otherwise keep real time."""
+    control_dt_s: float = 0.1
+    """Length of one control step [s]."""
+    retry_s: float = 1.0
+    """Lock-step: after waiting this long the same step is shown again, for nodes that started late [s]."""
+    command_timeout_s: float = 10.0
+    """Lock-step: after waiting this long for a command the wait is reported (and goes on) [s]."""
+
+
+class SimLoop:
+    """Owns the world (and its rendering context) in one thread.
+
+    Args:
+        make_world: called in the thread, because a rendering context belongs to the thread that made it.
+        show: publishes an observation with the outcome so far; ``again`` marks a repeated step.
+        report: takes a problem's key and text ("" = over).
+        count: takes the name of a counter to add one to.
+    """
+
+    def __init__(
+        self,
+        make_world: Callable[[], World],
+        show: Callable[[Observation, OracleOutcome, bool], None],
+        report: Callable[[str, str], None],
+        count: Callable[[str], None],
+        config: SimLoopConfig,
+    ) -> None:
+        self.config = config
+        self._make_world, self._show, self._report, self._count = make_world, show, report, count
+        self._changed = threading.Condition()
+        self._command: JointCommand | None = None
+        self._reset: ResetRequest | None = None
+        self._stopped = False
+        self._ready: Future = Future()
+        self._thread = threading.Thread(target=self._run, name="sim", daemon=True)
+        self._thread.start()
+
+    def wait_ready(self) -> None:
+        """Return when the world stands; raises what went wrong while it was made."""
+        self._ready.result()
+
+    def command(self, command: JointCommand) -> None:
+        """Hand over the newest command; wakes the thread if it waits for it."""
+        with self._changed:
+            if self._command is not None and not self.config.lockstep:
+                self._count("commands overwritten")
+            self._command = command
+            self._changed.notify()
+
+    def reset(self, task: str, seed: int, instruction: str) -> Future:
+        """Ask for a new episode; an episode that runs ends here. The future gives the OracleOutcome at step 0."""
+        request = ResetRequest(task, seed, instruction, Future())
+        with self._changed:
+            replaced, self._reset = self._reset, request
+            self._changed.notify()
+        if replaced is not None:
+            replaced.done.cancel()
+        return request.done
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the thread and close the world."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            world = self._make_world()
+        except Exception as error:
+            self._ready.set_exception(error)
+            return
+        self._ready.set_result(None)
+        try:
+            while (request := self._next_reset()) is not None:
+                try:
+                    self._episode(world, request)
+                except Exception as error:  # a failing step must not end the simulation: the next reset may work
+                    self._report("world", f"{type(error).__name__}: {error}")
+        finally:
+            world.close()
+
+    def _next_reset(self) -> ResetRequest | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._reset is not None or self._stopped)
+            request, self._reset, self._command = self._reset, None, None
+            return None if self._stopped else request
+
+    def _episode(self, world: World, request: ResetRequest) -> None:
+        try:
+            observation = world.reset(request.task, request.seed, request.instruction)
+            outcome = world.oracle_outcome()
+        except Exception as error:
+            request.done.set_exception(error)
+            return
+        self._report("world", "")
+        request.done.set_result(outcome)
+        next_tick = time.monotonic()
+        while True:
+            self._show(observation, outcome, False)
+            if outcome.success or outcome.truncated:
+                return
+            next_tick += self.config.control_dt_s
+            wait = self._lockstep_command if self.config.lockstep else self._realtime_command
+            command = wait(observation, outcome, next_tick)
+            if command is None:
+                return
+            observation = world.step(command)
+            outcome = world.oracle_outcome()
+            if not self.config.lockstep and time.monotonic() > next_tick + self.config.control_dt_s:
+                self._count("overruns")
+                next_tick = time.monotonic()
+
+    def _lockstep_command(
+        self, observation: Observation, outcome: OracleOutcome, next_tick: float
+    ) -> JointCommand | None:
+        """Return the command for this very step; None when a reset or a stop came instead."""
+        began = time.monotonic()
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._interrupted() or self._has(observation.stamp_ns), self.config.retry_s
+                )
+                if self._interrupted():
+                    return None
+                if self._has(observation.stamp_ns):
+                    command, self._command = self._command, None
+                    break
+            waited = time.monotonic() - began
+            if waited >= self.config.command_timeout_s:
+                self._report(
+                    "command",
+                    f"none for step {outcome.step} of episode {outcome.episode} (stamp {observation.stamp_ns} ns) "
+                    f"after {waited:.0f} s; is safety_node active? the step is shown again every "
+                    f"{self.config.retry_s:g} s",
+                )
+            self._show(observation, outcome, True)
+        self._report("command", "")
+        return command
+
+    def _realtime_command(
+        self, observation: Observation, outcome: OracleOutcome, next_tick: float
+    ) -> JointCommand | None:
+        """Return the newest command when the step's time is over, or a hold; None when a reset or a stop came."""
+        with self._changed:
+            self._changed.wait_for(self._interrupted, max(0.0, next_tick - time.monotonic()))
+            if self._interrupted():
+                return None
+            command, self._command = self._command, None
+        if command is not None:
+            return command
+        self._count("steps without command")
+        joints = observation.joints
+        return JointCommand(joints.stamp_ns, joints.names, joints.positions, self.config.control_dt_s, "no_command")
+
+    def _interrupted(self) -> bool:
+        return self._stopped or self._reset is not None
+
+    def _has(self, stamp_ns: int) -> bool:
+        return self._command is not None and self._command.stamp_ns == stamp_ns

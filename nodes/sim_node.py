@@ -1,0 +1,186 @@
+"""The simulated workcell as a robot: cameras, joint states, tf and clock out, joint commands in.
+
+In lock-step every control step waits for the command with its own stamp; in free running the newest command counts.
+``sim/reset`` begins an episode; ``task/status`` says what it is doing, with the simulator's own verdict.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from tf2_msgs.msg import TFMessage
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.types import CameraFrame, Observation, OracleOutcome
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_world
+from engram.nodes.params import param
+from engram.nodes.sim_loop import SimLoop, SimLoopConfig
+from engram.sim.world import WorldConfig
+from engram_interfaces.msg import TaskStatus
+from engram_interfaces.srv import ResetSim
+
+
+@dataclass(frozen=True)
+class SimNodeConfig(NodeConfig):
+    """Parameters of the simulation node."""
+
+    world: str = "mujoco"
+    """World to simulate: mujoco, or package.module:factory of your own."""
+    task: str = ""
+    """Task to begin with; empty: wait for sim/reset."""
+    seed: int = 0
+    """Seed of the first episode."""
+    static_cameras: tuple[str, ...] = ("front",)
+    """Cameras that never move: their transform goes to tf_static."""
+    control_dt_s: float = param(0.1, 0.01, 1.0)
+    """Length of one control step [s]."""
+    retry_s: float = param(1.0, 0.05, 60.0)
+    """Lock-step: show the same step again after waiting this long for its command [s]."""
+    command_timeout_s: float = param(10.0, 0.1, 3600.0)
+    """Lock-step: report a missing command after this long [s]."""
+
+
+class SimNode(EngramNode):
+    """Publishes what the world senses and steps it by commands."""
+
+    config_class = SimNodeConfig
+    sections = {"world_config": WorldConfig}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__("sim_node")
+
+    def setup(self) -> None:
+        """Open the world and the topics that do not depend on it."""
+        self.clock = self.create_publisher(Clock, "/clock", qos.SENSOR)
+        self.joints = self.create_publisher(JointState, "joint_states", qos.SENSOR)
+        self.tf = self.create_publisher(TFMessage, "tf", qos.SENSOR)
+        self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
+        self.status = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+        self.images: dict[str, dict[str, object]] = {}
+        self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
+        config = self.config
+        self.loop = SimLoop(
+            lambda: make_world(config.world, self.section["world_config"]),
+            self._show,
+            self._report,
+            self.health.count,
+            SimLoopConfig(config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s),
+        )
+        self.loop.wait_ready()
+
+    def start(self) -> None:
+        """Take commands; begin the first episode if there is one."""
+        self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self.serve(ResetSim, "sim/reset", self._on_reset)
+        self._publish_status(messages.EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
+        if self.config.task:
+            self.loop.reset(self.config.task, self.config.seed, "")
+
+    def teardown(self) -> None:
+        """Close the world."""
+        self.loop.stop()
+
+    async def _on_reset(self, request: ResetSim.Request, response: ResetSim.Response) -> ResetSim.Response:
+        answered = self.promise()
+        self.loop.reset(request.task, request.seed, request.instruction).add_done_callback(answered.set_result)
+        done = await answered
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            response.message = str(error) if error else "replaced by a later reset"
+            return response
+        outcome: OracleOutcome = done.result()
+        response.accepted, response.task = True, outcome.task
+        response.instruction, response.episode = outcome.instruction, outcome.episode
+        return response
+
+    def _on_command(self, msg: JointTrajectory) -> None:
+        stamp_ns = messages.from_stamp(msg.header.stamp)
+        self.health.trace("command received", stamp_ns)
+        shown = self.shown.pop(stamp_ns, None)
+        if shown is not None:
+            self.health.seconds("camera to command", time.monotonic() - shown)
+        self.loop.command(messages.command_from_msg(msg, msg.joint_names))
+
+    def _report(self, key: str, text: str) -> None:
+        if not text:
+            self.health.clear(key)
+            return
+        self.health.problem(key, text)
+        self.get_logger().warning(f"{key}: {text}", throttle_duration_sec=5.0)
+
+    def _show(self, observation: Observation, outcome: OracleOutcome, again: bool) -> None:
+        """Publish one control step; called in the simulation's thread. Joint states come last: they start the work."""
+        if self.state != "active":
+            return
+        stamp_ns = observation.stamp_ns
+        if again:
+            self.health.count("steps shown again")
+        else:
+            self.shown = {stamp_ns: time.monotonic()}
+            self.health.count("steps")
+        self.health.trace("show", stamp_ns)
+        self.clock.publish(Clock(clock=messages.to_stamp(stamp_ns)))
+        state = "succeeded" if outcome.success else "failed" if outcome.truncated else "running"
+        self._publish_status(
+            messages.EpisodeStatus(
+                stamp_ns,
+                self.config.robot_id,
+                outcome.episode,
+                outcome.task,
+                outcome.instruction,
+                outcome.step,
+                state,
+                outcome.success,
+                outcome.reward,
+                outcome.truncated,
+            )
+        )
+        self._publish_transforms(observation, outcome.step == 0)
+        for frame in observation.cameras.values():
+            self._publish_camera(frame)
+        self.joints.publish(messages.joints_to_msg(observation.joints))
+        self.health.trace("shown", stamp_ns)
+
+    def _publish_status(self, status: messages.EpisodeStatus) -> None:
+        self.status.publish(messages.status_to_msg(status))
+
+    def _publish_transforms(self, observation: Observation, first: bool) -> None:
+        static, moving = [], []
+        for name, frame in observation.cameras.items():
+            to = static if name in self.config.static_cameras else moving
+            to.append(messages.pose_to_transform(frame.pose, messages.optical_frame(name), observation.stamp_ns))
+        if moving:
+            self.tf.publish(TFMessage(transforms=moving))
+        if static and first:  # latched; a new episode may have moved the camera
+            self.tf_static.publish(TFMessage(transforms=static))
+
+    def _publish_camera(self, frame: CameraFrame) -> None:
+        if frame.name not in self.images:
+            base = f"camera/{frame.name}"
+            self.images[frame.name] = {
+                "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
+                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
+                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
+            }
+        out, optical = self.images[frame.name], messages.optical_frame(frame.name)
+        height, width, _ = frame.color.shape
+        info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
+        out["info"].publish(info)
+        if frame.depth is not None:
+            out["depth"].publish(messages.depth_to_msg(frame.depth, frame.stamp_ns, optical))
+        out["color"].publish(messages.color_to_msg(frame.color, frame.stamp_ns, optical))
+
+
+def main() -> int:
+    """Run the node."""
+    return run(SimNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The ``execute_task`` action: an instruction becomes an episode, and the episode's end becomes the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.task import Future
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.nodes.messages import EpisodeStatus
+from engram_interfaces.action import ExecuteTask
+from engram_interfaces.srv import ResetSim
+
+if TYPE_CHECKING:
+    from engram.nodes.policy_node import PolicyNode
+
+
+@dataclass
+class RunningGoal:
+    """The goal at hand."""
+
+    handle: Any
+    instruction: str
+    task: str
+    timeout_s: float
+    episode: int | None  # None = the one that runs, or the next
+    started_ns: int
+    done: Future
+    steps: int = 0
+
+
+class TaskGoals:
+    """One goal at a time; a newer one preempts the older."""
+
+    def __init__(self, node: PolicyNode) -> None:
+        self.node = node
+        self.goal: RunningGoal | None = None
+        self._halted: set[int] = set()  # episodes whose goal was cancelled
+        self._words: dict[int, str] = {}  # episode -> instruction of its goal
+        self._episodes = 0  # goals that began an episode of their own (robot)
+        self._reset = node.create_client(ResetSim, "sim/reset")
+        self._server = ActionServer(
+            node,
+            ExecuteTask,
+            "execute_task",
+            self._execute,
+            callback_group=node.async_group,
+            goal_callback=lambda _: GoalResponse.ACCEPT,
+            cancel_callback=lambda _: CancelResponse.ACCEPT,
+        )
+        node.every(0.2, self._check_limits, "execute_task")
+
+    def close(self) -> None:
+        """End the goal that runs and the action."""
+        self._finish("stopped", "the policy node was deactivated")
+        self._server.destroy()
+        self.node.destroy_client(self._reset)
+
+    # -- what the policy node asks ---------------------------------------------------------------------------------
+
+    def instruction_for(self, status: EpisodeStatus) -> str:
+        """Return the words of the goal that runs in this episode, else the episode's own."""
+        return self._words.get(status.episode, status.instruction)
+
+    def halted(self, episode: int) -> bool:
+        """Whether the goal of ``episode`` was called off."""
+        return episode in self._halted
+
+    def on_status(self, status: EpisodeStatus) -> None:
+        """Tie the goal to its episode, and end it with the episode."""
+        goal = self.goal
+        if goal is None or status.state == "idle":
+            return
+        if goal.episode is None and status.running:
+            goal.episode = status.episode
+            self._words = {status.episode: goal.instruction}
+        if goal.episode != status.episode or status.running:
+            return
+        reason = "the simulation's own verdict" if status.task else f"the episode ended: {status.state}"
+        outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
+        self._finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
+
+    def on_step(self, status: EpisodeStatus) -> None:
+        """Count a control step and tell how far it is."""
+        goal = self.goal
+        if goal is None or goal.episode != status.episode:
+            return
+        goal.steps += 1
+        feedback = ExecuteTask.Feedback(step=goal.steps, progress=0.0, phase=self.node.phase)
+        feedback.policy_version = self.node.runner.policy.version
+        goal.handle.publish_feedback(feedback)
+
+    # -- the action ------------------------------------------------------------------------------------------------
+
+    async def _execute(self, handle: Any) -> ExecuteTask.Result:
+        request = handle.request
+        self._finish("preempted", "a newer goal came")
+        try:
+            self._check_words(request)
+        except (InvalidInputError, UnknownNameError) as error:
+            handle.abort()
+            return ExecuteTask.Result(outcome="rejected", reason=str(error))
+        timeout_s = request.timeout_s or self.node.config.goal_timeout_s
+        began_ns = self._now_ns()
+        goal = RunningGoal(
+            handle, request.instruction, request.task, timeout_s, request.episode or None, began_ns, self.node.promise()
+        )
+        self.goal = goal
+        refusal = await self._begin_episode(goal)
+        if refusal:
+            self._finish("rejected", refusal)
+        outcome, reason = await goal.done
+        return self._result(goal, outcome, reason)
+
+    def _check_words(self, request: ExecuteTask.Goal) -> None:
+        if not request.instruction.strip():
+            raise InvalidInputError("instruction: empty, expected words")
+        status = self.node.status
+        task = request.task or (status.task if status is not None else "")
+        if self.node.config.check_instructions and task:
+            from engram.sim.tasks import TASKS, get_task
+
+            get_task(task)  # an unknown task is named with the valid ones
+            TASKS[task].parse(request.instruction)
+
+    async def _begin_episode(self, goal: RunningGoal) -> str:
+        """Begin an episode for ``goal`` where that is ours to do; returns why it was refused, "" = it was not."""
+        if self.node.config.episodes == "goal":
+            self._episodes += 1
+            goal.episode = self._episodes
+            self._words = {goal.episode: goal.instruction}
+            self._publish(goal, "running")
+            return ""
+        if goal.episode is not None:
+            self._words = {goal.episode: goal.instruction}
+        elif goal.task and self._reset.service_is_ready():
+            request = ResetSim.Request(task=goal.task, seed=self._episodes, instruction=goal.instruction)
+            self._episodes += 1
+            answer = await self._reset.call_async(request)
+            if not answer.accepted:
+                return answer.message
+            goal.episode = answer.episode
+            self._words = {goal.episode: goal.instruction}
+        elif self.node.status is not None:
+            self.on_status(self.node.status)
+        return ""
+
+    def _finish(self, outcome: str, reason: str) -> None:
+        goal, self.goal = self.goal, None
+        if goal is None:
+            return
+        if outcome in ("timeout", "preempted", "stopped", "rejected") and goal.episode is not None:
+            self._halted = {goal.episode} if outcome != "preempted" else set()
+        if self.node.config.episodes == "goal" and goal.episode is not None:
+            self._publish(goal, "succeeded" if outcome == "succeeded" else "stopped")
+        goal.done.set_result((outcome, reason))
+
+    def _result(self, goal: RunningGoal, outcome: str, reason: str) -> ExecuteTask.Result:
+        if outcome == "succeeded":
+            goal.handle.succeed()
+        elif goal.handle.is_cancel_requested:
+            goal.handle.canceled()
+        else:
+            goal.handle.abort()
+        duration_s = (self._now_ns() - goal.started_ns) / 1e9
+        chunk = self.node.runner.chunk
+        result = ExecuteTask.Result(outcome=outcome, reason=reason, steps=goal.steps, duration_s=duration_s)
+        result.evidence_ids = list(chunk.memory_ids) if chunk is not None else []
+        return result
+
+    def _check_limits(self) -> None:
+        goal = self.goal
+        if goal is None:
+            return
+        if goal.handle.is_cancel_requested:
+            self._finish("stopped", "cancelled by the client")
+        elif self._now_ns() - goal.started_ns > goal.timeout_s * 1e9:
+            self._finish("timeout", f"not done after {goal.timeout_s:g} s")
+
+    def _publish(self, goal: RunningGoal, state: str) -> None:
+        status = EpisodeStatus(
+            self._now_ns(), self.node.config.robot_id, goal.episode or 0, "", goal.instruction, goal.steps, state
+        )
+        self.node.publish_status(status)
+
+    def _now_ns(self) -> int:
+        return self.node.get_clock().now().nanoseconds

@@ -1,0 +1,132 @@
+"""Real node processes for tests, on a domain of their own, and a small node to talk to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+
+ROOT = Path(__file__).parents[2]
+
+
+class NodeProcess:
+    """``python -m engram.nodes.<executable>`` with parameters; its output is kept for the error message."""
+
+    def __init__(
+        self, executable: str, parameters: Mapping[str, Any], domain: int, remap: tuple[str, ...] = ()
+    ) -> None:
+        arguments = [x for key, value in parameters.items() for x in ("-p", f"{key}:={_yaml(value)}")]
+        self.executable = executable
+        self.log = tempfile.NamedTemporaryFile("w+", prefix=f"{executable}-", suffix=".log")  # noqa: SIM115
+        environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_PYTHON_CHECK_FIELDS": "1"}
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", f"engram.nodes.{executable}", "--ros-args", *arguments],
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def output(self) -> str:
+        """Return what the process printed so far."""
+        return Path(self.log.name).read_text()
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.child.poll() is None
+
+    def end(self, number: int = signal.SIGINT, timeout_s: float = 20.0) -> int:
+        """Send a signal and return the exit code; a process that does not end is killed and -9 comes back."""
+        if self.alive():
+            self.child.send_signal(number)
+        try:
+            return self.child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            return self.child.wait()
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(f"'{v}'" if isinstance(v, str) else str(v) for v in value) + "]"
+    return str(value)
+
+
+class Graph:
+    """Starts nodes, ends them all, and offers a node of the test's own that spins while it waits."""
+
+    def __init__(self, domain: int) -> None:
+        self.domain = domain
+        self.processes: list[NodeProcess] = []
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context, domain_id=domain)
+        self.node = rclpy.create_node("test", context=self.context)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+
+    def start(self, executable: str, **parameters: Any) -> NodeProcess:
+        """Start one node; "__" in a parameter's name stands for "."."""
+        process = NodeProcess(executable, {k.replace("__", "."): v for k, v in parameters.items()}, self.domain)
+        self.processes.append(process)
+        return process
+
+    def wait(self, condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "") -> Any:
+        """Spin until ``condition`` is true and return it; on a timeout fail with everybody's output."""
+        end = time.monotonic() + timeout_s
+        while not (value := condition()):
+            dead = [p for p in self.processes if not p.alive() and p.child.returncode not in (0, -signal.SIGKILL)]
+            if dead or time.monotonic() > end:
+                why = (
+                    f"{dead[0].executable} ended with {dead[0].child.returncode}"
+                    if dead
+                    else f"not after {timeout_s} s"
+                )
+                logs = "\n".join(f"--- {p.executable}\n{p.output()[-3000:]}" for p in self.processes)
+                raise AssertionError(f"{what or condition}: {why}\n{logs}")
+            self.executor.spin_once(timeout_sec=0.05)
+        return value
+
+    def spin(self, duration_s: float) -> None:
+        """Spin for a while."""
+        end = time.monotonic() + duration_s
+        while time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def listen(self, msg_type: type, topic: str, qos: Any = 10) -> list:
+        """Subscribe and return the list that the messages go to."""
+        heard: list = []
+        self.node.create_subscription(msg_type, topic, heard.append, qos)
+        return heard
+
+    def call(self, srv_type: type, name: str, request: Any, timeout_s: float = 60.0) -> Any:
+        """Call a service, waiting for it to appear."""
+        client = self.node.create_client(srv_type, name)
+        self.wait(client.service_is_ready, timeout_s, f"service {name}")
+        future = client.call_async(request)
+        self.wait(future.done, timeout_s, f"answer of {name}")
+        self.node.destroy_client(client)
+        return future.result()
+
+    def close(self) -> dict[str, int]:
+        """End every node with SIGINT and return the exit codes."""
+        for process in self.processes:
+            if process.alive():
+                process.child.send_signal(signal.SIGINT)
+        codes = {process.executable: process.end() for process in self.processes}
+        self.executor.shutdown()
+        self.node.destroy_node()
+        rclpy.try_shutdown(context=self.context)
+        return codes
