@@ -16,7 +16,8 @@ class Box:
     centre: np.ndarray  # (3,) m
     size: np.ndarray  # (3,) m, along its own x, y and z
     yaw: float  # rad
-    covered: bool = False  # something stands on it: its top is hidden
+    covered: bool = False  # something stands on it or holds it: its top is hidden
+    hangs: bool = False  # in the air: nothing was seen that it stands on
 
     def local(self, points: np.ndarray) -> np.ndarray:
         """Express points (N, 3) m in the box's axes, in units of its half extents: inside is -1..1."""
@@ -49,7 +50,7 @@ def fit_box(points: np.ndarray, bottom: float, camera: np.ndarray, spacing: floa
     row = spacing / max(abs(sight[2]), 0.2)  # a row of pixels on a horizontal surface
     top_share = float(np.mean(points[:, 2] > top - max(0.006, 0.12 * height)))
     away = sight[:2] / max(float(np.linalg.norm(sight[:2])), 1e-9)
-    yaw, low, high = _smallest_rectangle(points[:, :2])
+    yaw, low, high = smallest_rectangle(points[:, :2])
     c, s = np.cos(yaw), np.sin(yaw)
     away = np.array([c * away[0] + s * away[1], c * away[1] - s * away[0]])  # in the box's axes
     hidden = covered or (top_share < 0.2 and abs(sight[2]) < 0.9)
@@ -59,7 +60,7 @@ def fit_box(points: np.ndarray, bottom: float, camera: np.ndarray, spacing: floa
     return Box(centre, np.array([*(high - low), height]), float(yaw), covered)
 
 
-def _smallest_rectangle(xy: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def smallest_rectangle(xy: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """Return yaw and the extremes along its axes (2,), (2,) of the rectangle of least area around xy (N, 2)."""
     c, s = np.cos(_ANGLES), np.sin(_ANGLES)
     u = np.outer(c, xy[:, 0]) + np.outer(s, xy[:, 1])

@@ -38,16 +38,27 @@ def lift(frame: CameraFrame, near: float, far: float) -> tuple[np.ndarray, np.nd
     return to_frame(backproject(depth, frame.intrinsics), frame.pose), valid
 
 
-def above(frame: CameraFrame, points: np.ndarray, valid: np.ndarray, plane: Plane, min_height: float) -> Cloud:
-    """Return the valid points (H, W, 3) at least ``min_height`` m above ``plane``."""
-    height = np.where(valid, plane.height(points.reshape(-1, 3)).reshape(valid.shape), -1.0)
-    keep = height >= min_height
-    rgb = frame.color[keep] / 255.0
+def above(
+    frame: CameraFrame, points: np.ndarray, valid: np.ndarray, plane: Plane, min_height: float
+) -> tuple[Cloud, np.ndarray]:
+    """Return what rises at least ``min_height`` m above ``plane``, and the pixels (H, W) bool that lie on it."""
+    height = np.where(valid, plane.height(points.reshape(-1, 3)).reshape(valid.shape), np.nan)
+    return _cloud(frame, points, height, np.argwhere(height >= min_height)), np.abs(height) < min_height
+
+
+def gather(frame: CameraFrame, points: np.ndarray, pixels: np.ndarray) -> Cloud:
+    """Return the cloud of ``pixels`` (N, 2) that lie on the table."""
+    return _cloud(frame, points, np.zeros(points.shape[:2]), pixels)
+
+
+def _cloud(frame: CameraFrame, points: np.ndarray, height: np.ndarray, pixels: np.ndarray) -> Cloud:
+    at = tuple(pixels.T)
+    rgb = frame.color[at] / 255.0
     return Cloud(
-        points=points[keep],
-        pixels=np.argwhere(keep),
+        points=points[at],
+        pixels=pixels,
         rgb=rgb,
         hsv=to_hsv(rgb),
-        height=height[keep],
-        spacing=frame.depth[keep].astype(np.float64) / frame.intrinsics[0, 0],
+        height=height[at],
+        spacing=frame.depth[at].astype(np.float64) / frame.intrinsics[0, 0],
     )

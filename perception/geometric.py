@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -12,12 +12,13 @@ from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import CameraFrame, DetectedObject, SceneObservation
 from engram.perception.box import Box, fit_box
-from engram.perception.cloud import Cloud, above, lift
+from engram.perception.cloud import Cloud, above, gather, lift
 from engram.perception.color import color_name, is_chromatic
 from engram.perception.embedding import TextEncoder, default_text_encoder
+from engram.perception.marks import MarkConfig, find_marks
 from engram.perception.scene import depth_grid
 from engram.perception.segmentation import SegmentationConfig, extent, segment
-from engram.perception.shape import ShapeConfig, name_shape
+from engram.perception.shape import ShapeConfig, is_handle, name_shape
 from engram.perception.support import Plane, SupportConfig, find_support
 
 
@@ -35,7 +36,7 @@ class GeometricDetectorConfig:
     """Things smaller than this in every direction are noise."""
     depth_noise_m: float = 0.002
     """Standard deviation of the camera's depth, m, at 1 m; grows with the square of the range."""
-    uncolored: tuple[str, ...] = ("bin", "drawer")
+    uncolored: tuple[str, ...] = ("bin", "drawer", "handle", "mark")
     """Shapes that are named without their colour."""
     support: SupportConfig = field(default_factory=SupportConfig)
     """How the table is found."""
@@ -43,6 +44,8 @@ class GeometricDetectorConfig:
     """How objects are told apart, and from the robot."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)
     """How shapes are named."""
+    marks: MarkConfig = field(default_factory=MarkConfig)
+    """How marks on the table are found."""
 
 
 class GeometricDetector(Detector):
@@ -78,18 +81,25 @@ class GeometricDetector(Detector):
     def _objects(
         self, frame: CameraFrame, points: np.ndarray, valid: np.ndarray, plane: Plane
     ) -> tuple[DetectedObject, ...]:
-        cloud = above(frame, points, valid, plane, self.config.min_height_m)
+        cloud, table = above(frame, points, valid, plane, self.config.min_height_m)
         parts = [cloud.take(index) for index in segment(cloud, self.config.segmentation)]
         boxes = _fit_all(parts, plane, frame.pose.position)
-        found = []
-        for part, box in zip(parts, boxes, strict=True):
-            if box.size.max() >= self.config.min_size_m:
-                found.append(self._describe(frame, part, box))
+        found = [
+            self._describe(frame, part, box, self._shape(frame, part, box, boxes))
+            for part, box in zip(parts, boxes, strict=True)
+            if box.size.max() >= self.config.min_size_m
+        ]
+        for box, pixels in find_marks(frame, points, table, plane, self.config.marks):
+            found.append(self._describe(frame, gather(frame, points, pixels), box, "mark"))
         return tuple(found)
 
-    def _describe(self, frame: CameraFrame, part: Cloud, box: Box) -> DetectedObject:
+    def _shape(self, frame: CameraFrame, part: Cloud, box: Box, boxes: list[Box]) -> str:
+        if is_handle(box, boxes, self.config.shape):
+            return "handle"
+        return name_shape(part.points, box, _pixel_area(part, frame.pose.position), self.config.shape)
+
+    def _describe(self, frame: CameraFrame, part: Cloud, box: Box, shape: str) -> DetectedObject:
         color = surface_color(part)
-        shape = name_shape(part.points, box, _pixel_area(part, frame.pose.position), self.config.shape)
         label = shape if shape in self.config.uncolored else f"{color_name(color)} {shape}"
         return DetectedObject(
             label=label,
@@ -137,7 +147,8 @@ def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
         below = next((j for j in boxes if _stands_on(part, parts[j], spacing)), None)
         if below is None:  # it hangs in a gripper, which hides its top
             top = float(part.points[:, 2].max())
-            boxes[i] = fit_box(part.points, lowest - 0.5 * spacing, camera, spacing, top=top)
+            hanging = fit_box(part.points, lowest - 0.5 * spacing, camera, spacing, top=top)
+            boxes[i] = replace(hanging, hangs=True)
             continue
         seam = 0.5 * (lowest + float(parts[below].points[:, 2].max()))
         base = boxes[below].centre[2] - 0.5 * boxes[below].size[2]

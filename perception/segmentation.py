@@ -11,6 +11,8 @@ from scipy.spatial import cKDTree
 from engram.perception.cloud import Cloud
 from engram.perception.color import hue_groups
 
+_SAME_WIDTH = 1.25  # pieces of one thing are together this many times as wide as the larger alone, at most
+
 
 @dataclass(frozen=True)
 class SegmentationConfig:
@@ -32,21 +34,21 @@ class SegmentationConfig:
     """x, y (m, base_link)."""
     min_part_m: float = 0.02
     """A coloured part of an arm or of a large grey thing must be this large to be an object of its own."""
-    container_ratio: float = 1.8
+    container_ratio: float = 2.4
     """A grey thing this many times larger than the coloured part touching it holds it (cube in a bin); a smaller
     one belongs to it (button on its base)."""
 
 
 def segment(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
     """Return one index array into ``cloud`` for each object, largest cluster first."""
-    segments: list[tuple[int, np.ndarray]] = []  # (hue group or -1, points)
+    segments: _Pieces = []
     hues = hue_groups(cloud.hsv, config.min_points)
     for index in clusters(cloud, config):
         part, hue = cloud.take(index), hues[index]
         robot = part.height.max() > config.max_object_height_m or part.height.min() > config.floating_m
         pieces = _held(part, hue, config) if robot else _split(part, hue, config)
         segments.extend((h, index[piece]) for h, piece in pieces)
-    whole = _rejoin(cloud, segments, config)
+    whole = _rejoin(cloud, segments)
     return [s for s in whole if _within(cloud.points[s], config)]
 
 
@@ -62,7 +64,7 @@ def clusters(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
     return sorted(groups, key=len, reverse=True)
 
 
-_Pieces = list[tuple[int, np.ndarray]]
+_Pieces = list[tuple[int, np.ndarray]]  # (hue group or -1, points)
 
 
 def _split(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
@@ -107,20 +109,19 @@ def _absorb(part: Cloud, pieces: _Pieces, rest: np.ndarray) -> _Pieces:
     return [(h, np.concatenate((p, rest[nearest == i]))) for i, (h, p) in enumerate(pieces)]
 
 
-def _rejoin(cloud: Cloud, segments: _Pieces, config: SegmentationConfig) -> list[np.ndarray]:
-    """Put slivers back: a piece of the same hue that lies over a larger piece's footprint is part of it.
+def _rejoin(cloud: Cloud, segments: _Pieces) -> list[np.ndarray]:
+    """Put pieces of the same hue back together that are no wider together than the larger one alone.
 
-    A wall seen at a grazing angle or the floor of a bin can be sampled too sparsely to be linked to the rest.
+    The far wall of a cup shows over the near one with nothing in between, and a wall seen at a grazing angle is
+    sampled too sparsely to be linked; two things side by side are wider together.
     """
-    margin = config.gap_m
     whole: _Pieces = []
     for hue, index in sorted(segments, key=lambda s: -len(s[1])):
-        xy = cloud.points[index][:, :2]
         for i, (other_hue, other) in enumerate(whole):
-            there = cloud.points[other][:, :2]
-            inside = ((xy > there.min(axis=0) - margin) & (xy < there.max(axis=0) + margin)).all(axis=1)
-            if hue == other_hue and inside.mean() > 0.7:
-                whole[i] = (hue, np.concatenate((other, index)))
+            both = np.concatenate((other, index))
+            alone = max(extent(cloud.points[index]), extent(cloud.points[other]))
+            if hue == other_hue and extent(cloud.points[both]) <= _SAME_WIDTH * alone:
+                whole[i] = (hue, both)
                 break
         else:
             whole.append((hue, index))
