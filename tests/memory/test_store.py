@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import zarr
 
+from engram.core.errors import StoreError
 from engram.memory.fusion import FusionConfig, born
-from engram.memory.lock import StoreError
 from engram.memory.records import SCHEMA
 from engram.memory.store import GraphStore, GraphStoreConfig, list_snapshots, read_snapshot
 from tests.memory.scenes import seen

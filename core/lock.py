@@ -6,30 +6,26 @@ import fcntl
 import os
 from pathlib import Path
 
-from engram.core.errors import EngramError
-
-
-class StoreError(EngramError):
-    """A store cannot be opened, read or written."""
+from engram.core.errors import StoreError
 
 
 class WriterLock:
-    """Held from construction to :meth:`release`.
+    """The lock of the folder ``store``, held from construction to :meth:`release`.
 
     Raises:
         StoreError: another writer holds it, naming its process id.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / "writer.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    def __init__(self, store: Path, name: str = "writer.lock") -> None:
+        store.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(store / name, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise StoreError(
-                f"{folder}: already being written by process {holder}; a store has one writer at a time"
+                f"{store}: already being written by process {holder}; a store has one writer at a time"
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, str(os.getpid()).encode(), 0)

@@ -1,0 +1,130 @@
+"""Behaviour cloning of any LeRobot policy: ``forward(batch) -> (loss, figures)``."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from engram.core.errors import WeightsError
+from engram.learning.replay import Batch
+from engram.learning.weights import TensorSpec, tensor_specs
+
+Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class BehaviourCloningConfig:
+    """AdamW at a constant rate, and averaged weights to ship."""
+
+    learning_rate: float = 1e-4
+    """Constant: there is no end to decay towards."""
+    weight_decay: float = 1e-3
+    """Of matrices; vectors are not decayed."""
+    gradient_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    ema_decay: float = 0.99
+    """Of the averaged weights, which are what is shipped."""
+
+
+class BehaviourCloning:
+    """The :class:`engram.learning.learner.Trainer` of a LeRobot policy and its preprocessor.
+
+    Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
+    """
+
+    def __init__(self, policy: nn.Module, preprocess: Preprocess, config: BehaviourCloningConfig | None = None) -> None:
+        self.config = config or BehaviourCloningConfig()
+        self.policy = policy.train()
+        self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
+        self._preprocess = preprocess
+        trained = [p for p in policy.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in trained if p.ndim > 1], "weight_decay": self.config.weight_decay},
+            {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        self._optimizer = torch.optim.AdamW([g for g in groups if g["params"]], self.config.learning_rate)
+        self._steps = 0
+
+    def update(self, batch: Batch, seed: int) -> Mapping[str, float]:
+        """Take one step; return ``loss``, the gradient's norm before clipping and the policy's own figures.
+
+        Raises:
+            WeightsError: the loss is not finite; weights and optimiser are as before.
+        """
+        torch.manual_seed(seed)
+        loss, figures = self.policy(self._preprocess(to_tensors(batch)))
+        if not torch.isfinite(loss):
+            raise WeightsError(
+                f"behaviour cloning: loss {float(loss.detach())} at update {self._steps}, not learnt from"
+            )
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.gradient_norm)
+        self._optimizer.step()
+        self._steps += 1
+        self._average()
+        own = {k: float(v) for k, v in (figures or {}).items() if isinstance(v, int | float | Tensor)}
+        return own | {"loss": float(loss.detach()), "gradient_norm": float(norm)}
+
+    def weights(self) -> bytes:
+        """Return the averaged weights as a safetensors file."""
+        return save(_contiguous(self._averaged.state_dict()))
+
+    def specs(self) -> dict[str, TensorSpec]:
+        """Return name -> (shape, dtype) of the policy's weights."""
+        return tensor_specs(self.weights())
+
+    def save(self) -> bytes:
+        """Return weights, averages, optimiser and step as one safetensors block."""
+        tensors = {f"policy.{k}": v for k, v in self.policy.state_dict().items()}
+        tensors |= {f"averaged.{k}": v for k, v in self._averaged.state_dict().items()}
+        for index, entries in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{k}": v for k, v in entries.items()}
+        about = {"steps": self._steps, "config": asdict(self.config)}
+        return save(_contiguous(tensors), metadata={"behaviour_cloning": json.dumps(about)})
+
+    def restore(self, state: bytes) -> None:
+        """Go on from :meth:`save`; raises WeightsError when it is damaged or of another policy."""
+        try:
+            tensors = load(state)
+            header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
+            about = json.loads(header["__metadata__"]["behaviour_cloning"])
+            self.policy.load_state_dict(_under(tensors, "policy."))
+            self._averaged.load_state_dict(_under(tensors, "averaged."))
+        except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
+            raise WeightsError(f"training state does not fit this policy: {error}") from error
+        entries: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(tensors, "optimizer.").items():
+            index, name = key.split(".", 1)
+            entries.setdefault(int(index), {})[name] = tensor
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": entries})
+        self._steps = int(about["steps"])
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        decay = min(self.config.ema_decay, (1 + self._steps) / (10 + self._steps))
+        for mine, live in zip(self._averaged.parameters(), self.policy.parameters(), strict=True):
+            mine.lerp_(live, 1 - decay)
+        for mine, live in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
+            mine.copy_(live)
+
+
+def to_tensors(batch: Batch) -> dict[str, Any]:
+    """Return ``batch`` with torch tensors in place of arrays."""
+    return {k: v if isinstance(v, list) else torch.from_numpy(v) for k, v in batch.items()}
+
+
+def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k: v.detach().contiguous().clone() for k, v in tensors.items()}  # a clone: shared storage is refused
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,54 @@
+"""A transition as bytes: a safetensors block, compressed; for the disk and never pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numcodecs.zstd import Zstd
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.types import Transition
+
+_IMAGE = "image."
+_ARRAYS = ("state", "action", "executed_action")
+_SCALARS = tuple(f.name for f in fields(Transition) if f.name not in (*_ARRAYS, "images"))
+_codec = Zstd(level=1, checksum=True)
+
+
+class DamagedRecordError(EngramError):
+    """Stored bytes are not what was written."""
+
+
+def encode(transition: Transition) -> bytes:
+    """Return ``transition`` as bytes; images stay uint8, all flags stay apart."""
+    tensors = {name: np.ascontiguousarray(getattr(transition, name)) for name in _ARRAYS}
+    tensors |= {_IMAGE + name: np.ascontiguousarray(image) for name, image in transition.images.items()}
+    scalars = {name: getattr(transition, name) for name in _SCALARS}
+    if not np.isfinite(scalars["reward"]):
+        raise InvalidInputError(f"Transition.reward: {scalars['reward']}, expected a finite number")
+    return _codec.encode(save(tensors, metadata={"transition": json.dumps(scalars, default=_plain)}))
+
+
+def decode(data: bytes) -> Transition:
+    """Return the transition of :func:`encode`; raises DamagedRecordError."""
+    try:
+        block = bytes(_codec.decode(data))
+        header = json.loads(block[8 : 8 + int.from_bytes(block[:8], "little")])
+        scalars = json.loads(header["__metadata__"]["transition"])
+        tensors = load(block)
+        images = {name.removeprefix(_IMAGE): t for name, t in tensors.items() if name.startswith(_IMAGE)}
+        scalars["memory_ids"] = tuple(scalars["memory_ids"])
+        return Transition(images=images, **{name: tensors[name] for name in _ARRAYS}, **scalars)
+    except (RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DamagedRecordError(f"a stored transition cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not storable")

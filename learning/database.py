@@ -1,0 +1,109 @@
+"""One SQLite file a store: one writer, durable when a transaction is committed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import StoreError
+from engram.core.lock import WriterLock
+
+
+class Database:
+    """The one writer of ``path``; readers open their own :meth:`reader`.
+
+    Write-ahead log with ``synchronous=FULL``: what :meth:`commit` returned from survives kill -9 and a power cut.
+
+    Raises:
+        StoreError: another process writes it (naming its id), the file is damaged or has another schema version.
+    """
+
+    def __init__(self, path: Path, schema: str, version: int) -> None:
+        self.path = path
+        self._lock = WriterLock(path.parent, f"{path.name}.lock")
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self.execute("PRAGMA journal_mode=WAL")
+            self.execute("PRAGMA synchronous=FULL")
+            self._check_version(schema, version)
+        except StoreError:
+            self.close()
+            raise
+        sync_folder(path.parent)
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement; raises StoreError naming the file."""
+        if self._connection is None:
+            raise StoreError(f"{self.path}: already closed")
+        try:
+            return self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def begin(self) -> None:
+        """Begin a transaction unless one is open."""
+        if self._connection is not None and not self._connection.in_transaction:
+            self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make the open transaction durable; on failure nothing of it is kept."""
+        if self._connection is None or not self._connection.in_transaction:
+            return
+        try:
+            self.execute("COMMIT")
+        except StoreError:
+            self.rollback()
+            raise
+
+    def rollback(self) -> None:
+        """Forget the open transaction."""
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def reader(self) -> sqlite3.Connection:
+        """Open a connection that sees what is committed, for any thread."""
+        return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+    def close(self) -> None:
+        """Let go of the file, dropping what is not committed; may be called twice."""
+        if self._connection is not None:
+            self.rollback()
+            self._connection.close()
+            self._connection = None
+        self._lock.release()
+
+    def _check_version(self, schema: str, version: int) -> None:
+        (found,) = self.execute("PRAGMA user_version").fetchone()
+        if found == 0:
+            self.begin()
+            for statement in schema.split(";"):
+                self.execute(statement)
+            self.execute(f"PRAGMA user_version={version}")
+            self.commit()
+        elif found != version:
+            raise StoreError(f"{self.path}: schema version {found}, this version reads {version}")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: readers and crashes see the old file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable: a new or renamed file is not, until its folder is synced."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,169 @@
+"""Nothing is lost on the way to the learner, and nothing counts twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.learning.spool import Spool, SpoolConfig
+from engram.learning.store import SqliteExperienceStore
+from tests.learning.transitions import assert_same, episode
+
+KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+
+
+@pytest.fixture
+def spool(tmp_path):
+    spool = Spool(tmp_path, "panda", SpoolConfig(resend_s=2.0))
+    yield spool
+    spool.close()
+
+
+def fill(spool, number=0, steps=4):
+    for one in episode(number, steps):
+        spool.add(one)
+    return spool.commit()
+
+
+def test_transitions_are_numbered_in_order_under_the_spools_own_name(spool):
+    assert fill(spool) == 4
+    sent = spool.due(0.0, 10)
+    assert [t.sequence for t in sent] == [1, 2, 3, 4]
+    assert {(t.robot_id, t.boot_id) for t in sent} == {("panda", spool.boot_id)}
+    assert [t.step for t in sent] == [0, 1, 2, 3]
+
+
+def test_what_is_not_committed_is_not_sent(spool):
+    spool.add(episode(0)[0])
+    assert spool.due(0.0, 10) == []
+    spool.commit()
+    assert len(spool.due(0.0, 10)) == 1
+
+
+def test_each_is_due_once_until_the_receipt_is_late(spool):
+    fill(spool)
+    assert len(spool.due(0.0, 3)) == 3
+    assert [t.sequence for t in spool.due(0.1, 3)] == [4]
+    assert spool.due(1.9, 3) == []
+    assert [t.sequence for t in spool.due(2.0, 10)] == [1, 2, 3, 4]
+
+
+def test_progress_of_the_receipt_postpones_repeating_and_repeats_only_the_rest(spool):
+    fill(spool)
+    spool.due(0.0, 10)
+    assert spool.acknowledge(2, 1.5) == 2
+    assert spool.due(3.4, 10) == []
+    assert [t.sequence for t in spool.due(3.5, 10)] == [3, 4]
+    assert len(spool) == 2
+
+
+def test_an_old_receipt_changes_nothing_and_one_for_the_future_is_refused(spool):
+    fill(spool)
+    spool.acknowledge(3, 0.0)
+    assert spool.acknowledge(1, 0.0) == 0
+    with pytest.raises(InvalidInputError, match=r"ack 5 of panda/.*only 1\.\.4 exist"):
+        spool.acknowledge(5, 0.0)
+
+
+def test_a_restart_continues_the_count_and_sends_what_was_not_acknowledged(tmp_path):
+    spool = Spool(tmp_path, "panda")
+    fill(spool)
+    spool.acknowledge(3, 0.0)
+    boot = spool.boot_id
+    spool.close()
+    spool = Spool(tmp_path, "panda")
+    assert spool.boot_id == boot
+    assert [t.sequence for t in spool.due(0.0, 10)] == [4]
+    assert fill(spool, 1) == 8
+    spool.acknowledge(8, 0.0)
+    spool.close()
+    spool = Spool(tmp_path, "panda")  # empty, and still counts on
+    assert spool.add(episode(2)[0]).sequence == 9
+    spool.close()
+
+
+def test_a_full_spool_drops_new_ones_counts_them_and_leaves_no_gap(tmp_path):
+    spool = Spool(tmp_path, "panda", SpoolConfig(capacity=3))
+    assert [one is None for one in (spool.add(t) for t in episode(0, steps=5))] == [False] * 3 + [True] * 2
+    spool.commit()
+    spool.acknowledge(3, 0.0)
+    assert spool.add(episode(1)[0]).sequence == 4
+    spool.close()
+    spool = Spool(tmp_path, "panda")
+    assert spool.dropped == 2
+    spool.close()
+
+
+def test_two_writers_are_refused(tmp_path, spool):
+    with pytest.raises(StoreError, match="already being written by process"):
+        Spool(tmp_path, "panda")
+
+
+def test_a_cut_link_costs_nothing_but_delay(tmp_path, spool):
+    """A link that loses half of the transitions and of the receipts: the store ends with everything, once."""
+    draw = random.Random(5)
+    store = SqliteExperienceStore(tmp_path / "learner")
+    given = [one for number in range(10) for one in episode(number)]
+    now = 0.0
+    for one in given:
+        spool.add(one)
+    spool.commit()
+    while len(spool):
+        store.append([t for t in spool.due(now, 8) if draw.random() < 0.5])
+        receipt = store.commit()
+        if receipt and draw.random() < 0.5:
+            spool.acknowledge(receipt["panda", spool.boot_id], now)
+        now += 0.5
+    stored = sorted((one for transitions in store.episodes() for one in transitions), key=lambda t: t.sequence)
+    assert len(stored) == len(given) == store.size()
+    for mine, theirs in zip(stored, given, strict=True):
+        object.__setattr__(theirs, "boot_id", spool.boot_id)
+        assert_same(mine, theirs)
+    store.close()
+
+
+def test_a_learner_restart_loses_nothing_in_flight(tmp_path, spool):
+    """LeRobot's actor threads end with transitions in RAM; here they wait on the robot's disk."""
+    fill(spool)
+    spool.due(0.0, 10)  # sent into the void: the learner died before its commit
+    store = SqliteExperienceStore(tmp_path / "learner")
+    store.append(spool.due(5.0, 10))
+    assert store.commit() == {("panda", spool.boot_id): 4}
+    store.close()
+
+
+WRITER = """
+import sys
+from engram.learning.spool import Spool
+from tests.learning.transitions import episode
+spool = Spool(sys.argv[1], "panda")
+for number in range(100_000):
+    for one in episode(number, steps=2):
+        spool.add(one)
+    print(spool.commit(), flush=True)
+"""
+
+
+def test_kill_9_at_any_instant_keeps_every_committed_transition(tmp_path):
+    draw = random.Random(22)
+    newest = 0
+    for _ in range(KILLS):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        commits = [int(writer.stdout.readline())]
+        time.sleep(draw.uniform(0.0, 0.1))
+        writer.send_signal(signal.SIGKILL)
+        commits += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        writer.wait()
+        spool = Spool(tmp_path, "panda")
+        assert spool.durable - commits[-1] in (0, 2)
+        assert commits[0] == newest + 2  # it went on where it was killed
+        assert [t.sequence for t in spool.due(0.0, 10**6)] == list(range(1, spool.durable + 1))
+        newest = spool.durable
+        spool.close()

@@ -1,0 +1,200 @@
+"""Exactly once, durable when acknowledged, bounded."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.learning.store import ExperienceStoreConfig, SqliteExperienceStore
+from tests.contracts.experience_store import ExperienceStoreContract
+from tests.learning.transitions import assert_same, episode
+
+KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+
+
+class TestSqlite(ExperienceStoreContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.folder = tmp_path
+
+    def open(self):
+        return SqliteExperienceStore(self.folder)
+
+
+def test_catalogue_lists_each_episode_once_and_numbers_grow(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    store.append(episode(0) + episode(1, success=False))
+    store.commit()
+    first = store.catalogue()
+    assert [(e.episode, e.success, e.steps, e.total_reward) for e in first] == [(0, True, 4, 1.0), (1, False, 4, 0.0)]
+    store.append(episode(2, task="stack"))
+    store.commit()
+    (new,) = store.catalogue(after=first[-1].number)
+    assert (new.task, new.instruction, new.policy_version) == ("stack", "stack the red mark", "base")
+    assert new.number > first[-1].number
+
+
+def test_a_reader_goes_on_while_the_writer_appends(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    for number in range(3):
+        store.append(episode(number))
+    store.commit()
+    seen = []
+    for transitions in store.episodes():
+        seen.append(transitions[0].episode)
+        store.append(episode(10 + len(seen), first=100 * len(seen)))
+        store.commit()
+    assert seen == [0, 1, 2]
+
+
+def test_images_are_stored_smaller_than_their_bytes_and_never_as_floats(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    store.append(episode(0, steps=50, image_size=128))
+    store.commit()
+    store.close()
+    raw = 50 * 128 * 128 * 3
+    assert (tmp_path / "experience.sqlite").stat().st_size < 1.1 * raw  # noise does not compress; float32 would be 4x
+
+
+def test_the_reservoir_keeps_a_uniform_sample_a_task_and_apart_by_outcome(tmp_path):
+    store = SqliteExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=5))
+    for number in range(100):
+        store.append(episode(number, steps=1, success=number % 2 == 0, task="reach" if number < 80 else "stack"))
+        store.commit()
+    kept = store.catalogue()
+    groups = {
+        (e.task, e.success): [x.episode for x in kept if (x.task, x.success) == (e.task, e.success)] for e in kept
+    }
+    assert {key: len(numbers) for key, numbers in groups.items()} == {
+        (task, success): 5 for task in ("reach", "stack") for success in (True, False)
+    }
+    assert store.size() == 20
+    assert min(groups["reach", True]) < 40 < max(groups["reach", True])  # old and new ones
+
+
+def test_the_reservoir_is_uniform(tmp_path):
+    """30 stores keep 5 of 20: every fifth of the episodes is kept about 30 * 5 / 5 = 30 times (binomial sd 4.7)."""
+    kept = [0] * 5
+    for seed in range(30):
+        store = SqliteExperienceStore(tmp_path / str(seed), ExperienceStoreConfig(episodes_per_task=5, seed=seed))
+        store.append([one for number in range(20) for one in episode(number, steps=1)])
+        store.commit()
+        for info in store.catalogue():
+            kept[info.episode // 4] += 1
+        store.close()
+    assert sum(kept) == 150
+    assert all(15 <= count <= 45 for count in kept)
+
+
+def test_what_the_reservoir_dropped_is_not_taken_in_again(tmp_path):
+    store = SqliteExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=2))
+    given = [one for number in range(6) for one in episode(number)]
+    store.append(given)
+    assert store.commit() == {("panda", "boot"): 24}
+    before = [e.number for e in store.catalogue()]
+    store.append(given)
+    assert store.commit() == {("panda", "boot"): 24}
+    assert [e.number for e in store.catalogue()] == before
+    assert store.size() == 8
+
+
+def test_a_dropped_episode_above_a_gap_is_not_deleted_before_it_is_acknowledged(tmp_path):
+    """Else the robot would send it again and it would be stored a second time."""
+    store = SqliteExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=1))
+    store.append([one for number in (1, 2, 3) for one in episode(number)])  # 1..4 are missing
+    assert store.commit() == {("panda", "boot"): 0}
+    assert (len(store.catalogue()), store.size()) == (1, 12)
+    store.append([one for number in (1, 2, 3) for one in episode(number)])
+    store.commit()
+    assert (len(store.catalogue()), store.size()) == (1, 12)
+    store.append(episode(0, task="stack"))
+    assert store.commit() == {("panda", "boot"): 16}
+    assert (len(store.catalogue()), store.size()) == (2, 8)
+
+
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    with pytest.raises(StoreError, match=f"{tmp_path}: already being written by process {os.getpid()}"):
+        SqliteExperienceStore(tmp_path)
+    store.close()
+    SqliteExperienceStore(tmp_path).close()
+
+
+def test_a_file_that_is_no_store_is_named(tmp_path):
+    (tmp_path / "experience.sqlite").write_bytes(b"nonsense" * 1000)
+    with pytest.raises(StoreError, match=r"experience\.sqlite: file is not a database"):
+        SqliteExperienceStore(tmp_path)
+
+
+def test_another_schema_is_refused_with_both_versions(tmp_path):
+    SqliteExperienceStore(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "experience.sqlite")
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreError, match="schema version 99, this version reads 1"):
+        SqliteExperienceStore(tmp_path)
+
+
+def test_a_flipped_bit_in_a_transition_is_found_and_named(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    store.append(episode(0))
+    store.commit()
+    payload = store._database.execute("SELECT payload FROM transitions WHERE sequence = 3").fetchone()[0]
+    damaged = bytearray(payload)
+    damaged[len(damaged) // 2] ^= 4
+    store._database.execute("UPDATE transitions SET payload = ? WHERE sequence = 3", (bytes(damaged),))
+    with pytest.raises(StoreError, match=r"experience\.sqlite: episode 1, sequence 3"):
+        list(store.episodes())
+
+
+def test_a_reward_that_is_not_finite_is_refused(tmp_path):
+    store = SqliteExperienceStore(tmp_path)
+    bad = episode(0)
+    object.__setattr__(bad[1], "reward", float("nan"))
+    with pytest.raises(InvalidInputError, match="reward: nan"):
+        store.append(bad)
+    assert store.commit() == {}
+
+
+WRITER = """
+import sys
+from engram.learning.store import SqliteExperienceStore
+from tests.learning.transitions import episode
+store = SqliteExperienceStore(sys.argv[1])
+start = store.commit().get(("panda", "boot"), 0)
+for number in range(start // 4, 100_000):
+    for half in (episode(number)[:2], episode(number)[2:]):
+        store.append(half)
+        print(store.commit()["panda", "boot"], flush=True)
+"""
+
+
+def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
+    draw = random.Random(21)
+    acknowledged = 0
+    for _ in range(KILLS):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        acks = [int(writer.stdout.readline())]  # it runs
+        time.sleep(draw.uniform(0.0, 0.1))
+        writer.send_signal(signal.SIGKILL)
+        acks += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        writer.wait()
+        assert acks[-1] >= acknowledged
+        store = SqliteExperienceStore(tmp_path)
+        acknowledged = store.commit()["panda", "boot"]
+        assert acknowledged - acks[-1] in (0, 2)  # one commit may be done and not yet acknowledged
+        assert store.size() == acknowledged
+        store.close()
+    store = SqliteExperienceStore(tmp_path)
+    for number, transitions in enumerate(store.episodes()):
+        for mine, theirs in zip(transitions, episode(number), strict=True):
+            assert_same(mine, theirs)
+    assert number + 1 == acknowledged // 4

@@ -1,0 +1,72 @@
+"""Episodes made up for the learner's tests."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from engram.core.types import Transition
+
+
+def episode(
+    number: int,
+    steps: int = 4,
+    *,
+    first: int | None = None,
+    robot: str = "panda",
+    boot: str = "boot",
+    task: str = "reach",
+    success: bool = True,
+    truncated: bool = False,
+    finished: bool = True,
+    image_size: int = 8,
+) -> list[Transition]:
+    """Return the ``steps`` transitions of episode ``number``; ``first`` sequence as if all before were as long."""
+    first = number * steps + 1 if first is None else first
+    rng = np.random.default_rng(number)
+    out = []
+    for step in range(steps):
+        last = finished and step == steps - 1
+        action = np.tanh(rng.normal(size=7)).astype(np.float32)
+        out.append(
+            Transition(
+                robot_id=robot,
+                boot_id=boot,
+                sequence=first + step,
+                episode=number,
+                step=step,
+                stamp_ns=(number * 1000 + step) * 100_000_000,
+                task=task,
+                instruction=f"{task} the red mark",
+                images={"front": rng.integers(0, 256, (image_size, image_size, 3), np.uint8)},
+                state=rng.normal(size=15).astype(np.float32),
+                action=action,
+                executed_action=action * np.float32(0.5),
+                reward=float(last and success),
+                reward_source="oracle",
+                terminated=last and not truncated,
+                truncated=last and truncated,
+                success=last and success,
+                intervention=step % 2 == 1,
+                policy_version="base",
+                memory_ids=("object_0001", ""),
+            )
+        )
+    return out
+
+
+def assert_same(first: Transition, second: Transition) -> None:
+    """Every field of both is the same, bit for bit."""
+    for field in fields(Transition):
+        mine, theirs = getattr(first, field.name), getattr(second, field.name)
+        if field.name == "images":
+            assert list(mine) == list(theirs)
+            for name in mine:
+                assert mine[name].dtype == theirs[name].dtype == np.uint8
+                np.testing.assert_array_equal(mine[name], theirs[name])
+        elif isinstance(mine, np.ndarray):
+            assert mine.dtype == theirs.dtype
+            np.testing.assert_array_equal(mine, theirs)
+        else:
+            assert mine == theirs, field.name
