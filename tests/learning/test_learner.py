@@ -1,0 +1,201 @@
+"""From successes in the store to candidate weights, over restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load
+from torch import nn
+
+from engram.core.errors import InvalidInputError, StoreError, WeightsError
+from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
+from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.replay import ReplayConfig
+from engram.learning.store import SqliteExperienceStore
+from engram.learning.weights import make_manifest, verify
+from tests.learning.transitions import episode
+
+CONFIG = LearnerConfig(
+    updates_per_episode=10, batch_size=16, first_episodes=2, candidate_updates=20, replay=ReplayConfig(chunk_size=4)
+)
+
+
+class TinyPolicy(nn.Module):
+    """Camera and state -> chunk, with dropout and a running statistic: what a resume must not forget."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(15)
+        self.body = nn.Sequential(nn.Linear(15 + 3 * 8 * 8, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 4 * 7))
+
+    def forward(self, batch):
+        """Return the mean squared error over actions that are no padding, and it again as a figure."""
+        image = batch["observation.images.front"].flatten(1).float() / 255.0
+        chunk = self.body(torch.cat((self.norm(batch["observation.state"]), image), 1)).view(-1, 4, 7)
+        error = (chunk - batch["action"]).square().mean(-1)
+        loss = error[~batch["action_is_pad"]].mean()
+        return loss, {"mse": loss.item()}
+
+
+def trainer(**config) -> BehaviourCloning:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    return BehaviourCloning(TinyPolicy(), lambda batch: batch, BehaviourCloningConfig(learning_rate=3e-3, **config))
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = SqliteExperienceStore(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def feed(store, numbers, steps=8, **how):
+    for number in numbers:
+        store.append(episode(number, steps, **how))
+    store.commit()
+
+
+def finish(learner) -> list[float]:
+    losses = []
+    while (metrics := learner.step()) is not None:
+        losses.append(metrics["loss"])
+    return losses
+
+
+def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store, tmp_path):
+    feed(store, range(10))
+    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    before = {k: v.copy() for k, v in load(learner.trainer.weights()).items()}
+    assert learner.poll() == 10
+    losses = finish(learner)
+    assert len(losses) == 100
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    data, manifest = learner.candidate()
+    assert verify(data, manifest, learner.trainer.specs()) == data
+    assert (manifest.parent, manifest.stage, manifest.metrics["updates"]) == ("base", "candidate", 100)
+    assert any((before[k] != v).any() for k, v in load(data).items())
+    assert learner.candidate() is None
+
+
+def test_weights_of_another_shape_are_refused_by_the_tensors_name():
+    narrow = TinyPolicy()
+    narrow.body[3] = nn.Linear(32, 5)
+    data = BehaviourCloning(narrow, lambda batch: batch).weights()
+    with pytest.raises(WeightsError, match=r"tensor 'body\.3\.(weight|bias)' has shape \(5.*expected \(28"):
+        verify(data, make_manifest(data, "v1"), trainer().specs())
+
+
+def test_updates_are_paced_by_successes_and_failures_pay_nothing(store, tmp_path):
+    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    feed(store, [0])
+    assert learner.poll() == 1
+    assert finish(learner) == []  # one success is too few to begin
+    feed(store, [1, 2], success=False)
+    assert learner.poll() == 0
+    feed(store, [3])
+    learner.poll()
+    assert len(finish(learner)) == 20
+    assert learner.poll() == 0 and finish(learner) == []
+    assert (learner.metrics["episodes"], learner.metrics["successes"]) == (4, 2)
+
+
+def test_a_resumed_learner_goes_on_bit_for_bit(store, tmp_path):
+    feed(store, range(6))
+    straight = Learner(store, trainer(), tmp_path / "straight", "base", CONFIG)
+    straight.poll()
+    expected = finish(straight)
+
+    first = Learner(store, trainer(), tmp_path / "cut", "base", CONFIG)
+    first.poll()
+    losses = [first.step()["loss"] for _ in range(25)]
+    first.save()
+    [first.step() for _ in range(7)]  # lost in the crash: never saved
+    resumed = Learner(store, trainer(), tmp_path / "cut", "another parent", CONFIG)
+    assert resumed.poll() == 0
+    assert losses + finish(resumed) == expected
+    assert resumed.trainer.weights() == straight.trainer.weights()
+    assert resumed.candidate()[1] == straight.candidate()[1]
+
+
+def test_only_the_newest_state_is_kept(store, tmp_path):
+    feed(store, range(3))
+    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner.poll()
+    for _ in range(3):
+        learner.step()
+        learner.save()
+    assert sorted(p.name for p in (tmp_path / "learner").iterdir()) == ["current", "state-000000003-000000003"]
+
+
+def test_a_promotion_makes_the_parent_of_the_next_candidate(store, tmp_path):
+    feed(store, range(4))
+    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner.poll()
+    finish(learner)
+    _, first = learner.candidate()
+    learner.promoted(first.version)
+    feed(store, range(4, 8))
+    learner.poll()
+    finish(learner)
+    _, second = learner.candidate()
+    assert (second.parent, second.version != first.version) == (first.version, True)
+
+
+def test_a_state_of_another_configuration_is_refused_with_what_differs(store, tmp_path):
+    Learner(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
+    with pytest.raises(InvalidInputError, match=r"another batch_size \(16\)"):
+        Learner(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, batch_size=8))
+
+
+def test_a_damaged_state_is_refused_by_name(store, tmp_path):
+    Learner(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
+    (file,) = (tmp_path / "learner").glob("state-*/trainer.safetensors")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100])
+    with pytest.raises(WeightsError, match="does not fit this policy"):
+        Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    file.unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+
+
+def test_a_loss_that_is_not_finite_is_not_learnt_from():
+    subject = trainer()
+    before = subject.weights()
+    batch = {
+        "observation.images.front": np.zeros((4, 3, 8, 8), np.uint8),
+        "observation.state": np.zeros((4, 15), np.float32),
+        "action": np.full((4, 4, 7), np.inf, np.float32),
+        "action_is_pad": np.zeros((4, 4), bool),
+    }
+    with pytest.raises(WeightsError, match="loss inf at update 0"):
+        subject.update(batch, seed=0)
+    assert subject.weights() == before
+
+
+def test_shipped_weights_are_the_average_of_the_trained_ones():
+    """After one step the decay is (1 + 1) / (10 + 1): average = start + (1 - 2/11) (live - start)."""
+    subject = trainer()
+    start = load(subject.weights())["body.0.weight"]
+    rng = np.random.default_rng(0)
+    batch = {
+        "observation.images.front": np.zeros((4, 3, 8, 8), np.uint8),
+        "observation.state": rng.normal(size=(4, 15)).astype(np.float32),
+        "action": np.ones((4, 4, 7), np.float32),
+        "action_is_pad": np.zeros((4, 4), bool),
+    }
+    subject.update(batch, seed=0)
+    live = subject.policy.state_dict()["body.0.weight"].numpy()
+    shipped = load(subject.weights())["body.0.weight"]
+    np.testing.assert_allclose(shipped, start + 9 / 11 * (live - start), rtol=1e-5, atol=1e-7)
+
+
+def test_an_episode_dropped_by_the_stores_bound_is_no_error(tmp_path, store):
+    feed(store, range(3))
+    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    store._database.execute("UPDATE episodes SET kept = 0 WHERE number = 2")
+    assert learner.poll() == 2

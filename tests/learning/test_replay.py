@@ -1,0 +1,86 @@
+"""What a behaviour-cloning batch holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.learning.replay import ReplayBuffer, ReplayConfig
+from tests.learning.transitions import episode
+
+
+def buffer(*episodes, **config):
+    """Return a buffer of ``episodes``, numbered 1, 2, ..."""
+    replay = ReplayBuffer(ReplayConfig(**{"chunk_size": 3, **config}))
+    for number, transitions in enumerate(episodes, 1):
+        replay.add(number, transitions)
+    return replay
+
+
+def test_a_sample_is_the_observation_with_the_executed_actions_that_followed():
+    steps = episode(0, steps=5)
+    batch = buffer(steps).sample(64, seed=(0, 0))
+    assert batch["observation.images.front"].shape == (64, 3, 8, 8)
+    assert batch["observation.images.front"].dtype == np.uint8
+    assert batch["action"].shape == (64, 3, 7) and batch["task"] == ["reach the red mark"] * 64
+    found = set()
+    for state, image, action, pad in zip(
+        *(batch[k] for k in ("observation.state", "observation.images.front", "action", "action_is_pad")), strict=True
+    ):
+        (i,) = [i for i, t in enumerate(steps) if (t.state == state).all()]
+        found.add(i)
+        np.testing.assert_array_equal(image.transpose(1, 2, 0), steps[i].images["front"])
+        rows = [min(i + k, 4) for k in range(3)]
+        np.testing.assert_array_equal(action, [steps[r].executed_action for r in rows])
+        assert pad.tolist() == [i + k > 4 for k in range(3)]
+    assert found == set(range(5))
+
+
+def test_the_same_seed_gives_the_same_batch_and_another_seed_another():
+    replay = buffer(episode(0, 20), episode(1, 20))
+    first, again, other = (replay.sample(8, seed)["observation.state"] for seed in ((0, 1), (0, 1), (0, 2)))
+    assert (first == again).all() and (first != other).any()
+
+
+def test_new_episodes_get_their_share():
+    replay = buffer(*(episode(i, 10) for i in range(20)), newest=2, share_new=0.75)
+    new = {t.state.tobytes() for i in (18, 19) for t in episode(i, 10)}
+    batch = replay.sample(40, seed=(0,))
+    assert sum(state.tobytes() in new for state in batch["observation.state"]) == 30
+
+
+def test_among_the_old_all_tasks_count_alike():
+    """19 episodes of reach, one of stack: half of the old samples are stack's."""
+    replay = buffer(
+        *(episode(i, 10) for i in range(19)), episode(19, 10, task="stack"), episode(20, 10), newest=1, share_new=0.0
+    )
+    share = np.mean([words.startswith("stack") for words in replay.sample(1000, seed=(0,))["task"]])
+    assert 0.45 < share < 0.55  # binomial sd 0.016
+
+
+def test_beyond_capacity_the_largest_task_gives_way_and_the_newest_stays():
+    replay = ReplayBuffer(ReplayConfig(capacity=60))
+    replay.add(1, episode(1, 10, task="stack"))
+    for number in range(2, 30):
+        replay.add(number, episode(number, 10))
+        assert number in replay.numbers
+    assert 1 in replay.numbers and len(replay) == 60
+
+
+def test_images_are_shrunk_once_by_the_policys_own_function():
+    replay = ReplayBuffer(shrink=lambda stack: stack[..., ::2, ::2])
+    replay.add(1, episode(0))
+    assert replay.sample(2, (0,))["observation.images.front"].shape == (2, 3, 4, 4)
+
+
+def test_an_episode_of_another_form_is_refused_with_both_forms():
+    replay = buffer(episode(0))
+    with pytest.raises(InvalidInputError, match=r"episode 9: images front \(3, 6, 6\).*holds images front \(3, 8, 8\)"):
+        replay.add(9, episode(1, image_size=6))
+    with pytest.raises(InvalidInputError, match="episode 9: no transitions"):
+        replay.add(9, [])
+    with pytest.raises(InvalidInputError, match="empty"):
+        ReplayBuffer().sample(1, (0,))
+    with pytest.raises(InvalidInputError, match="share_new"):
+        ReplayConfig(share_new=1.5)
