@@ -64,6 +64,10 @@ class CameraInbox:
         stamps = self._colors.keys() & self._depths.keys() if self.depth else self._colors.keys()
         return max(stamps, default=None)
 
+    def newest_color(self) -> int | None:
+        """Return the newest stamp [ns] with a colour image, complete or not."""
+        return max(self._colors, default=None)
+
     def missing(self, stamp_ns: int) -> list[str]:
         """Name what the frame at ``stamp_ns`` lacks."""
         lacks = [] if stamp_ns in self._colors else ["color"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from engram.core.contracts import Detector, Kinematics, Policy, World
+from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.nodes.base import load_object
@@ -34,6 +35,20 @@ def make_world(spec: str, config: Any = None) -> World:
 def make_detector(spec: str) -> Detector:
     """Return the object detector called ``spec``."""
     return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
+
+
+def make_memory(spec: str, folder: Path | None) -> tuple[Memory, Callable[[], None]]:
+    """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes its store."""
+    if ":" in spec:
+        return _make(Memory, "memory", spec, {}), lambda: None
+    if spec != "graph":
+        raise unknown_name("memory", spec, ["graph", "package.module:factory"])
+    from engram.memory.graph_memory import GraphMemory
+    from engram.memory.store import GraphStore
+    from engram.perception.embedding import default_text_encoder
+
+    store = GraphStore(folder) if folder is not None else None
+    return GraphMemory(store, encoder=default_text_encoder()), store.close if store is not None else lambda: None
 
 
 def make_policy(spec: str) -> Policy:

@@ -30,10 +30,12 @@ COMMAND = _profile(1)
 """command, policy/action_chunk, safety/executed, memory/context: the newest counts."""
 LATCHED = _profile(1, latched=True)
 """task/status, policy/manifest, tf_static as we publish it: a node that starts late still learns the last one."""
+GRAPH = _profile(64, latched=True)
+"""memory/graph: changes in order; a late reader gets the recent ones and asks for the rest."""
 WEIGHTS = _profile(512, latched=True)
 """policy/weights: all slices of one weight file (512 x 64 kB = 32 MB), also for a node that starts late."""
 EVENTS = _profile(64)
-"""intervention, scene/observation, memory/graph: a short burst must not be lost."""
+"""intervention, scene/observation: a short burst must not be lost."""
 EXPERIENCE = _profile(32)
 """experience: what is lost here is sent again from the spool until it is acknowledged."""
 DIAGNOSTICS = _profile(10)

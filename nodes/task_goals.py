@@ -143,7 +143,7 @@ class TaskGoals:
                 return answer.message
             goal.episode = answer.episode
             self._words = {goal.episode: goal.instruction}
-        elif self.node.status is not None:
+        if self.node.status is not None:  # the episode may have begun, and even ended, before the goal came
             self.on_status(self.node.status)
         return ""
 

@@ -13,6 +13,7 @@ from engram.nodes.messages.basics import (
     pose_to_msg,
     pose_to_transform,
     to_stamp,
+    xyz,
 )
 from engram.nodes.messages.control import (
     EPISODE_STATES,
@@ -36,6 +37,7 @@ from engram.nodes.messages.learning import (
     weight_chunks_to_msgs,
 )
 from engram.nodes.messages.scene import (
+    first_tokens,
     graph_from_msg,
     graph_to_msg,
     node_from_msg,
@@ -70,6 +72,7 @@ __all__ = [
     "command_to_msg",
     "depth_from_msg",
     "depth_to_msg",
+    "first_tokens",
     "from_stamp",
     "graph_from_msg",
     "graph_to_msg",
@@ -98,4 +101,5 @@ __all__ = [
     "transition_from_msg",
     "transition_to_msg",
     "weight_chunks_to_msgs",
+    "xyz",
 ]

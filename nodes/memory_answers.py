@@ -1,0 +1,49 @@
+"""Answers of the memory in the words and fields of the ``memory/query`` service. No ROS node in here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from engram.core.contracts import Memory, MemoryQuery
+from engram.core.errors import unknown_name
+from engram.core.types import SceneNode
+from engram.nodes import messages
+
+NEAR_RADIUS_M = 0.5
+"""What "near" means when a question gives no radius [m]."""
+
+
+def answer_query(memory: Memory, query: MemoryQuery, near: str, response: Any) -> Any:
+    """Fill ``response`` (MemoryQuery.Response) with the nodes, scores and one sentence.
+
+    Raises:
+        UnknownNameError: ``near`` names neither a node nor a label; lists what is known.
+    """
+    if near:
+        query = _around(memory, query, near)
+    found = memory.query(query)
+    response.nodes = [messages.node_to_msg(node) for node in found.nodes]
+    response.scores = [float(score) for score in found.scores]
+    response.confidence = float(found.scores[0] * found.nodes[0].belief) if found.nodes else 0.0
+    response.evidence_ids = [node.id for node in found.nodes]
+    response.answer = sentence(query.text, found.nodes[0] if found.nodes else None)
+    return response
+
+
+def sentence(text: str, node: SceneNode | None) -> str:
+    """Say where ``node`` is, and how sure that is."""
+    if node is None:
+        return f"I know of nothing like {text!r}." if text else "I know of nothing there."
+    x, y, z = (float(v) for v in node.pose.position)
+    seen = {"visible": "I see it", "absent": "it is not there any more"}.get(node.state, f"it is {node.state}")
+    return f"The {node.label} is at x {x:.2f}, y {y:.2f}, z {z:.2f} m; {seen}; belief {node.belief:.2f}."
+
+
+def _around(memory: Memory, query: MemoryQuery, near: str) -> MemoryQuery:
+    nodes = memory.graph().nodes
+    anchor = next((node for node in nodes if near in (node.id, node.label)), None)
+    if anchor is None:
+        raise unknown_name("node or label", near, {name for node in nodes for name in (node.id, node.label)})
+    radius = query.radius_m if query.radius_m != float("inf") else NEAR_RADIUS_M
+    return replace(query, place=anchor.pose.position, radius_m=radius)

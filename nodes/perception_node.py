@@ -1,0 +1,100 @@
+"""RGB-D frames of one camera in, the objects they show out. The detector runs in a worker thread.
+
+Newest wins: while the detector works, later frames replace each other and are counted as drops. In lock-step every
+frame is looked at, so that memory is the same on a slow machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from engram.core.types import CameraFrame
+from engram.nodes import messages, qos
+from engram.nodes.assembly import CameraInbox, subscribe_transforms
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_detector
+from engram.nodes.params import param
+from engram.nodes.transforms import TransformBuffer
+from engram_interfaces.msg import SceneObservation
+
+
+@dataclass(frozen=True)
+class PerceptionNodeConfig(NodeConfig):
+    """Parameters of the perception node."""
+
+    detector: str = "geometric"
+    """Detector: geometric, zero_shot, or package.module:factory of your own."""
+    camera: str = "front"
+    """Camera whose colour and depth images are looked at."""
+    every: int = param(1, 1, 1000)
+    """Look at every n-th frame only."""
+    min_depth_m: float = param(0.05, 0.0, 10.0)
+    """Nearest depth that the camera measures [m]."""
+    max_depth_m: float = param(2.5, 0.1, 100.0)
+    """Farthest depth at which a missing object counts as evidence [m]."""
+
+
+class PerceptionNode(EngramNode):
+    """Feeds the detector and publishes what it found."""
+
+    config_class = PerceptionNodeConfig
+
+    def __init__(self) -> None:
+        super().__init__("perception_node")
+
+    def setup(self) -> None:
+        """Build the detector."""
+        self.detector = make_detector(self.config.detector)
+        self.scenes = self.create_publisher(SceneObservation, "scene/observation", qos.EVENTS)
+
+    def start(self) -> None:
+        """Subscribe to the camera."""
+        self.thread = self.worker("detector", self._detect, capacity=64 if self.config.lockstep else 1)
+        transforms = TransformBuffer()
+        self.inbox = CameraInbox(self.config.camera, transforms, depth=True)
+        self.last_stamp, self.frames = -1, 0
+        self.inbox.subscribe(self, self._advance)
+        subscribe_transforms(self, transforms, self._advance)
+        self.waiting = 0  # looks of the watch at a frame that does not become complete
+        self.every(1.0, self._watch, "camera")
+
+    def _advance(self) -> None:
+        stamp_ns = self.inbox.newest()
+        if stamp_ns is None or stamp_ns == self.last_stamp:
+            return
+        frame = self.inbox.frame(stamp_ns)
+        if frame is None:
+            return
+        self.last_stamp, self.waiting = stamp_ns, 0
+        self.frames += 1
+        self.health.count("frames")
+        if (self.frames - 1) % self.config.every == 0:
+            self.thread.put(frame)
+
+    def _detect(self, frame: CameraFrame) -> None:
+        """Run the detector; in the worker's thread."""
+        with self.health.timed("detect"):
+            scene = self.detector.detect(frame)
+        self.scenes.publish(messages.scene_to_msg(scene, self.config.min_depth_m, self.config.max_depth_m))
+        self.health.trace("scene sent", scene.stamp_ns)
+        self.health.count("objects", len(scene.objects))
+
+    def _watch(self) -> None:
+        """Name what keeps frames from being complete."""
+        newest = self.inbox.newest_color()
+        if newest is None or newest == self.last_stamp:
+            self.health.clear("camera")
+            return
+        self.waiting += 1
+        if self.waiting >= 3:
+            self.health.problem("camera", f"frames incomplete: lacks {', '.join(self.inbox.missing(newest))}")
+
+
+def main() -> int:
+    """Run the node."""
+    return run(PerceptionNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
