@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -25,6 +26,16 @@ class Cloud:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @functools.cached_property
+    def pixel(self) -> float:
+        """m that one pixel covers at the median range, across the line of sight."""
+        return float(np.median(self.spacing))
+
+    @functools.cached_property
+    def middle(self) -> np.ndarray:
+        """Median x and y (2,) m of the points."""
+        return np.median(self.points[:, :2], axis=0)
 
     def take(self, index: np.ndarray) -> Cloud:
         """Return the rows ``index`` (integers or bool)."""

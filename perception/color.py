@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import colorsys
+
 import numpy as np
 
 HUES: tuple[tuple[float, str], ...] = (
@@ -26,9 +28,9 @@ _MIN_SEPARATION = 3  # bins of 10 degrees between two hues that are told apart
 
 def to_hsv(rgb: np.ndarray) -> np.ndarray:
     """Convert (N, 3) rgb 0..1 to hue (degrees), saturation and value (0..1), (N, 3)."""
-    high, low = rgb.max(axis=1), rgb.min(axis=1)
+    r, g, b = np.ascontiguousarray(rgb.T)  # whole columns: reducing over an axis of length 3 is ten times slower
+    high, low = np.maximum(np.maximum(r, g), b), np.minimum(np.minimum(r, g), b)
     span = np.where(high > low, high - low, 1.0)
-    r, g, b = rgb.T
     hue = np.select(
         [high == low, high == r, high == g], [0.0, (g - b) / span, 2.0 + (b - r) / span], 4.0 + (r - g) / span
     )
@@ -47,11 +49,10 @@ def color_name(rgb: np.ndarray) -> str:
     >>> color_name(np.array([0.8, 0.1, 0.1])), color_name(np.array([0.5, 0.5, 0.52]))
     ('red', 'gray')
     """
-    hsv = to_hsv(np.asarray(rgb, np.float64)[None])
-    if not is_chromatic(hsv)[0]:
-        value = hsv[0, 2]
+    hue, saturation, value = colorsys.rgb_to_hsv(*map(float, rgb))
+    if saturation < MIN_SATURATION or value < MIN_VALUE:
         return "black" if value < 0.25 else "white" if value > 0.75 else "gray"
-    return next(name for bound, name in HUES if hsv[0, 0] <= bound)
+    return next(name for bound, name in HUES if 360.0 * hue <= bound)
 
 
 def hue_groups(hsv: np.ndarray, min_points: int) -> np.ndarray:

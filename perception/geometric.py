@@ -114,7 +114,7 @@ class GeometricDetector(Detector):
     def _covariance(self, frame: CameraFrame, part: Cloud) -> np.ndarray:
         """Return (3, 3) m^2: pixel size across the line of sight, depth noise and unseen depth along it."""
         distance = float(np.linalg.norm(part.points.mean(axis=0) - frame.pose.position))
-        across = 0.5 * float(np.median(part.spacing))
+        across = 0.5 * part.pixel
         along = np.hypot(across, self.config.depth_noise_m * distance**2)
         turn = rotation(frame.pose).as_matrix()
         return turn @ np.diag([across**2, across**2, along**2]) @ turn.T
@@ -130,7 +130,7 @@ def _pixel_area(part: Cloud, camera: np.ndarray) -> float:
     """Return the m^2 of a horizontal surface that one pixel sees where ``part`` is."""
     sight = part.points.mean(axis=0) - camera
     slant = abs(float(sight[2])) / float(np.linalg.norm(sight))
-    return float(np.median(part.spacing)) ** 2 / max(slant, 0.1)
+    return part.pixel**2 / max(slant, 0.1)
 
 
 def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
@@ -138,8 +138,7 @@ def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
     boxes: dict[int, Box] = {}
     for i in sorted(range(len(parts)), key=lambda i: (float(parts[i].height.min()), i)):
         part = parts[i]
-        spacing = float(np.median(part.spacing))
-        table = plane.at(np.median(part.points[:, :2], axis=0))
+        spacing, table = part.pixel, plane.at(part.middle)
         lowest = float(part.points[:, 2].min())
         if lowest - table <= 0.012 + spacing:
             boxes[i] = fit_box(part.points, table, camera, spacing)
@@ -160,7 +159,7 @@ def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
 def _stands_on(part: Cloud, lower: Cloud, spacing: float) -> bool:
     """Tell whether ``part`` begins where ``lower`` ends, and over it."""
     step = float(part.points[:, 2].min() - lower.points[:, 2].max())
-    apart = np.median(part.points[:, :2], axis=0) - np.median(lower.points[:, :2], axis=0)
+    apart = part.middle - lower.middle
     reach = 0.5 * (extent(part.points) + extent(lower.points))
     return abs(step) <= 0.012 + spacing and float(np.abs(apart).max()) <= reach
 

@@ -46,9 +46,10 @@ def find_marks(
     """
     if not config.enabled or table.sum() < config.min_points:
         return []
-    ratio = (frame.color + 1.0) / (np.median(frame.color[table], axis=0) + 1.0)
-    bright = ratio.min(axis=2) > config.brighter
-    tinted = ratio.max(axis=2) > config.hue_ratio * ratio.min(axis=2)
+    usual = np.median(frame.color[table][::7], axis=0)  # a seventh of the table tells its colour as well
+    r, g, b = ((frame.color[..., i] + np.float32(1)) / np.float32(usual[i] + 1) for i in range(3))
+    least, most = np.minimum(np.minimum(r, g), b), np.maximum(np.maximum(r, g), b)
+    bright, tinted = least > config.brighter, most > config.hue_ratio * least
     inner = ndimage.binary_erosion(table, iterations=1)  # the feet of things have their colours
     labels, count = ndimage.label(inner & (bright | tinted), structure=np.ones((3, 3), int))
     found = []

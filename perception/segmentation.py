@@ -56,7 +56,7 @@ def clusters(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
     """Group the points by DBSCAN (Open3D); index arrays, largest first."""
     if len(cloud) < config.min_points:
         return []
-    gap = max(config.gap_m, config.gap_pixels * float(np.median(cloud.spacing)))
+    gap = max(config.gap_m, config.gap_pixels * cloud.pixel)
     shape = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(cloud.points))
     labels = np.asarray(shape.cluster_dbscan(gap, 3))
     groups = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
@@ -115,17 +115,18 @@ def _rejoin(cloud: Cloud, segments: _Pieces) -> list[np.ndarray]:
     The far wall of a cup shows over the near one with nothing in between, and a wall seen at a grazing angle is
     sampled too sparsely to be linked; two things side by side are wider together.
     """
-    whole: _Pieces = []
+    whole: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []  # hue, points, least and greatest x, y
     for hue, index in sorted(segments, key=lambda s: -len(s[1])):
-        for i, (other_hue, other) in enumerate(whole):
-            both = np.concatenate((other, index))
-            alone = max(extent(cloud.points[index]), extent(cloud.points[other]))
-            if hue == other_hue and extent(cloud.points[both]) <= _SAME_WIDTH * alone:
-                whole[i] = (hue, both)
+        low, high = cloud.points[index, :2].min(axis=0), cloud.points[index, :2].max(axis=0)
+        for i, (other_hue, other, other_low, other_high) in enumerate(whole):
+            both_low, both_high = np.minimum(low, other_low), np.maximum(high, other_high)
+            alone = max((high - low).max(), (other_high - other_low).max())
+            if hue == other_hue and (both_high - both_low).max() <= _SAME_WIDTH * alone:
+                whole[i] = (hue, np.concatenate((other, index)), both_low, both_high)
                 break
         else:
-            whole.append((hue, index))
-    return [index for _, index in whole]
+            whole.append((hue, index, low, high))
+    return [index for _, index, _, _ in whole]
 
 
 def extent(points: np.ndarray) -> float:
@@ -134,5 +135,5 @@ def extent(points: np.ndarray) -> float:
 
 
 def _within(points: np.ndarray, config: SegmentationConfig) -> bool:
-    centre = np.median(points[:, :2], axis=0)
+    centre = points[:, :2].mean(axis=0)
     return bool((centre >= config.workspace_min).all() and (centre <= config.workspace_max).all())

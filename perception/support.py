@@ -18,9 +18,9 @@ class SupportConfig:
     """A plane tilted more than this against base_link's z is a wall or a ramp, not a table."""
     min_share: float = 0.08
     """Least share of the points in view that lie on it; less is a lid, not a table."""
-    max_points: int = 2500
+    max_points: int = 2000
     """The image is thinned to about this many points before the search."""
-    iterations: int = 60
+    iterations: int = 40
     """RANSAC draws a plane."""
     max_planes: int = 3
     """Larger planes (walls) that may be found before the table."""
@@ -66,6 +66,7 @@ def find_support(points: np.ndarray, config: SupportConfig) -> Plane | None:
 
 def _fit(points: np.ndarray) -> Plane:
     centre = points.mean(axis=0)
-    normal = np.linalg.svd(points - centre, full_matrices=False)[2][2]
+    spread = (points - centre).T @ (points - centre)
+    normal = np.linalg.eigh(spread)[1][:, 0]  # the direction of least spread
     normal = normal if normal[2] > 0 else -normal
     return Plane(normal, float(normal @ centre))
