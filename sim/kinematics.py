@@ -24,10 +24,12 @@ class KinematicsConfig:
     """Quadratic programs solved per call, always this many: the result depends on the arguments alone."""
     orientation_cost: float = 0.3
     """Weight of a radian against a metre of position."""
-    posture_cost: float = 1e-4
+    posture_cost: float = 1e-3
     """Pull of the elbow towards home, in the directions that the tool does not feel."""
     damping: float = 1e-6
-    """Levenberg-Marquardt damping: keeps the steps bounded near singular postures."""
+    """Damping of every step: keeps the system regular."""
+    lm_damping: float = 1.0
+    """Damping that grows with the squared error: keeps the steps small where the target is out of reach."""
 
 
 class PandaKinematics(Kinematics):
@@ -41,20 +43,34 @@ class PandaKinematics(Kinematics):
         self._site = self._model.site(TOOL_SITE).id
         self._configuration = mink.Configuration(self._model)
         self._frame = mink.FrameTask(
-            TOOL_SITE, "site", position_cost=1.0, orientation_cost=self.config.orientation_cost
+            TOOL_SITE,
+            "site",
+            position_cost=1.0,
+            orientation_cost=self.config.orientation_cost,
+            lm_damping=self.config.lm_damping,
         )
         posture = mink.PostureTask(self._model, cost=self.config.posture_cost)
         posture.set_target(np.array(robot.home))
         self._tasks = (self._frame, posture)
         self._limits = (mink.ConfigurationLimit(self._model, gain=1.0),)
+        self._recent: dict[bytes, Pose] = {}
         self._hemisphere = np.zeros(4)
-        self._hemisphere = self.forward(np.array(robot.home)).quaternion
+        self._hemisphere = self._forward(np.array(robot.home)).quaternion
         self._low, self._high = np.array(robot.position_min), np.array(robot.position_max)
 
     def forward(self, positions: np.ndarray) -> Pose:
         """Return the tool pose for arm joint ``positions`` (7,) rad; quaternions lie on the side of home's."""
+        asked = checked("arm positions", positions, (len(self.robot.arm_joints),))
+        key = asked.tobytes()
+        if key not in self._recent:  # controller, safety filter and state vector ask for the same pose in turn
+            if len(self._recent) >= 4:
+                del self._recent[next(iter(self._recent))]
+            self._recent[key] = self._forward(asked)
+        return self._recent[key]
+
+    def _forward(self, positions: np.ndarray) -> Pose:
         data = self._data
-        data.qpos[:] = checked("arm positions", positions, (len(self.robot.arm_joints),))
+        data.qpos[:] = positions
         mujoco.mj_kinematics(self._model, data)
         quaternion = np.empty(4)
         mujoco.mju_mat2Quat(quaternion, data.site_xmat[self._site])
@@ -73,16 +89,23 @@ class PandaKinematics(Kinematics):
         self._frame.set_target(mink.SE3(np.concatenate((target.quaternion, target.position))))
         self._configuration.update(np.clip(start, self._low, self._high))
         for _ in range(self.config.iterations):
-            step = mink.solve_ik(
-                self._configuration,
-                self._tasks,
-                dt=1.0,
-                solver="daqp",
-                damping=self.config.damping,
-                limits=self._limits,
-            )
-            self._configuration.integrate_inplace(step, 1.0)
+            self._configuration.integrate_inplace(self._solve(), 1.0)
         return np.clip(self._configuration.q, self._low, self._high)
+
+    def _solve(self) -> np.ndarray:
+        """Return one step of joint positions (7,) rad that best serves the tasks within the limits.
+
+        Where no limit is active, the quadratic program is a linear system: five times as fast, the same optimum.
+        """
+        damping = self.config.damping
+        problem = mink.build_ik(self._configuration, self._tasks, 1.0, damping=damping, limits=())
+        step = np.linalg.solve(problem.P, -problem.q)
+        reached = self._configuration.q + step
+        if (reached >= self._low).all() and (reached <= self._high).all():
+            return step
+        return mink.solve_ik(
+            self._configuration, self._tasks, 1.0, solver="daqp", damping=damping, limits=self._limits
+        )
 
 
 @functools.lru_cache(maxsize=4)
