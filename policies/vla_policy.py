@@ -104,6 +104,11 @@ class VlaPolicy(Policy):
         self._policy, self._version = fresh.eval(), version
 
     @property
+    def network(self) -> EngramVLAPolicy:
+        """The LeRobot policy with the weights in use; a copy of it is what a learner trains on."""
+        return self._policy
+
+    @property
     def version(self) -> str:
         """The version of the weights in use."""
         return self._version
