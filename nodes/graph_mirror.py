@@ -1,0 +1,38 @@
+"""A reader's copy of the scene graph, kept by updates; notices when one was lost. No ROS in here."""
+
+from __future__ import annotations
+
+from engram.core.types import GraphUpdate, SceneEdge, SceneNode
+
+
+class GraphMirror:
+    """Applies updates of one ``boot_id`` in order of their sequence; a gap or a new boot needs the full graph."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, SceneNode] = {}
+        self.edges: dict[tuple[str, str, str], SceneEdge] = {}
+        self.boot_id = ""
+        self.sequence = 0
+
+    def apply(self, boot_id: str, update: GraphUpdate) -> bool:
+        """Take in an update; False: it does not follow on what we have, ask for the full graph."""
+        if update.full:
+            if boot_id == self.boot_id and update.sequence < self.sequence:
+                return True  # an answer that newer updates have overtaken
+            self.nodes, self.edges = {}, {}
+        elif boot_id != self.boot_id or update.sequence > self.sequence + 1:
+            return False
+        elif update.sequence <= self.sequence:
+            return True  # seen before
+        self.boot_id, self.sequence = boot_id, update.sequence
+        self.nodes |= {node.id: node for node in update.nodes}
+        self.edges |= {_key(edge): edge for edge in update.edges}
+        for name in update.deleted_nodes:
+            self.nodes.pop(name, None)
+        for edge in update.deleted_edges:
+            self.edges.pop(_key(edge), None)
+        return True
+
+
+def _key(edge: SceneEdge) -> tuple[str, str, str]:
+    return edge.source, edge.target, edge.relation

@@ -1,0 +1,242 @@
+"""Serves the web page: shows what the topics say, and turns a visitor's wishes into a goal or a stop.
+
+Nothing in the loop waits for this node: it reads best effort, keeps only the newest of everything and refreshes the
+page a few times a second, and only while somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.action import ActionClient
+from rclpy.task import Future
+from sensor_msgs.msg import Image, JointState
+from std_srvs.srv import Trigger
+
+from engram.core.errors import InvalidInputError
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_robot
+from engram.nodes.graph_mirror import GraphMirror
+from engram.nodes.health import ERROR, OK, WARN
+from engram.nodes.params import param
+from engram.nodes.ports import require_free_port
+from engram.nodes.viewer_page import NodeState, PageActions, ViewerPage
+from engram_interfaces.action import ExecuteTask
+from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
+from engram_interfaces.srv import GetGraph
+
+LEVEL_NAMES = {OK: "ok", WARN: "warn", ERROR: "error"}
+OBJECT_LAYERS = ("object", "objects")
+
+
+@dataclass(frozen=True)
+class ViewerNodeConfig(NodeConfig):
+    """Parameters of the viewer."""
+
+    port: int = param(8080, 1, 65535)
+    """TCP port of the page."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0: every one. Whoever reaches the page can move and stop the robot."""
+    robot: str = "panda_2f85"
+    """Robot to draw."""
+    cameras: tuple[str, ...] = ("front", "wrist")
+    """Cameras to show."""
+    refresh_s: float = param(0.2, 0.02, 10.0)
+    """Time between two refreshes of the page [s]."""
+    stale_after_s: float = param(5.0, 1.0, 600.0)
+    """A node whose diagnostics are older than this is shown as stale [s]."""
+    choose_task: bool = True
+    """Find the simulated task that the words fit and begin it; false: words go to the robot as they are."""
+
+
+def task_for(instruction: str) -> str:
+    """Return the simulated task whose wordings ``instruction`` fits; raises InvalidInputError with examples."""
+    from engram.sim.tasks import TASKS
+
+    for name, task in TASKS.items():
+        try:
+            task.parse(instruction)
+        except InvalidInputError:
+            continue
+        return name
+    examples = "; ".join(task.instructions[0] for task in TASKS.values())
+    raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
+
+
+class ViewerNode(EngramNode):
+    """The page's hands and eyes on the topics."""
+
+    config_class = ViewerNodeConfig
+
+    def __init__(self) -> None:
+        super().__init__("viewer_node")
+
+    def setup(self) -> None:
+        """Open the page."""
+        config = self.config
+        require_free_port(config.port, "port:=N (launch argument or parameter)")
+        self.robot = make_robot(config.robot)
+        self.joints: JointState | None = None
+        self.images: dict[str, Image] = {}
+        self.mirror = GraphMirror()
+        self.graph_shown = ("", 0)
+        self.asked_graph = 0.0
+        self.states: dict[str, tuple[float, NodeState]] = {}  # name -> when it was heard of [monotonic s]
+        self.wishes: deque[str] = deque()
+        self.stop_client = self.create_client(Trigger, "safety/stop")
+        self.release_client = self.create_client(Trigger, "safety/reset")
+        self.graph_client = self.create_client(GetGraph, "memory/get_graph")
+        self.task_client = ActionClient(self, ExecuteTask, "execute_task")
+        actions = PageActions(
+            instruct=self.wishes.append,
+            stop=lambda: self._trigger(self.stop_client, "stop"),
+            release=lambda: self._trigger(self.release_client, "release"),
+        )
+        self.page = ViewerPage(config.port, actions, config.cameras, config.host)
+        self.get_logger().info(f"page: http://localhost:{config.port}")
+
+    def start(self) -> None:
+        """Listen to everything that is shown."""
+        self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
+        self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        self.subscribe(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+        self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.EVENTS)
+        for name in self.config.cameras:
+            take = self._image_taker(name)
+            self.subscribe(Image, f"camera/{name}/color/image_raw", take, qos.SENSOR_BEST_EFFORT)
+        self.every(self.config.refresh_s, self._refresh, "page")
+        self.every(0.05, self._fulfil, "instruction")
+        self.every(1.0, self._keep_graph, "memory/get_graph")
+
+    def teardown(self) -> None:
+        """Close the page."""
+        self.page.close()
+        self.task_client.destroy()
+
+    # -- inputs: only the newest is kept ---------------------------------------------------------------------------
+
+    def _on_joints(self, msg: JointState) -> None:
+        self.joints = msg
+
+    def _image_taker(self, name: str) -> Callable[[Image], None]:
+        def take(msg: Image) -> None:
+            self.images[name] = msg
+
+        return take
+
+    def _on_status(self, msg: TaskStatus) -> None:
+        words = f'"{msg.instruction}"' if msg.instruction else "no task"
+        self.page.show_status(f"episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
+
+    def _on_diagnostics(self, msg: DiagnosticArray) -> None:
+        now = time.monotonic()
+        for status in msg.status:
+            name = status.name.removeprefix(self.get_namespace()).lstrip("/")
+            level = LEVEL_NAMES.get(status.level, "stale")
+            self.states[name] = (now, NodeState(name, level, status.message))
+
+    def _on_graph(self, msg: SceneGraphUpdate) -> None:
+        if not self.mirror.apply(msg.boot_id, messages.graph_from_msg(msg)):
+            self._ask_graph()
+
+    def _keep_graph(self) -> None:
+        """Without any graph yet, ask for it: this node may have come after the last change."""
+        if not self.mirror.boot_id:
+            self._ask_graph()
+
+    def _ask_graph(self) -> None:
+        now = time.monotonic()
+        if now - self.asked_graph < 1.0 or not self.graph_client.service_is_ready():
+            return
+        self.asked_graph = now
+        self.graph_client.call_async(GetGraph.Request()).add_done_callback(self._take_graph)
+
+    def _take_graph(self, future: Future) -> None:
+        answer = future.result()
+        if answer is not None:
+            self.mirror.apply(answer.graph.boot_id, messages.graph_from_msg(answer.graph))
+
+    # -- the page --------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Show the newest of everything, while somebody looks."""
+        if not self.page.visitors:
+            return
+        if self.joints is not None:
+            joints, self.joints = self.joints, None
+            self.page.show_joints(messages.joints_from_msg(joints, self.robot.joint_names))
+        images, self.images = self.images, {}
+        for name, msg in images.items():
+            self.page.show_camera(name, messages.color_from_msg(msg, f"camera {name!r} color"))
+        if self.graph_shown != (self.mirror.boot_id, self.mirror.sequence):
+            self.graph_shown = (self.mirror.boot_id, self.mirror.sequence)
+            self.page.show_objects({k: n for k, n in self.mirror.nodes.items() if n.layer in OBJECT_LAYERS})
+        self.page.show_nodes(self._node_states())
+
+    def _node_states(self) -> list[NodeState]:
+        now = time.monotonic()
+        states = []
+        for name, (heard, state) in sorted(self.states.items()):
+            silent = now - heard
+            if silent > self.config.stale_after_s:
+                state = NodeState(name, "stale", f"silent for {silent:.0f} s; before: {state.message}")
+            states.append(state)
+        return states
+
+    # -- what a visitor wants --------------------------------------------------------------------------------------
+
+    def _trigger(self, client: object, what: str) -> None:
+        """Call a safety service at once, from viser's thread."""
+        if not client.service_is_ready():  # type: ignore[attr-defined]
+            self.page.answer(f"{what}: there is no safety node! Use the robot's own stop.")
+            return
+        future = client.call_async(Trigger.Request())  # type: ignore[attr-defined]
+        future.add_done_callback(
+            lambda f: self.page.answer(f"{what}: {f.result().message if f.result() else 'no answer'}")
+        )
+
+    def _fulfil(self) -> None:
+        """Turn an instruction into a goal."""
+        if not self.wishes:
+            return
+        words = self.wishes.popleft()
+        try:
+            task = task_for(words) if self.config.choose_task else ""
+        except InvalidInputError as error:
+            self.page.answer(str(error))
+            return
+        if not self.task_client.server_is_ready():
+            self.page.answer("the policy node is not active yet: nobody takes instructions")
+            return
+        self.page.answer(f'"{words}": begun')
+        self.task_client.send_goal_async(ExecuteTask.Goal(instruction=words, task=task)).add_done_callback(
+            lambda future: self._follow(words, future)
+        )
+
+    def _follow(self, words: str, future: Future) -> None:
+        handle = future.result()
+        if handle is None or not handle.accepted:
+            self.page.answer(f'"{words}": not accepted')
+            return
+        handle.get_result_async().add_done_callback(lambda f: self._tell(words, f))
+
+    def _tell(self, words: str, future: Future) -> None:
+        answer = future.result()
+        if answer is not None:
+            result = answer.result
+            self.page.answer(f'"{words}": {result.outcome} after {result.steps} steps ({result.reason})')
+
+
+def main() -> int:
+    """Run the node."""
+    return run(ViewerNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
