@@ -113,8 +113,8 @@ class BehaviourCloning:
         decay = min(self.config.ema_decay, (1 + self._steps) / (10 + self._steps))
         for mine, live in zip(self._averaged.parameters(), self.policy.parameters(), strict=True):
             mine.lerp_(live, 1 - decay)
-        for mine, live in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
-            mine.copy_(live)
+        for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
+            kept.copy_(newest)
 
 
 def to_tensors(batch: Batch) -> dict[str, Any]:

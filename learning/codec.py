@@ -43,7 +43,8 @@ def decode(data: bytes) -> Transition:
         tensors = load(block)
         images = {name.removeprefix(_IMAGE): t for name, t in tensors.items() if name.startswith(_IMAGE)}
         scalars["memory_ids"] = tuple(scalars["memory_ids"])
-        return Transition(images=images, **{name: tensors[name] for name in _ARRAYS}, **scalars)
+        fields_: dict[str, Any] = scalars | {name: tensors[name] for name in _ARRAYS}
+        return Transition(images=images, **fields_)
     except (RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DamagedRecordError(f"a stored transition cannot be read: {type(error).__name__}: {error}") from None
 

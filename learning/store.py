@@ -133,7 +133,9 @@ class SqliteExperienceStore(ExperienceStore):
         columns = "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version"
         with closing(self._database.reader()) as reader:
             rows = reader.execute(f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number", (after,))
-            return [EpisodeInfo(*row[:6], bool(row[6]), *row[7:]) for row in rows]
+            names = columns.split(", ")
+            found = [dict(zip(names, row, strict=True)) for row in rows]
+            return [EpisodeInfo(**one | {"success": bool(one["success"])}) for one in found]
 
     def episode(self, number: int) -> tuple[Transition, ...]:
         """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,17 @@ TensorSpec = tuple[tuple[int, ...], str]
 """Shape and safetensors dtype, for example ((128, 15), "F32")."""
 _ITEM_SIZE = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4}
 _ITEM_SIZE |= {"F64": 8, "I64": 8, "U64": 8}
-# dtype: (integer view, bits of the exponent): all exponent bits set = infinite or not a number
-_EXPONENT = {"F16": (np.uint16, 0x7C00), "BF16": (np.uint16, 0x7F80), "F32": (np.uint32, 0x7F800000)}
-_EXPONENT_F64 = 0x7FF0000000000000
+# float dtype -> its exponent bits: all of them set means infinite or not a number
+_EXPONENT = {"F16": 0x7C00, "BF16": 0x7F80, "F32": 0x7F80_0000, "F64": 0x7FF0_0000_0000_0000}
 _HEADER_MAX = 100_000_000
+
+
+@dataclass(frozen=True)
+class _Entry:
+    shape: tuple[int, ...]
+    dtype: str
+    begin: int
+    end: int
 
 
 def make_manifest(
@@ -51,7 +59,7 @@ def make_manifest(
 
 def tensor_specs(data: bytes | memoryview, name: str = "weights") -> dict[str, TensorSpec]:
     """Return shape and dtype of every tensor, from the header alone; raises WeightsError if it is malformed."""
-    return {key: (shape, dtype) for key, (shape, dtype, _, _) in _header(memoryview(data), name).items()}
+    return {key: (entry.shape, entry.dtype) for key, entry in _header(memoryview(data), name).items()}
 
 
 def verify(
@@ -76,8 +84,8 @@ def verify(
     if expected is not None:
         _compare(header, expected, what)
     body = 8 + int.from_bytes(view[:8], "little")
-    for name, (_, dtype, begin, end) in header.items():
-        bad = _not_finite(view[body + begin : body + end], dtype)
+    for name, entry in header.items():
+        bad = _not_finite(view[body + entry.begin : body + entry.end], entry.dtype)
         if bad:
             raise WeightsError(f"{what}: tensor {name!r} holds {bad} values that are not finite")
     return data
@@ -112,55 +120,54 @@ def _read(path: Path, manifest: PolicyManifest, what: str) -> bytes:
         raise WeightsError(f"{what}: {path} cannot be read: {error.strerror}") from None
 
 
-def _header(view: memoryview, what: str) -> dict[str, tuple[tuple[int, ...], str, int, int]]:
-    """Return name -> (shape, dtype, begin, end); the tensors fill the file without gap or overlap."""
+def _header(view: memoryview, what: str) -> dict[str, _Entry]:
+    """Return the tensors of the file, which they fill without gap or overlap."""
     length = int.from_bytes(view[:8], "little") if len(view) >= 8 else _HEADER_MAX + 1
     if length > min(_HEADER_MAX, len(view) - 8):
         raise WeightsError(f"{what}: not a safetensors file (header of {length} bytes in {len(view)})")
     try:
         entries = json.loads(bytes(view[8 : 8 + length]))
         entries.pop("__metadata__", None)
-        header = {
-            name: (tuple(int(n) for n in e["shape"]), str(e["dtype"]), *(int(n) for n in e["data_offsets"]))
-            for name, e in entries.items()
-        }
+        header = {str(name): _entry(values) for name, values in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WeightsError(f"{what}: malformed safetensors header: {error!r}") from None
     at = 0
-    for name, (shape, dtype, begin, end) in sorted(header.items(), key=lambda item: item[1][2:]):
-        if dtype not in _ITEM_SIZE:
-            raise WeightsError(f"{what}: tensor {name!r} has dtype {dtype}, valid: {', '.join(sorted(_ITEM_SIZE))}")
-        size = int(np.prod(shape, dtype=object)) * _ITEM_SIZE[dtype]
-        if begin != at or end - begin != size or min(shape, default=0) < 0:
+    for name, entry in sorted(header.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if entry.dtype not in _ITEM_SIZE:
+            valid = ", ".join(sorted(_ITEM_SIZE))
+            raise WeightsError(f"{what}: tensor {name!r} has dtype {entry.dtype}, valid: {valid}")
+        size = math.prod(entry.shape) * _ITEM_SIZE[entry.dtype]
+        if (entry.begin, entry.end) != (at, at + size) or any(n < 0 for n in entry.shape):
             raise WeightsError(
-                f"{what}: tensor {name!r} of shape {shape} {dtype} lies at bytes {begin}..{end}, "
-                f"expected {at}..{at + size}"
+                f"{what}: tensor {name!r} of shape {entry.shape} {entry.dtype} lies at bytes "
+                f"{entry.begin}..{entry.end}, expected {at}..{at + size}"
             )
-        at = end
+        at = entry.end
     if at != len(view) - 8 - length:
         raise WeightsError(f"{what}: {len(view) - 8 - length} bytes of tensors, the header describes {at}")
     return header
 
 
-def _compare(
-    header: Mapping[str, tuple[tuple[int, ...], str, int, int]], expected: Mapping[str, TensorSpec], what: str
-) -> None:
+def _entry(values: Mapping[str, Any]) -> _Entry:
+    begin, end = (int(n) for n in values["data_offsets"])
+    return _Entry(tuple(int(n) for n in values["shape"]), str(values["dtype"]), begin, end)
+
+
+def _compare(header: Mapping[str, _Entry], expected: Mapping[str, TensorSpec], what: str) -> None:
     for kind, names in (("lacks", expected.keys() - header.keys()), ("has unknown", header.keys() - expected.keys())):
         if names:
             raise WeightsError(f"{what}: {kind} tensor {min(names)!r} ({len(names)} in all)")
     for name, (shape, dtype) in expected.items():
-        if header[name][0] != tuple(shape):
-            raise WeightsError(f"{what}: tensor {name!r} has shape {header[name][0]}, expected {tuple(shape)}")
-        if header[name][1] != dtype:
-            raise WeightsError(f"{what}: tensor {name!r} has dtype {header[name][1]}, expected {dtype}")
+        if header[name].shape != tuple(shape):
+            raise WeightsError(f"{what}: tensor {name!r} has shape {header[name].shape}, expected {tuple(shape)}")
+        if header[name].dtype != dtype:
+            raise WeightsError(f"{what}: tensor {name!r} has dtype {header[name].dtype}, expected {dtype}")
 
 
 def _not_finite(data: memoryview, dtype: str) -> int:
-    if dtype == "F64":
-        bits, mask = np.frombuffer(data, "<u8"), np.uint64(_EXPONENT_F64)
-    elif dtype in _EXPONENT:
-        kind, exponent = _EXPONENT[dtype]
-        bits, mask = np.frombuffer(data, kind), kind(exponent)
-    else:
+    """Return how many values of a little-endian float tensor are infinite or not a number."""
+    if dtype not in _EXPONENT:
         return 0
-    return int(np.count_nonzero((bits & mask) == mask))
+    kind = np.dtype(f"<u{_ITEM_SIZE[dtype]}")
+    mask = kind.type(_EXPONENT[dtype])
+    return int(np.count_nonzero((np.frombuffer(data, kind) & mask) == mask))

@@ -184,9 +184,10 @@ class GraphMemory(Memory):
                     first_seen_ns=node.first_seen_ns,
                     observations=node.observations + twin.observations,
                 )
-                for known_by in (self._label_votes, self._last_camera):
-                    if twin.id in known_by:
-                        known_by[node.id] = known_by.pop(twin.id)
+                if twin.id in self._label_votes:
+                    self._label_votes[node.id] = self._label_votes.pop(twin.id)
+                if twin.id in self._last_camera:
+                    self._last_camera[node.id] = self._last_camera.pop(twin.id)
                 deleted.append(twin.id)
             elif node.observations < self.config.confirmed_after:
                 deleted.append(node.id)

@@ -106,7 +106,8 @@ class GraphStore:
             if rows[i] < 0:
                 rows[i] = row_of[node.id] = next(free)
         _write(root, nodes, rows, [row for row in freed if row not in rows])
-        root.attrs.update({"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "issued": dict(issued)})
+        about: dict[str, Any] = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "issued": dict(issued)}
+        root.attrs.update(about)
         session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
         self._row_of, self._durable = row_of, sequence
         self._commits += 1
@@ -196,7 +197,7 @@ def _read_one(repository: icechunk.Repository, snapshot: str) -> tuple[StoredGra
     attributes: Mapping[str, Any] = dict(root.attrs)
     if attributes.get("schema") != SCHEMA:
         raise StoreError(f"schema {attributes.get('schema')}, this version reads {SCHEMA}")
-    columns = {name: np.asarray(root[name][:]) for name in COLUMNS}
+    columns = {name: np.asarray(_column(root, name)[:]) for name in COLUMNS}
     nodes, row_of = [], {}
     for row in np.flatnonzero(columns["time"][:, 3]):
         node = from_row(*(columns[name][row] for name in ("number", "time", "embedding", "text")))
@@ -212,17 +213,24 @@ def _write(root: zarr.Group, nodes: Sequence[SceneNode], rows: Sequence[int], fr
         if name not in root:
             codecs = [ZstdCodec(level=1), Crc32cCodec()]  # the checksum finds flipped bits when a chunk is read
             root.create_array(name, shape=(0, width), chunks=(chunk, width), dtype=dtype, compressors=codecs)
-    length = max([root["time"].shape[0], *(row + 1 for row in rows)])
+    length = max([_column(root, "time").shape[0], *(row + 1 for row in rows)])
     values = to_rows(nodes)
     order = np.argsort(rows)
     for name, (_, width, _) in COLUMNS.items():
-        column = root[name]
+        column = _column(root, name)
         if column.shape[0] < length:
             column.resize((length, width))
         if len(rows):
             column.oindex[np.asarray(rows)[order]] = values[name][order]
     if len(freed):
-        root["time"].oindex[np.sort(freed)] = 0
+        _column(root, "time").oindex[np.sort(freed)] = 0
+
+
+def _column(root: zarr.Group, name: str) -> zarr.Array:
+    array = root[name]
+    if not isinstance(array, zarr.Array):
+        raise StoreError(f"column {name!r}: a group, expected an array")
+    return array
 
 
 def _first_line(error: BaseException) -> str:
