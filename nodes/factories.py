@@ -45,10 +45,9 @@ def make_memory(spec: str, folder: Path | None) -> tuple[Memory, Callable[[], No
         raise unknown_name("memory", spec, ["graph", "package.module:factory"])
     from engram.memory.graph_memory import GraphMemory
     from engram.memory.store import GraphStore
-    from engram.perception.embedding import default_text_encoder
 
     store = GraphStore(folder) if folder is not None else None
-    return GraphMemory(store, encoder=default_text_encoder()), store.close if store is not None else lambda: None
+    return GraphMemory(store, encoder=_ready_encoder()), store.close if store is not None else lambda: None
 
 
 def make_policy(spec: str) -> Policy:
@@ -58,6 +57,23 @@ def make_policy(spec: str) -> Policy:
     from engram.policies import load_policy  # torch: only where a network is wanted
 
     return load_policy(spec)
+
+
+def make_trainer(spec: str) -> tuple[Any, str, int]:
+    """Return what trains the policy called ``spec``, the version it starts from and the policy's chunk length.
+
+    With ``package.module:factory`` the factory returns a Trainer; its chunk length is then left to the parameters.
+    """
+    if ":" in spec:
+        return load_object(spec)(), spec.replace(":", "."), 0
+    import copy
+
+    from engram.learning.bc import BehaviourCloning
+    from engram.policies import load_policy
+
+    policy = load_policy(spec)
+    network = copy.deepcopy(policy.network)
+    return BehaviourCloning(network, policy.preprocess), policy.version, int(network.config.chunk_size)
 
 
 def _make(contract: type, kind: str, spec: str, known: Mapping[str, Callable[[], Any]]) -> Any:
@@ -89,10 +105,19 @@ def _mujoco_world(config: Any) -> World:
 def _geometric() -> Detector:
     from engram.perception.geometric import GeometricDetector
 
-    return GeometricDetector()
+    return GeometricDetector(encoder=_ready_encoder())
 
 
 def _zero_shot() -> Detector:
     from engram.perception.zero_shot import ZeroShotDetector
 
     return ZeroShotDetector()
+
+
+def _ready_encoder() -> Any:
+    """Return the text encoder with its model loaded: seconds that belong into the start, not into the first frame."""
+    from engram.perception.embedding import default_text_encoder
+
+    encoder = default_text_encoder()
+    encoder.encode(["object"])
+    return encoder

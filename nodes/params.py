@@ -59,6 +59,8 @@ def declare[T](node: Node, cls: type[T], prefix: str = "") -> T:
 
 
 def _declare_field(node: Node, name: str, field: dataclasses.Field, description: str) -> Any:
+    if dataclasses.is_dataclass(field.default_factory):  # a section within the section
+        return declare(node, field.default_factory, name)  # type: ignore[arg-type]
     default = list(field.default) if isinstance(field.default, tuple) else field.default
     descriptor = ParameterDescriptor(description=description, read_only=True)
     low, high = field.metadata.get("range", (None, None))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sensor_msgs.msg import JointState
 
@@ -16,11 +17,13 @@ from engram.core.types import MemoryTokens, Observation
 from engram.nodes import messages, qos
 from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_policy, make_robot
+from engram.nodes.experience_sender import ExperienceSender
+from engram.nodes.factories import make_kinematics, make_policy, make_robot
 from engram.nodes.params import param
 from engram.nodes.policy_runner import PolicyRunner, PolicyStep
 from engram.nodes.task_goals import TaskGoals
 from engram.nodes.transforms import TransformBuffer
+from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
 
@@ -46,6 +49,18 @@ class PolicyNodeConfig(NodeConfig):
     """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
     check_instructions: bool = True
     """Reject goals whose words fit no wording of the simulated task."""
+    accept: str = param("any", choices=ACCEPT)
+    """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none."""
+    trusted_key: str = ""
+    """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
+    weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
+    """Folder for received weights."""
+    experience: bool = False
+    """Send every control step to the learner."""
+    spool: str = "~/.local/share/engram/{robot_id}/spool"
+    """Folder in which experience waits for the learner's acknowledgement."""
+    kinematics: str = "panda"
+    """Kinematics of the arm, for the state in the experience: panda, or package.module:factory."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
     """Time limit of a goal that names none [s], of the node's clock."""
 
@@ -61,7 +76,9 @@ class PolicyNode(EngramNode):
     def setup(self) -> None:
         """Load the policy."""
         self.robot = make_robot(self.config.robot)
-        self.runner = PolicyRunner(make_policy(self.config.policy))
+        self.runner = PolicyRunner(
+            make_policy(self.config.policy), on_refused=lambda error: self.report("weights", error)
+        )
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.COMMAND)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
@@ -81,6 +98,13 @@ class PolicyNode(EngramNode):
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
         self.goals = TaskGoals(self)
+        key = load_public_key(config.trusted_key) if config.trusted_key else None
+        folder = self._folder(config.weights_folder)
+        self.weights = WeightsInbox(self, folder, config.accept, self.runner.offer_weights, key)
+        self.experience: ExperienceSender | None = None
+        if config.experience:
+            kinematics = make_kinematics(config.kinematics)
+            self.experience = ExperienceSender(self, self._folder(config.spool), kinematics, self.robot)
         for camera in cameras:
             camera.subscribe(self, self._advance)
         subscribe_transforms(self, transforms, self._advance)
@@ -93,8 +117,13 @@ class PolicyNode(EngramNode):
         self.every(0.5, self._watch, "observation")
 
     def stop(self) -> None:
-        """End the goal that runs."""
+        """End the goal that runs; write what is recorded."""
         self.goals.close()
+        if self.experience is not None:
+            self.experience.close()
+
+    def _folder(self, template: str) -> Path:
+        return Path(template.replace("{robot_id}", self.config.robot_id)).expanduser()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -113,6 +142,8 @@ class PolicyNode(EngramNode):
     def take_status(self, status: messages.EpisodeStatus) -> None:
         """Take in what the episode is doing, from the simulation or from a goal of our own."""
         self.status = status
+        if self.experience is not None:
+            self.experience.became(status)
         self.statuses[status.stamp_ns] = status
         while len(self.statuses) > 16:
             del self.statuses[next(iter(self.statuses))]
@@ -125,6 +156,8 @@ class PolicyNode(EngramNode):
         self.take_status(status)
 
     def _on_executed(self, msg: ActionChunk) -> None:
+        if self.experience is not None:
+            self.experience.executed(messages.chunk_from_msg(msg))
         author = msg.policy_version.partition(":")[0]
         self.phase = {"hold": "holding", "human": "intervention"}.get(author, "acting")
 
@@ -164,6 +197,9 @@ class PolicyNode(EngramNode):
         if memory is None and self.memory and self.config.memory == "latest":
             memory = self.memory[max(self.memory)]
         halted = self.goals.halted(status.episode)
+        if self.experience is not None:
+            now = replace(status, stamp_ns=observation.stamp_ns)
+            self.experience.observed(observation, now, instruction)
         self.thread.put(PolicyStep(observation, status.episode, instruction, memory, halted))
         self.goals.on_step(replace(status, stamp_ns=observation.stamp_ns))
 
@@ -174,6 +210,8 @@ class PolicyNode(EngramNode):
         if chunk is None:
             self.health.seconds("observe", time.perf_counter() - began)
             return
+        if self.experience is not None:
+            self.experience.chunk(chunk)
         self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
         self.health.trace("chunk sent", chunk.stamp_ns)
         self.health.seconds("observe and act", time.perf_counter() - began)

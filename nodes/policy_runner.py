@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from engram.core.contracts import Policy
+from engram.core.errors import WeightsError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 
 
@@ -30,8 +32,9 @@ class PolicyRunner:
     words, or time that went back begin anew.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, on_refused: Callable[[WeightsError], None] = lambda _: None) -> None:
         self.policy = policy
+        self._on_refused = on_refused
         self.chunk: ActionChunk | None = None
         self._episode: tuple[int, str] | None = None
         self._stamp_ns = -1
@@ -44,11 +47,7 @@ class PolicyRunner:
             self._weights = (path, version)
 
     def step(self, step: PolicyStep) -> ActionChunk | None:
-        """Take in one control step; returns a new chunk when one is due. A step seen before changes nothing.
-
-        Raises:
-            WeightsError: offered weights do not fit; the old ones stay and the next call goes on with them.
-        """
+        """Take in one control step; returns a new chunk when one is due. A step seen before changes nothing."""
         stamp_ns = step.observation.stamp_ns
         episode = (step.episode, step.instruction)
         if episode != self._episode or stamp_ns < self._stamp_ns:
@@ -71,8 +70,12 @@ class PolicyRunner:
     def _swap_weights(self) -> None:
         with self._weights_lock:
             weights, self._weights = self._weights, None
-        if weights is not None:
+        if weights is None:
+            return
+        try:
             self.policy.load_weights(*weights)
+        except WeightsError as error:  # the policy kept its old weights: go on with them
+            self._on_refused(error)
 
 
 def _standstill(chunk: ActionChunk) -> ActionChunk:

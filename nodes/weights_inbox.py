@@ -1,0 +1,120 @@
+"""Weights from the learner: announced by a manifest, sent in slices, verified, then offered to the policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from engram.core.errors import InvalidInputError, WeightsError, unknown_name
+from engram.core.types import PolicyManifest
+from engram.learning.chunks import Assembler
+from engram.learning.weights import check_signature, verify
+from engram.nodes import messages, qos
+from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
+from engram_interfaces.msg import WeightChunk
+
+if TYPE_CHECKING:
+    from engram.nodes.base import EngramNode
+
+ACCEPT = ("approved", "any", "none")
+EARLY = 1024
+"""Slices kept that came before their manifest: the topics have no order between them."""
+
+
+def load_public_key(path: str) -> Ed25519PublicKey:
+    """Return the Ed25519 key in the PEM file ``path``; raises InvalidInputError if there is none."""
+    try:
+        key = load_pem_public_key(Path(path).expanduser().read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"trusted_key {path!r}: {error}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise InvalidInputError(f"trusted_key {path!r}: a {type(key).__name__}, expected an Ed25519 public key")
+    return key
+
+
+class WeightsInbox:
+    """Assembles and verifies weight files in a worker thread of ``node``; refusals become diagnostics.
+
+    Args:
+        accept: "approved" (a robot), "any" (simulation: candidates too) or "none".
+        offer: takes the verified file and its version.
+        trusted_key: when given, manifests must be signed by its owner.
+    """
+
+    def __init__(
+        self,
+        node: EngramNode,
+        folder: Path,
+        accept: str,
+        offer: Callable[[Path, str], None],
+        trusted_key: Ed25519PublicKey | None = None,
+    ) -> None:
+        if accept not in ACCEPT:
+            raise unknown_name("value of accept", accept, ACCEPT)
+        self._node, self._folder, self._accept, self._offer = node, folder, accept, offer
+        self._key = trusted_key
+        self._assembler: Assembler | None = None
+        self._early: list[tuple[str, int, bytes]] = []
+        self._done = ""
+        if accept == "none":
+            return
+        self._thread = node.worker("weights", lambda job: job(), capacity=8192)
+        node.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
+        node.subscribe(WeightChunk, "policy/weights", self._on_chunk, qos.WEIGHTS)
+
+    def _on_manifest(self, msg: PolicyManifestMsg) -> None:
+        manifest = messages.manifest_from_msg(msg)
+        self._thread.put(lambda: self._begin(manifest, bytes(msg.signature), msg.chunk_size))
+
+    def _on_chunk(self, msg: WeightChunk) -> None:
+        self._thread.put(lambda: self._take(msg.version, msg.index, bytes(msg.data)))
+
+    def _begin(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
+        """Start on a new version, if this robot takes it at all."""
+        if manifest.version == self._done or (self._assembler and self._assembler.manifest == manifest):
+            return
+        if self._accept == "approved" and manifest.stage != "approved":
+            self._assembler = None
+            raise WeightsError(
+                f"{manifest.version!r} is {manifest.stage}: refused, this robot takes only approved ones"
+            )
+        if manifest.stage in ("rejected", "rolled_back"):
+            self._assembler = None
+            return
+        if self._key is not None:
+            check_signature(manifest, signature, self._key)
+        self._assembler = Assembler(manifest, chunk_size)
+        early, self._early = self._early, []
+        for version, index, data in early:
+            self._take(version, index, data)
+
+    def _take(self, version: str, index: int, data: bytes) -> None:
+        assembler = self._assembler
+        if assembler is None or assembler.manifest.version != version:
+            if version != self._done:
+                self._early = [*self._early[-EARLY:], (version, index, data)]
+            return
+        if assembler.add(index, data):
+            self._assembler = None
+            self._accept_file(assembler)
+
+    def _accept_file(self, assembler: Assembler) -> None:
+        manifest = assembler.manifest
+        data = verify(assembler.data(), manifest)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{manifest.sha256}.safetensors"
+        partial = path.with_suffix(f".{os.getpid()}.part")
+        partial.write_bytes(data)
+        partial.replace(path)
+        for old in self._folder.glob("*.safetensors"):
+            if old != path:
+                old.unlink()
+        self._done = manifest.version
+        self._node.health.count("weights received")
+        self._node.get_logger().info(f"weights {manifest.version} received and verified")
+        self._offer(path, manifest.version)
