@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
-from engram.sim.experts import make_expert
+from engram.sim.experts import Expert, make_expert
 from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
 from engram.sim.tasks import TASKS, Task
@@ -105,15 +105,16 @@ def evaluate_experts(
 class ExpertRunner:
     """Runs one episode of the task's expert in ``world``, through controller and safety filter."""
 
-    def __init__(self, world: MujocoWorld) -> None:
+    def __init__(self, world: MujocoWorld, expert_for: Callable[[str, MujocoWorld], Expert] = make_expert) -> None:
         self.world = world
+        self.expert_for = expert_for
 
     def __call__(
         self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
     ) -> EpisodeResult:
         """Return what came of one episode."""
         observation = self.world.reset(task, seed, instruction)
-        expert = make_expert(task, self.world)
+        expert = self.expert_for(task, self.world)
         expert.reset()
         pipeline = CommandPipeline(self.world.kinematics, self.world.robot)
         pipeline.reset()

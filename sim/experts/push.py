@@ -14,8 +14,12 @@ PUSH_M = 0.028
 """Height of the tool while it pushes: finger tips 16 mm above the table."""
 GRIP = 0.75
 """Fingers 3 cm apart touch the cube near both its edges: it neither turns nor slips past."""
-STEP_M = 0.045
-"""How far ahead of the tool the push aims: with the gain of 0.6, 27 mm per step."""
+STEP_M = 0.04
+"""How far ahead of the tool the push aims: with the gain of 0.6, 24 mm per step."""
+DOWN_M = 0.007
+"""How near to the pushing height counts as down: higher up, the fingers could land on the cube."""
+JAMMED_M = 0.012
+"""This far below the pushing height the fingers are wedged against the table: first lift them."""
 TURN_MAX_RAD = 0.7
 
 
@@ -33,10 +37,12 @@ class PushExpert(Expert):
         along = float(offset @ ahead)
         aside = float(np.linalg.norm(offset - along * ahead))
         behind = -STANDOFF_M - 0.02 < along < -0.02 and aside < 0.018
-        if behind and tool[2] < PUSH_M + 0.015:
+        if tool[2] < PUSH_M - JAMMED_M:
+            return Waypoint(tool + np.array([*(-0.02 * ahead), 0.03]), GRIP, yaw)
+        if behind and tool[2] < PUSH_M + DOWN_M:
             forward = cube[:2] + (along + min(left, STEP_M)) * ahead  # on the line, not only towards it
             return Waypoint(np.append(forward, PUSH_M), GRIP, yaw)
         start = cube[:2] - STANDOFF_M * ahead
         away = float(np.linalg.norm(tool[:2] - start))
-        height = PUSH_M + (TRAVEL_M - PUSH_M) * funnel(away, 0.012, 0.04)
+        height = PUSH_M + (TRAVEL_M - PUSH_M) * funnel(away, 0.012, 0.03)
         return Waypoint(np.append(start, height), GRIP, yaw)

@@ -28,7 +28,7 @@ def test_has_words_and_held_out_words(name: str) -> None:
 
 
 def test_unknown_task_lists_the_valid_ones() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'reach'.*pick_place"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'reach'.*pick_place"):
         get_task("rech")
 
 
@@ -111,7 +111,12 @@ def test_reach_within_3_cm_of_10_cm_above(world: MujocoWorld) -> None:
     world.reset("reach", 0)
     tool = world.tool_pose().position
     target = world.task.targets["color"]
-    for offset, done in [((0.029, 0, 0), True), ((0.031, 0, 0), False), ((0, 0, 0.029), True), ((0, 0.02, 0.025), False)]:
+    for offset, done in [
+        ((0.029, 0, 0), True),
+        ((0.031, 0, 0), False),
+        ((0, 0, 0.029), True),
+        ((0, 0.02, 0.025), False),
+    ]:
         world.set_pose(target, upright(tool[:2] + offset[:2], tool[2] - 0.10 + offset[2]))
         assert world.task.oracle_success(world) is done
 

@@ -1,0 +1,120 @@
+"""Recording: LeRobot reads it back, labels are clean, runs resume, seeds stay apart."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.core.control import proprioception
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.sim.experts import make_expert
+from engram.sim.experts.noise import NoiseConfig
+from engram.sim.record import RecordConfig, RecordReport, dataset_hash, record, record_episode
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> RecordConfig:
+    root = tmp_path_factory.mktemp("data") / "small"
+    return RecordConfig(
+        str(root), tasks=("reach", "press_button"), episodes=2, part_episodes=1, workers=1, image_size=32, noise=0.0
+    )
+
+
+@pytest.fixture(scope="module")
+def report(config: RecordConfig) -> RecordReport:
+    return record(config)
+
+
+@pytest.mark.render
+def test_lerobot_reads_it_back(config: RecordConfig, report: RecordReport) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    dataset = LeRobotDataset(config.repo_id, root=report.root)
+    assert (dataset.num_episodes, len(dataset), dataset.fps) == (4, report.frames, 10)
+    assert report.dropped == {"reach": 0, "press_button": 0}
+    first = dataset[0]
+    world = MujocoWorld(WorldConfig(profile="fast", image_size=32))
+    seen = world.reset("reach", config.first_seed)
+    np.testing.assert_array_equal(
+        first["observation.state"], proprioception(seen.joints, world.kinematics, world.robot)
+    )
+    np.testing.assert_array_equal(first["action"], make_expert("reach", world).act().astype(np.float32))
+    pixels = np.moveaxis(first["observation.images.front"].numpy(), 0, -1) * 255
+    np.testing.assert_array_equal(pixels.round(), seen.camera("front").color)
+    assert first["task"] == world.oracle_outcome().instruction
+    world.close()
+    done = np.array(dataset.hf_dataset["next.success"])
+    episode = np.array(dataset.hf_dataset["episode_index"])
+    for index in range(4):
+        assert done[episode == index][-config.tail_steps :].all()
+        assert not done[episode == index][: -config.tail_steps].any()
+
+
+@pytest.mark.render
+def test_hash_is_of_the_content(report: RecordReport) -> None:
+    assert dataset_hash(report.root) == report.sha256
+    log = Path(report.root) / "meta" / "engram_episodes.jsonl"
+    text = log.read_text()
+    log.write_text(text + "\n")
+    assert dataset_hash(report.root) != report.sha256
+    log.write_text(text)
+    assert dataset_hash(report.root) == report.sha256
+
+
+@pytest.mark.render
+def test_an_existing_dataset_is_not_overwritten(config: RecordConfig, report: RecordReport) -> None:
+    with pytest.raises(InvalidInputError, match="exists; choose another folder"):
+        record(config)
+
+
+@pytest.mark.render
+def test_a_killed_run_resumes_at_its_last_whole_part(
+    config: RecordConfig, report: RecordReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.sim.record as module
+
+    again = replace(config, root=str(tmp_path / "again"))
+    whole, done = module._record_part, []
+
+    def killed(part: module.Part) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        whole(part)
+        done.append(part)
+
+    monkeypatch.setattr(module, "_record_part", killed)
+    with pytest.raises(KeyboardInterrupt):
+        record(again)
+    resumed = []
+    monkeypatch.setattr(module, "_record_part", lambda part: resumed.append(part) or whole(part))
+    with pytest.raises(InvalidInputError, match="parts of another recording"):
+        record(replace(again, noise=1.0))
+    assert record(again).frames == report.frames
+    assert len(resumed) == 2
+
+
+@pytest.mark.render
+def test_labels_stay_clean_under_noise() -> None:
+    world = MujocoWorld(WorldConfig(profile="fast", image_size=16))
+    loud = NoiseConfig(burst_probability=1.0, offset_m=(0.02, 0.02))
+    clean, noisy = (record_episode(world, "reach", 100_001, n, tail_steps=1) for n in (None, loud))
+    world.close()
+    assert clean is not None and noisy is not None
+    np.testing.assert_array_equal(clean[0]["action"], noisy[0]["action"])  # the same state, the same label
+    assert np.abs(clean[1]["observation.state"][:3] - noisy[1]["observation.state"][:3]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"tasks": ("juggle",)}, UnknownNameError, "unknown task 'juggle'"),
+        ({"first_seed": 99_999}, InvalidInputError, "lower seeds are for evaluation"),
+        ({"noise": 1.5}, InvalidInputError, "expected 0..1"),
+        ({"episodes": 0}, InvalidInputError, "RecordConfig.episodes"),
+    ],
+)
+def test_bad_configs_are_refused(change: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        RecordConfig("nowhere", **change)
