@@ -7,18 +7,30 @@ the link is followed.
 import tomllib
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
 
 HERE = Path(__file__).resolve().parent
 PROJECT = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
 
 
-def shared(folder: str, pattern: str) -> tuple[str, list[str]]:
-    """A data_files entry: the matching files of `folder`, for share/engram/<folder>."""
-    return f"share/engram/{folder}", sorted(str(file.relative_to(HERE)) for file in (HERE / folder).glob(pattern))
+class PlainDistribution(Distribution):
+    """Keeps `requires-python` a string: colcon reads this object's attributes back as Python literals."""
+
+    def parse_config_files(self, *args, **kwargs) -> None:
+        super().parse_config_files(*args, **kwargs)
+        for holder in (self, self.metadata):
+            if getattr(holder, "python_requires", None) is not None:
+                holder.python_requires = str(holder.python_requires)
+
+
+def shared(folder: str, *patterns: str) -> tuple[str, list[str]]:
+    """A data_files entry: the files of `folder` that match, for share/engram/<folder>."""
+    files = (file for pattern in patterns for file in (HERE / folder).glob(pattern))
+    return f"share/engram/{folder}", sorted(str(file.relative_to(HERE)) for file in files)
 
 
 setup(
+    distclass=PlainDistribution,
     name=PROJECT["name"],
     version=PROJECT["version"],
     package_dir={"": ".python"},
@@ -28,7 +40,6 @@ setup(
         ("share/ament_index/resource_index/packages", ["resource/engram"]),
         ("share/engram", ["package.xml"]),
         shared("launch", "*.launch.*"),
-        shared("config", "*.yaml"),
-        shared("config", "*.rviz"),
+        shared("config", "*.yaml", "*.xml", "*.rviz"),
     ],
 )
