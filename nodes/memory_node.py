@@ -56,7 +56,7 @@ class MemoryNode(EngramNode):
         self.memory: Memory
         self.memory, self.close_store = make_memory(self.config.memory, Path(folder).expanduser() if folder else None)
         self.boot_id = uuid.uuid4().hex
-        self.status: messages.EpisodeStatus | None = None
+        self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
         self.durable = self.changed = self.memory.graph().sequence
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
@@ -96,10 +96,10 @@ class MemoryNode(EngramNode):
 
     def _publish_context(self) -> None:
         """Publish what matters for the instruction, once a scene; in lock-step with the words of that very step."""
-        status, stamp_ns = self.status, self.scene_ns
+        stamp_ns = self.scene_ns
+        newest = next(reversed(self.statuses.values()), None)
+        status = self.statuses.get(stamp_ns) if self.config.lockstep else newest
         if status is None or not status.instruction or stamp_ns == self.context_ns:
-            return
-        if self.config.lockstep and status.stamp_ns != stamp_ns:
             return
         with self.health.timed("context"):
             tokens = self.memory.context(status.instruction, stamp_ns)
@@ -120,9 +120,15 @@ class MemoryNode(EngramNode):
     # -- topics and services -------------------------------------------------------------------------------------
 
     def _on_status(self, msg: TaskStatus) -> None:
-        self.status = messages.status_from_msg(msg)
+        status = messages.status_from_msg(msg)
+        self.thread.put(lambda: self._take_status(status))
+
+    def _take_status(self, status: messages.EpisodeStatus) -> None:
+        self.statuses[status.stamp_ns] = status
+        while len(self.statuses) > 64:
+            del self.statuses[next(iter(self.statuses))]
         if self.config.lockstep:  # the scene of this step may have been there first
-            self.thread.put(self._publish_context)
+            self._publish_context()
 
     def _on_scene(self, msg: SceneObservationMsg) -> None:
         scene = messages.scene_from_msg(msg)

@@ -26,6 +26,9 @@ from engram.nodes.transforms import TransformBuffer
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
+KEPT = 64
+"""Observations, statuses and memory contexts kept while they wait for each other."""
+
 
 @dataclass(frozen=True)
 class PolicyNodeConfig(NodeConfig):
@@ -145,7 +148,7 @@ class PolicyNode(EngramNode):
         if self.experience is not None:
             self.experience.became(status)
         self.statuses[status.stamp_ns] = status
-        while len(self.statuses) > 16:
+        while len(self.statuses) > KEPT:
             del self.statuses[next(iter(self.statuses))]
         self.goals.on_status(status)
         self._advance()
@@ -164,7 +167,7 @@ class PolicyNode(EngramNode):
     def _on_memory(self, msg: MemoryContext) -> None:
         tokens = messages.tokens_from_msg(msg)
         self.memory[tokens.stamp_ns] = tokens
-        while len(self.memory) > 16:
+        while len(self.memory) > KEPT:
             del self.memory[next(iter(self.memory))]
         self._advance()
 
@@ -183,7 +186,7 @@ class PolicyNode(EngramNode):
             self.last_stamp, self.progress_at = stamp_ns, time.monotonic()
             if status.running:
                 self._hand_over(observation, status)
-        while len(self.ready) > 8:
+        while len(self.ready) > KEPT:
             del self.ready[min(self.ready)]
             self.health.count("observations given up")
 

@@ -1,0 +1,194 @@
+"""The hardware side: a ros2_control robot, or any LeRobot ``Robot``, as the topics that the loop speaks.
+
+``driver: ros2_control`` renames joints between ``hardware/joint_states`` -> ``joint_states`` and ``command`` ->
+``joint_trajectory_controller/joint_trajectory``; its cameras come from their own drivers. ``driver: lerobot`` reads
+motors and cameras and publishes them, and sends commands to the motors.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from tf2_msgs.msg import TFMessage
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import JointCommand, Pose
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.factories import make_robot
+from engram.nodes.health import ERROR
+from engram.nodes.params import param
+from engram.nodes.robot_drivers import LeRobotDriver, load_lerobot
+
+
+@dataclass(frozen=True)
+class RobotNodeConfig(NodeConfig):
+    """Parameters of the robot node."""
+
+    driver: str = param("ros2_control", choices=("ros2_control", "lerobot"))
+    """What the hardware speaks."""
+    robot: str = "panda_2f85"
+    """Robot that the hardware is."""
+    hardware_joints: tuple[str, ...] = ("",)
+    """The hardware's joint or motor names in the order of the robot's joints, gripper last; [""]: the same names."""
+    silent_after_s: float = param(0.5, 0.05, 60.0)
+    """Report hardware that said nothing for this long [s]."""
+    lerobot: str = ""
+    """LeRobot robot: a JSON object as LeRobot's commands take it, or package.module:factory."""
+    unit: str = param("deg", choices=("deg", "rad"))
+    """Unit of a LeRobot robot's arm motors."""
+    gripper_open: float = 0.0
+    """What a LeRobot gripper motor says when open."""
+    gripper_closed: float = 100.0
+    """What a LeRobot gripper motor says when closed."""
+    rate_hz: float = param(30.0, 1.0, 1000.0)
+    """How often a LeRobot robot is read [Hz]."""
+    cameras: tuple[str, ...] = ("",)
+    """LeRobot cameras to publish; [""]: all of them."""
+    camera_intrinsics: tuple[float, ...] = (0.0,)
+    """fx, fy, cx, cy [px] of each camera in turn; [0.0]: unknown, no camera_info is published."""
+    camera_poses: tuple[float, ...] = (0.0,)
+    """x, y, z [m], qw, qx, qy, qz of each camera's optical frame in base_link; [0.0]: unknown, no tf."""
+
+
+class RobotNode(EngramNode):
+    """Renames and forwards; the safety node has already decided what may be sent."""
+
+    config_class = RobotNodeConfig
+
+    def __init__(self) -> None:
+        super().__init__("robot_node")
+
+    def setup(self) -> None:
+        """Connect to the hardware."""
+        config = self.config
+        self.robot = make_robot(config.robot)
+        ours = self.robot.joint_names
+        self.names = ours if config.hardware_joints == ("",) else config.hardware_joints
+        if len(self.names) != len(ours):
+            raise InvalidInputError(
+                f"hardware_joints: {len(self.names)} names, expected {len(ours)}: {', '.join(ours)}"
+            )
+        self.driver: LeRobotDriver | None = None
+        self.joints = self.create_publisher(JointState, "joint_states", qos.SENSOR)
+        if config.driver == "lerobot":
+            self._setup_lerobot()
+        else:
+            topic = "joint_trajectory_controller/joint_trajectory"
+            self.trajectories = self.create_publisher(JointTrajectory, topic, qos.COMMAND)
+
+    def _setup_lerobot(self) -> None:
+        config = self.config
+        self.driver = LeRobotDriver(
+            load_lerobot(config.lerobot),
+            self.robot,
+            self.names,
+            unit=config.unit,
+            gripper_open=config.gripper_open,
+            gripper_closed=config.gripper_closed,
+        )
+        features = self.driver.robot.observation_features
+        there = tuple(name for name, shape in features.items() if isinstance(shape, tuple))
+        self.cameras = there if config.cameras == ("",) else config.cameras
+        self.images = {c: self.create_publisher(Image, f"camera/{c}/color/image_raw", qos.SENSOR) for c in self.cameras}
+        self.infos = {c: self.create_publisher(CameraInfo, f"camera/{c}/camera_info", qos.SENSOR) for c in self.cameras}
+        self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
+        self.intrinsics = _per_camera("camera_intrinsics", config.camera_intrinsics, self.cameras, 4)
+        self.poses = _per_camera("camera_poses", config.camera_poses, self.cameras, 7)
+
+    def start(self) -> None:
+        """Forward states and commands."""
+        self.heard = time.monotonic()
+        self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self.every(self.config.silent_after_s, self._watch, "hardware")
+        if self.driver is None:
+            self.subscribe(JointState, "hardware/joint_states", self._on_hardware, qos.SENSOR)
+            return
+        self.reading = self.worker("read", lambda job: job(), capacity=1)
+        self.writing = self.worker("write", self.driver.write, capacity=1)
+        self.every(1.0 / self.config.rate_hz, lambda: self.reading.put(self._read), "read")
+        if self.poses:
+            now_ns = self.get_clock().now().nanoseconds
+            poses = {c: Pose(np.array(p[:3]), np.array(p[3:])) for c, p in self.poses.items()}
+            frames = [messages.pose_to_transform(p, messages.optical_frame(c), now_ns) for c, p in poses.items()]
+            self.tf_static.publish(TFMessage(transforms=frames))
+
+    def teardown(self) -> None:
+        """Disconnect."""
+        if self.driver is not None:
+            self.driver.close()
+
+    def _on_command(self, msg: JointTrajectory) -> None:
+        command = messages.command_from_msg(msg, self.robot.joint_names)
+        self.health.count("commands")
+        if self.driver is not None:
+            self.writing.put(command)
+            return
+        self.trajectories.publish(messages.command_to_msg(self._renamed(command)))
+
+    def _renamed(self, command: JointCommand) -> JointCommand:
+        # a stamp of 0 means "now" to ros2_control: it would drop a point that lies in the past
+        return replace(command, names=self.names, stamp_ns=0)
+
+    def _on_hardware(self, msg: JointState) -> None:
+        self.heard = time.monotonic()
+        joints = messages.joints_from_msg(msg, self.names)
+        self.joints.publish(messages.joints_to_msg(replace(joints, names=self.robot.joint_names)))
+        self.health.count("states")
+
+    def _read(self) -> None:
+        """Read motors and cameras and publish them; in the reading thread."""
+        assert self.driver is not None
+        stamp_ns = self.get_clock().now().nanoseconds
+        with self.health.timed("read"):
+            joints, images = self.driver.read(stamp_ns)
+        self.heard = time.monotonic()
+        for camera in self.cameras:
+            if camera not in images:
+                self.health.problem(f"camera {camera}", f"no image; the robot gives {', '.join(images) or 'none'}")
+                continue
+            self._publish_image(camera, images[camera], stamp_ns)
+        self.joints.publish(messages.joints_to_msg(joints))
+        self.health.count("states")
+
+    def _publish_image(self, camera: str, image: np.ndarray, stamp_ns: int) -> None:
+        frame = messages.optical_frame(camera)
+        if self.intrinsics:
+            fx, fy, cx, cy = self.intrinsics[camera]
+            matrix = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+            height, width, _ = image.shape
+            self.infos[camera].publish(messages.camera_info_to_msg(matrix, width, height, stamp_ns, frame))
+        self.images[camera].publish(messages.color_to_msg(image, stamp_ns, frame))
+
+    def _watch(self) -> None:
+        silent = time.monotonic() - self.heard
+        if silent > self.config.silent_after_s:
+            source = "hardware/joint_states" if self.driver is None else f"LeRobot {self.driver.robot}"
+            self.health.problem("hardware", f"{source}: nothing for {silent:.1f} s", ERROR)
+        else:
+            self.health.clear("hardware")
+
+
+def _per_camera(
+    name: str, values: tuple[float, ...], cameras: tuple[str, ...], each: int
+) -> dict[str, tuple[float, ...]]:
+    """Split a flat parameter into ``each`` numbers a camera; (0.0,) = none."""
+    if values == (0.0,):
+        return {}
+    if len(values) != each * len(cameras):
+        raise InvalidInputError(f"{name}: {len(values)} numbers, expected {each} for each of {', '.join(cameras)}")
+    return {camera: values[i * each : (i + 1) * each] for i, camera in enumerate(cameras)}
+
+
+def main() -> int:
+    """Run the node."""
+    return run(RobotNode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""Every conversion is lossless: core -> message -> core gives the same bits, also after serialisation."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import Image
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import (
+    ActionChunk,
+    DetectedObject,
+    GraphUpdate,
+    JointCommand,
+    JointState,
+    MemoryTokens,
+    PolicyManifest,
+    Pose,
+    SceneEdge,
+    SceneNode,
+    SceneObservation,
+    Transition,
+)
+from engram.nodes import messages
+
+LAWS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+stamps = st.integers(0, 2**31 * 10**9 - 1)
+RNG = np.random.default_rng(7)
+
+
+def through(msg):
+    """Return ``msg`` as another process would get it."""
+    return deserialize_message(serialize_message(msg), type(msg))
+
+
+def same(a, b) -> bool:
+    """Compare two frozen dataclasses bit for bit, arrays included."""
+    if dataclasses.is_dataclass(a):
+        return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if hasattr(a, "items"):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    return a == b
+
+
+def pose(frame="base_link") -> Pose:
+    q = RNG.normal(size=4)
+    return Pose(RNG.normal(size=3), q / np.linalg.norm(q), frame)
+
+
+def f32(*shape) -> np.ndarray:
+    return RNG.random(shape, dtype=np.float32)
+
+
+def seen() -> DetectedObject:
+    return DetectedObject("red cube", 0.5, pose(), RNG.random((3, 3)), RNG.random(3), f32(3).astype(float), f32(384))
+
+
+def node(name="object/1") -> SceneNode:
+    color = f32(3).astype(float)  # travels as float32
+    return SceneNode(
+        name, "object", "cube", pose(), RNG.random((3, 3)), RNG.random(3), color, f32(384), 0.25, "visible", 5, 7, 3
+    )
+
+
+@LAWS
+@given(stamps)
+def test_stamps(stamp):
+    assert messages.from_stamp(messages.to_stamp(stamp)) == stamp
+
+
+@LAWS
+@given(st.lists(st.lists(finite, min_size=7, max_size=7), min_size=1, max_size=16), stamps, st.integers(0, 2**40))
+def test_action_chunk(rows, stamp, episode):
+    chunk = ActionChunk(stamp, episode, "ee_delta", np.array(rows), 0.1, 1, "v1", ("a", "b"), 0.02)
+    assert same(messages.chunk_from_msg(through(messages.chunk_to_msg(chunk))), chunk)
+
+
+@LAWS
+@given(st.lists(finite, min_size=8, max_size=8), stamps)
+def test_joint_states_and_commands_carry_exact_values(values, stamp):
+    names = tuple(f"j{i}" for i in range(8))
+    joints = JointState(stamp, names, np.array(values), np.array(values[::-1]))
+    assert same(messages.joints_from_msg(through(messages.joints_to_msg(joints)), names), joints)
+    command = JointCommand(stamp, names, np.array(values), 0.1)
+    assert same(messages.command_from_msg(through(messages.command_to_msg(command)), names), command)
+
+
+def test_joints_are_read_by_name():
+    joints = JointState(1, ("a", "b", "c"), np.array([1.0, 2, 3]), np.zeros(3))
+    read = messages.joints_from_msg(messages.joints_to_msg(joints), ("c", "a"))
+    assert read.positions.tolist() == [3.0, 1.0]
+    with pytest.raises(UnknownNameError, match=r"unknown joint in joint_states 'd'.*a, b, c"):
+        messages.joints_from_msg(messages.joints_to_msg(joints), ("d",))
+
+
+def test_a_driver_without_velocities_reads_as_rest():
+    msg = messages.joints_to_msg(JointState(1, ("a",), np.array([1.0]), np.zeros(1)))
+    msg.velocity = []
+    assert messages.joints_from_msg(msg, ("a",)).velocities.tolist() == [0.0]
+
+
+def test_a_command_message_refuses_what_rclpy_would_turn_into_zero():
+    msg = messages.command_to_msg(JointCommand(0, ("a",), np.array([1.5]), 0.1))
+    assert msg.points[0].positions[0] == 1.5
+    assert (msg.points[0].time_from_start.sec, msg.points[0].time_from_start.nanosec) == (0, 100_000_000)
+    with pytest.raises(AssertionError):
+        msg.points[0].positions = [np.float32(1.5)]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (128, 128), (5, 7)])
+def test_images(shape):
+    color = RNG.integers(0, 256, (*shape, 3), dtype=np.uint8)
+    depth = f32(*shape)
+    depth[0, 0] = np.nan
+    back = messages.color_from_msg(through(messages.color_to_msg(color, 3, "f")), "front")
+    assert same(back, color)
+    assert same(messages.depth_from_msg(through(messages.depth_to_msg(depth, 3, "f")), "front"), depth)
+
+
+def test_padded_rows_and_other_encodings_by_hand():
+    padded = Image(height=2, width=1, encoding="bgr8", step=4, data=[1, 2, 3, 99, 4, 5, 6, 99])
+    assert messages.color_from_msg(padded, "front").tolist() == [[[3, 2, 1]], [[6, 5, 4]]]
+    millimetres = Image(height=1, width=2, encoding="16UC1", step=4, data=[0xE8, 0x03, 0, 0])
+    np.testing.assert_allclose(messages.depth_from_msg(millimetres, "front"), [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"encoding": "yuv422"}, r"encoding of front 'yuv422'.*bgr8, rgb8"),
+        ({"width": 3}, r"front: step 6, expected at least 9"),
+        ({"height": 3}, r"front: 12 bytes, expected 6 x 3"),
+        ({"height": 0}, r"front: size 2 x 0"),
+    ],
+)
+def test_a_malformed_image_names_what_is_wrong(change, match):
+    msg = messages.color_to_msg(np.zeros((2, 2, 3), np.uint8), 0, "f")
+    for name, value in change.items():
+        setattr(msg, name, value)
+    with pytest.raises((InvalidInputError, UnknownNameError), match=match):
+        messages.color_from_msg(msg, "front")
+
+
+def test_depth_of_nothing_but_nan_is_refused():
+    msg = messages.depth_to_msg(np.full((2, 2), np.nan, np.float32), 0, "f")
+    with pytest.raises(InvalidInputError, match="front: no finite depth in 2 x 2"):
+        messages.depth_from_msg(msg, "front")
+
+
+def test_intrinsics():
+    matrix = np.array([[100.0, 0, 64], [0, 101, 63], [0, 0, 1]])
+    msg = through(messages.camera_info_to_msg(matrix, 128, 128, 0, "f"))
+    assert same(messages.intrinsics_from_msg(msg, "front"), matrix)
+    msg.k[0] = 0.0
+    with pytest.raises(InvalidInputError, match=r"focal length 0\.0, 101\.0"):
+        messages.intrinsics_from_msg(msg, "front")
+
+
+def test_poses_and_transforms():
+    p = pose()
+    assert same(messages.pose_from_msg(through(messages.pose_to_msg(p)), "base_link"), p)
+    assert same(messages.pose_from_transform(through(messages.pose_to_transform(p, "tool", 9))), p)
+
+
+def test_scene_observation():
+    scene = SceneObservation(5, "front", (seen(), seen()), pose(), RNG.random((3, 3)), (128, 96), f32(6, 8))
+    assert same(messages.scene_from_msg(through(messages.scene_to_msg(scene))), scene)
+
+
+def test_graph_update():
+    edges = (SceneEdge("a", "b", "on", 0.5),)
+    update = GraphUpdate(5, 9, True, (node(), node("object/2")), edges, ("object/3",), edges)
+    msg = through(messages.graph_to_msg(update, "boot"))
+    assert msg.boot_id == "boot"
+    assert same(messages.graph_from_msg(msg), update)
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_memory_tokens(k):
+    tokens = MemoryTokens(5, 2, f32(k, 4), f32(k), f32(k, 3), np.arange(k) % 2 == 0, tuple(f"n{i}" for i in range(k)))
+    assert same(messages.tokens_from_msg(through(messages.tokens_to_msg(tokens))), tokens)
+    assert len(messages.first_tokens(tokens, 2).tokens) == min(k, 2)
+
+
+def test_transition():
+    transition = Transition(
+        "r", "b", 3, 4, 5, 6, "reach", "go", {"front": RNG.integers(0, 255, (4, 5, 3), dtype=np.uint8)},
+        f32(15), f32(7), f32(7), 0.5, "oracle", False, True, False, True, "v", ("m",),
+    )  # fmt: skip
+    assert same(messages.transition_from_msg(through(messages.transition_to_msg(transition))), transition)
+
+
+def test_manifest_and_weights():
+    data = bytes(RNG.integers(0, 256, 1000, dtype=np.uint8))
+    manifest = PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {"loss": 0.125}, {"d": [1, 2]})
+    msg = through(messages.manifest_to_msg(manifest, 5, 300, b"sig"))
+    assert (msg.chunk_count, bytes(msg.signature)) == (4, b"sig")
+    assert same(messages.manifest_from_msg(msg), manifest)
+    pieces = [through(chunk) for chunk in messages.weight_chunks_to_msgs("v2", data, 300)]
+    assert [p.index for p in pieces] == [0, 1, 2, 3]
+    assert b"".join(bytes(p.data) for p in pieces) == data
+    msg.metrics_json = "[1]"
+    with pytest.raises(InvalidInputError, match="metrics_json: a list, expected an object"):
+        messages.manifest_from_msg(msg)
+
+
+def test_status_and_intervention():
+    status = messages.EpisodeStatus(5, "r", 6, "reach", "go", 7, "succeeded", True, 1.0, False)
+    assert same(messages.status_from_msg(through(messages.status_to_msg(status))), status)
+    human = messages.HumanAction(5, "ann", True, "ee_delta", RNG.random(7))
+    assert same(messages.intervention_from_msg(through(messages.intervention_to_msg(human))), human)
+    with pytest.raises(UnknownNameError, match="unknown episode state 'dancing'"):
+        messages.EpisodeStatus(0, "", 0, "", "", 0, "dancing")
+
+
+def test_a_non_finite_chunk_is_refused_on_arrival():
+    msg = messages.chunk_to_msg(ActionChunk(0, 0, "ee_delta", np.zeros((2, 7)), 0.1, 1, "v"))
+    msg.actions[3] = float("nan")
+    with pytest.raises(InvalidInputError, match=r"ActionChunk\.actions: 1 of 14 values are not finite"):
+        messages.chunk_from_msg(msg)

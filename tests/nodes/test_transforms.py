@@ -1,0 +1,66 @@
+"""The tf buffer against transforms worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+from tf2_msgs.msg import TFMessage
+
+from engram.core.errors import StaleDataError, UnknownNameError
+from engram.core.geometry import make_pose, rotation
+from engram.nodes.messages import pose_to_transform
+from engram.nodes.transforms import TransformBuffer
+
+QUARTER = Rotation.from_euler("z", 90, degrees=True)
+
+
+STILL = Rotation.identity()
+
+
+def moving(buffer, stamp_ns, x, turn=STILL, parent="base_link", child="tool"):
+    pose = make_pose(np.array([x, 0.0, 0.0]), turn, parent)
+    buffer.add(TFMessage(transforms=[pose_to_transform(pose, child, stamp_ns)]))
+
+
+def test_an_exact_stamp_comes_back_bit_for_bit():
+    buffer = TransformBuffer()
+    pose = make_pose(np.array([0.1, 0.2, 0.3]), Rotation.from_euler("xyz", [0.3, 0.2, 0.1]))
+    buffer.add(TFMessage(transforms=[pose_to_transform(pose, "tool", 100)]))
+    found = buffer.lookup("base_link", "tool", 100)
+    assert found.position.tobytes() == pose.position.tobytes()
+    assert found.quaternion.tobytes() == pose.quaternion.tobytes()
+
+
+def test_between_two_stamps_it_is_interpolated():
+    buffer = TransformBuffer()
+    moving(buffer, 0, 0.0)
+    moving(buffer, 100, 1.0, QUARTER)
+    found = buffer.lookup("base_link", "tool", 25)
+    assert found.position[0] == pytest.approx(0.25)
+    assert rotation(found).magnitude() == pytest.approx(np.pi / 8)
+
+
+def test_a_chain_is_multiplied_in_the_right_order():
+    buffer = TransformBuffer()
+    moving(buffer, 10, 1.0, QUARTER)
+    camera = make_pose(np.array([1.0, 0.0, 0.0]), Rotation.identity(), "tool")
+    buffer.add_static(TFMessage(transforms=[pose_to_transform(camera, "camera", 0)]))
+    found = buffer.lookup("base_link", "camera", 10)
+    np.testing.assert_allclose(found.position, [1.0, 1.0, 0.0], atol=1e-12)  # the tool's x points along base y
+    assert found.frame == "base_link"
+
+
+def test_late_transforms_are_sorted_in():
+    buffer = TransformBuffer()
+    moving(buffer, 0, 0.0)
+    moving(buffer, 100, 1.0)
+    moving(buffer, 50, 0.9)
+    assert buffer.lookup("base_link", "tool", 50).position[0] == pytest.approx(0.9)
+
+
+def test_what_is_not_known_is_named():
+    buffer = TransformBuffer()
+    moving(buffer, 100, 1.0)
+    with pytest.raises(UnknownNameError, match="unknown tf frame 'tol'; did you mean 'tool'"):
+        buffer.lookup("base_link", "tol", 100)
+    with pytest.raises(StaleDataError, match="tf frame 'tool' at 101 ns: known from 100 to 100"):
+        buffer.lookup("base_link", "tool", 101)
