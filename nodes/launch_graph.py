@@ -7,6 +7,8 @@ a key that is silently ignored in one of the two ways would make them behave dif
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -61,17 +63,34 @@ class NodeSpec:
     respawn_max_retries: int = -1  # -1 = no limit
     required: bool = False  # its end ends everything (on_exit: shutdown)
 
-    def ros_arguments(self) -> list[str]:
-        """Return the command line after the executable, as ``ros2 launch`` would build it."""
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, absolute."""
+        return "/" + "/".join(part for part in (self.namespace.strip("/"), self.name) if part)
+
+    def ros_arguments(self, folder: Path) -> list[str]:
+        """Return the command line after the executable, as ``ros2 launch`` would build it.
+
+        Single parameters go into a file in ``folder`` under the node's full name, for ``-p`` would lose against a
+        section ``/**/<node>`` of a parameter file.
+        """
         out = [*self.arguments, "--ros-args", "-r", f"__node:={self.name}"]
         if self.namespace:
-            out += ["-r", f"__ns:={self.namespace if self.namespace.startswith('/') else '/' + self.namespace}"]
-        for name, value in self.parameters:
-            # JSON is YAML: quotes keep "" and "1e3x" strings, and lists stay lists
-            out += ["-p", f"{name}:={json.dumps(value)}"] if name else ["--params-file", str(value)]
+            out += ["-r", f"__ns:={self.full_name.rsplit('/', 1)[0]}"]
+        for is_file, group in itertools.groupby(self.parameters, key=lambda parameter: not parameter[0]):
+            named = list(group)
+            paths = [str(value) for _, value in named] if is_file else [self._parameter_file(folder, dict(named))]
+            out += [word for path in paths for word in ("--params-file", path)]
         for source, target in self.remaps:
             out += ["-r", f"{source}:={target}"]
         return [*out, *self.ros_args]
+
+    def _parameter_file(self, folder: Path, values: Mapping[str, Any]) -> str:
+        text = json.dumps({self.full_name: {"ros__parameters": values}}, indent=1)  # JSON is YAML that keeps types
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        path = folder / f"{self.name}-{digest}.yaml"
+        path.write_text(text)
+        return str(path)
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ class LifecycleManagerConfig:
     """How often each node is asked for its state [s]."""
     silent_after_s: float = param(10.0, 0.5, 3600.0)
     """A node that did not answer for this long, and is in no transition, is reported as silent [s]."""
-    transition_timeout_s: float = param(180.0, 1.0, 3600.0)
-    """A transition that takes longer is asked for again [s]."""
+    slow_after_s: float = param(120.0, 1.0, 3600.0)
+    """A transition that takes longer is reported as slow; the manager goes on waiting for it [s]."""
     max_attempts: int = param(3, 1, 100)
     """How often a transition that fails is tried before the node is left alone; a restarted node starts anew."""
     retry_s: float = param(2.0, 0.0, 600.0)
@@ -79,6 +79,7 @@ class ManagedNode:
         self._change = node.create_client(ChangeState, f"{name}/change_state")
         self._asked: tuple[Future, float] | None = None
         self._changing: tuple[Future, float, int] | None = None
+        self._unmoved = 0  # answers in a row from before a transition that should have begun
         self._heard = self._polled = self._retry_at = 0.0
 
     @property
@@ -130,9 +131,12 @@ class ManagedNode:
             self._log.warning(f"{self.name} was restarted")
             self.attempts = 0
         before, self.state = self.state, state
-        if self._changing is not None and state == before and asked_at - self._changing[1] > 1.0:
-            # a node in a transition does not answer: this one never got the request
-            self._changing = None
+        if self._changing is None or state != before or asked_at - self._changing[1] <= 1.0:
+            self._unmoved = 0
+            return
+        self._unmoved += 1
+        if self._unmoved > 1:  # a node in a transition does not answer: this one never got the request
+            self._changing, self._unmoved = None, 0
 
     def advance(self, goal: str, may_activate: bool, now: float) -> None:
         """Take the next step towards ``goal``, if one is due."""
@@ -152,10 +156,12 @@ class ManagedNode:
         assert self._changing is not None
         future, since, step = self._changing
         if not future.done():
-            if now - since > self.config.transition_timeout_s:
-                self._failed(f"{VERBS[step]} took longer than {self.config.transition_timeout_s:g} s", now)
+            if now - since > self.config.slow_after_s and not self.note:
+                self.note = f"{VERBS[step]} takes longer than {self.config.slow_after_s:g} s"
+                self._log.warning(f"{self.name}: {self.note}")
             return
         response = future.result()
+        self._heard = now
         if response is None or not response.success:
             self._failed(f"{VERBS[step]} failed; the node's own log says why", now)
             return

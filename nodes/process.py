@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from engram.core.errors import unknown_name
 from engram.nodes.launch_graph import NodeSpec, package_share
@@ -23,18 +24,21 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def node_command(spec: NodeSpec) -> list[str]:
-    """Return the command line of a node: ours as Python modules, others from ``lib/<package>`` of a ROS workspace."""
+def node_command(spec: NodeSpec, folder: Path) -> list[str]:
+    """Return the command line of a node: ours as Python modules, others from ``lib/<package>`` of a ROS workspace.
+
+    Its parameters are written into ``folder``.
+    """
     if spec.package == "engram":
         if spec.executable not in EXECUTABLES or find_spec(f"engram.nodes.{spec.executable}") is None:
             raise unknown_name("executable of package engram:", spec.executable, EXECUTABLES)
-        return [sys.executable, "-m", f"engram.nodes.{spec.executable}", *spec.ros_arguments()]
-    folder = package_share(spec.package).parents[1] / "lib" / spec.package
-    path = folder / spec.executable
+        return [sys.executable, "-m", f"engram.nodes.{spec.executable}", *spec.ros_arguments(folder)]
+    programs = package_share(spec.package).parents[1] / "lib" / spec.package
+    path = programs / spec.executable
     if not os.access(path, os.X_OK):
-        there = [p.name for p in folder.glob("*")] if folder.is_dir() else []
+        there = [p.name for p in programs.glob("*")] if programs.is_dir() else []
         raise unknown_name(f"executable of package {spec.package}:", spec.executable, there)
-    return [str(path), *spec.ros_arguments()]
+    return [str(path), *spec.ros_arguments(folder)]
 
 
 def _end_with_parent() -> None:

@@ -7,8 +7,10 @@ prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -63,7 +65,7 @@ class Supervisor:
         graph: LaunchGraph,
         environment: Mapping[str, str],
         sink: Callable[[str, str], None],
-        command: Callable[[NodeSpec], list[str]] = node_command,
+        command: Callable[[NodeSpec, Path], list[str]] = node_command,
         config: SupervisorConfig | None = None,
     ) -> None:
         """``sink`` gets (node name, line) for everything that a node prints, from several threads at once."""
@@ -71,7 +73,9 @@ class Supervisor:
         self.environment = {**environment, **graph.environment}
         self.sink = sink
         self.children = {spec.name: Supervised(spec, start_at=0.0) for spec in graph.nodes}
-        self._commands = {spec.name: command(spec) for spec in graph.nodes}  # a bad name fails before any start
+        self._folder = tempfile.TemporaryDirectory(prefix="engram-parameters-")
+        # all at once: a bad name fails before anything has started
+        self._commands = {spec.name: command(spec, Path(self._folder.name)) for spec in graph.nodes}
         self.ending = False
         self._level_since = 0.0
 
@@ -262,12 +266,14 @@ def up(config: UpConfig) -> int:
     if config.show_args:
         print(f"Arguments of {graph.path.name}:\n{describe_arguments(graph)}")
         return 0
-    sink = LineSink(sys.stdout, config.log_dir)
-    supervisor = Supervisor(graph, child_environment(config.domain, config.discovery), sink, config=config.supervisor)
     if config.dry_run:
+        folder = Path(tempfile.mkdtemp(prefix="engram-parameters-"))
         for spec in graph.nodes:
-            print(" ".join(node_command(spec)))
+            print(shlex.join(node_command(spec, folder)))
         return 0
+    sink = LineSink(sys.stdout, config.log_dir)
+    environment = child_environment(config.domain, config.discovery)
+    supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
     end_on_signals(supervisor)
     code = supervisor.run()
     for name, exit_code in supervisor.failures.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.launch_graph import find_launch_file, load_graph, package_share, parse_assignments
@@ -53,12 +54,16 @@ def test_a_node_is_read_as_ros_would_run_it(tmp_path: Path) -> None:
     graph = load_graph(write(tmp_path, FULL), {"robot": "r1"}, environ={})
     assert graph.environment == {"PROFILE": f"{tmp_path}/default.xml"}
     sim = graph.nodes[0]
-    assert sim.ros_arguments() == [
+    words = sim.ros_arguments(tmp_path)
+    parameters = words.pop(words.index("-r", words.index("--params-file")) - 1)
+    assert words == [
         *("--fast", "--n", "3", "--ros-args", "-r", "__node:=sim", "-r", "__ns:=/r1"),
-        *("--params-file", f"{tmp_path}/base.yaml", "-p", "rate:=2.5", "-p", 'names:=["a", "r1"]'),
-        *("-p", 'empty:=""', "-p", "slow:=true", "-r", "command:=safe/command"),
+        *("--params-file", f"{tmp_path}/base.yaml", "--params-file", "-r", "command:=safe/command"),
         *("--log-level", "debug"),
     ]
+    assert yaml.safe_load(Path(parameters).read_text()) == {
+        "/r1/sim": {"ros__parameters": {"rate": 2.5, "names": ["a", "r1"], "empty": "", "slow": True}}
+    }
     assert (sim.respawn, sim.respawn_delay_s, sim.respawn_max_retries, sim.required) == (True, 1.5, 4, True)
     assert sim.environment == {"A": "1"}
     assert [n.name for n in graph.nodes] == ["sim", "viewer"]

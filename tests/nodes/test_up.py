@@ -38,7 +38,7 @@ def supervise(*nodes: NodeSpec, end_timeout_s: float = 5.0) -> tuple[Supervisor,
         graph(*nodes),
         child_environment(None, None),
         LineSink(out),
-        command=lambda spec: [sys.executable, "-c", spec.executable],
+        command=lambda spec, folder: [sys.executable, "-c", spec.executable],
         config=SupervisorConfig(poll_period_s=0.02, end_timeout_s=end_timeout_s),
     )
     return supervisor, out
@@ -119,7 +119,7 @@ UP = """
 import sys
 from engram.nodes import process, up
 process.EXECUTABLES = ("sim_node",)
-up.node_command = lambda spec: [sys.executable, "-c", spec.executable]
+up.node_command = lambda spec, folder: [sys.executable, "-c", spec.executable]
 up.Supervisor.__init__.__defaults__ = (up.node_command, None)
 raise SystemExit(up.up(up.UpConfig(file=sys.argv[1])))
 """
@@ -187,7 +187,7 @@ def test_log_files_hold_the_lines_of_one_node(tmp_path: Path) -> None:
 
 def test_unknown_executables_and_domains_are_refused() -> None:
     with pytest.raises(UnknownNameError, match=r"'sim_nod'; did you mean 'sim_node'"):
-        node_command(NodeSpec("engram", "sim_nod", "sim"))
+        node_command(NodeSpec("engram", "sim_nod", "sim"), Path())
     with pytest.raises(InvalidInputError, match=r"domain 500: expected 0\.\.101"):
         child_environment(500, None)
 
@@ -197,3 +197,26 @@ def test_what_the_user_has_set_wins_over_our_defaults() -> None:
     assert environment["OMP_NUM_THREADS"] == "4"
     assert environment["MUJOCO_GL"] == "egl"
     assert (environment["ROS_DOMAIN_ID"], environment["ROS_AUTOMATIC_DISCOVERY_RANGE"]) == ("7", "LOCALHOST")
+
+
+ECHO = """
+import sys
+import rclpy
+from rclpy.node import Node
+rclpy.init(args=["x", *sys.argv[1:]])
+node = Node("x", automatically_declare_parameters_from_overrides=True)
+print(node.get_fully_qualified_name(), *(repr(node.get_parameter(n).value) for n in ("a", "b.c", "names", "empty")))
+"""
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize("namespace", ["", "r1", "/fleet/r1"])
+def test_launch_parameters_win_over_the_parameter_file_in_a_real_node(tmp_path: Path, namespace: str) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text("/**: {ros__parameters: {a: 1, b: {c: 1.0}}}\n/**/small: {ros__parameters: {a: 2, b: {c: 2.0}}}\n")
+    parameters = (("", str(file)), ("a", 3), ("names", ["x", "y"]), ("empty", ""))
+    spec = NodeSpec("test", "x", "small", namespace, parameters=parameters)
+    command = [sys.executable, "-c", ECHO, *spec.ros_arguments(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=child_environment(91, "LOCALHOST"))
+    name = {"": "/small", "r1": "/r1/small"}.get(namespace, "/fleet/r1/small")
+    assert out.stdout.split() == [name, "3", "2.0", "['x',", "'y']", "''"]
