@@ -1,10 +1,5 @@
 """Simulation: worlds, robot, tasks, experts, environments. Importing it registers the Gymnasium environments."""
 
-import os
-
-if not os.environ.get("DISPLAY"):
-    os.environ.setdefault("MUJOCO_GL", "egl")  # read once, when mujoco is imported: without a screen, render by EGL
-
 from gymnasium.envs.registration import register
 
 ENVIRONMENTS = {

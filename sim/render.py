@@ -109,10 +109,12 @@ def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Ge
 
 
 def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
+    model.vis.global_.offwidth, model.vis.global_.offheight = width, height  # a larger buffer costs time to clear
     try:
         return mujoco.Renderer(model, height, width)
     except Exception as error:  # EGL, OSMesa and GLFW each fail in their own way
         raise EngramError(
             f"no OpenGL context for camera images (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: {error}). "
-            "Install libegl1 and a driver (libgl1-mesa-dri), set MUJOCO_GL=egl, or use profile 'none'."
+            "Install libegl1 and a driver (libgl1-mesa-dri) and set MUJOCO_GL=egl before mujoco is imported, "
+            "or use profile 'none'."
         ) from error

@@ -32,6 +32,7 @@ SETTLE_S = 0.25
 RAMP_CHUNKS = 10
 """Set points per control step: the targets move to their goal in this many equal parts."""
 
+_RAMP = np.arange(1, RAMP_CHUNKS + 1)[:, None] / RAMP_CHUNKS
 SERVO_LEAD_S = 0.0135
 """How far ahead of their ramp the set points run: the servos' trail, so that the arm arrives with the ramp [s]."""
 
@@ -165,7 +166,6 @@ class MujocoWorld(World):
         """Let things come to rest with the arm held at its targets; does not count as control steps."""
         mujoco.mj_forward(self.model, self.data)
         mujoco.mj_step(self.model, self.data, nstep=round(duration_s / self.config.timestep_s))
-        self._refresh()
 
     def _bind(self) -> None:
         model, names = self.model, self.robot.joint_names
@@ -174,27 +174,22 @@ class MujocoWorld(World):
         self._ctrl = np.array([model.actuator(n).id for n in names])
         self._tool = model.site(TOOL_SITE).id
 
-    def _refresh(self) -> None:
-        """Bring poses and contacts up to date with the positions: a physics step leaves them one step behind."""
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_camlight(self.model, self.data)
-
     # -- motion and sensing -------------------------------------------------------------------------------------
 
     def advance(self, command: JointCommand) -> None:
         """Execute ``command`` for one control period without sensing: :meth:`step` without the cameras."""
         if command.names != self.robot.joint_names:
             raise InvalidInputError(f"command for joints {command.names}, expected {self.robot.joint_names}")
-        model, data, ctrl = self.model, self.data, self._ctrl
-        start = self._targets
-        stride = (command.positions - start) / RAMP_CHUNKS
-        lead = (command.positions - start) * (SERVO_LEAD_S / self.config.control_dt_s)
+        model, data = self.model, self.data
+        way = command.positions - self._targets
+        lead = way * (SERVO_LEAD_S / self.config.control_dt_s)
         lead[-1] = 0.0  # the gripper's servo pushes, it does not track
-        for i, substeps in enumerate(self._chunks, 1):
-            data.ctrl[ctrl] = start + i * stride + lead
-            mujoco.mj_step(model, data, nstep=substeps)
+        ramp = (self._targets + lead) + _RAMP * way  # (chunks, joints)
+        controls, index = data.ctrl, self._ctrl
+        for set_points, substeps in zip(ramp, self._chunks, strict=True):
+            controls[index] = set_points
+            mujoco.mj_step(model, data, substeps)
         self._targets = command.positions
-        self._refresh()
         self._step += 1
         self._ticks += 1
 
@@ -214,6 +209,8 @@ class MujocoWorld(World):
         if self.config.profile != "none":
             with_depth = self.config.depth if depth is None else depth
             renderer = self._rendering()
+            mujoco.mj_kinematics(self.model, self.data)  # a physics step leaves poses one step behind the joints
+            mujoco.mj_camlight(self.model, self.data)
             cameras = {name: renderer.frame(name, self.data, self.stamp_ns, with_depth) for name in CAMERAS}
         return Observation(self.stamp_ns, cameras, self.joint_state())
 

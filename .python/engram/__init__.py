@@ -3,7 +3,11 @@
 Every subpackage is a folder at the top of the repository; this folder only gives them their import name.
 """
 
+import os
 from importlib.metadata import PackageNotFoundError, version
+
+if not os.environ.get("DISPLAY"):
+    os.environ.setdefault("MUJOCO_GL", "egl")  # read once, when mujoco is imported: without a screen, render by EGL
 
 try:
     __version__ = version("engram")
