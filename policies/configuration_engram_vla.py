@@ -29,7 +29,7 @@ class EngramVLAConfig(PreTrainedConfig):
 
     chunk_size: int = 16
     """Actions per chunk (horizon h)."""
-    n_action_steps: int = 8
+    n_action_steps: int = 4
     """Rows of a chunk that are executed before the next observation is answered."""
     normalization_mapping: dict[str, NormalizationMode] = field(
         default_factory=lambda: {
@@ -41,7 +41,14 @@ class EngramVLAConfig(PreTrainedConfig):
     """LeRobot's normalisation by feature type; standard deviations are floored (see the processor)."""
     image_size: int = 64
     """Side to which every camera image is area-downsampled by the processor [px]."""
-    random_shift: int = 2
+    camera_sizes: dict[str, int] = field(default_factory=dict)
+    """Cameras whose images are not ``image_size`` [px]."""
+    crops: dict[str, tuple[float, float, float]] = field(
+        default_factory=lambda: {"observation.images.front": (0.14, 0.125, 0.75)}
+    )
+    """Per camera, the square that is kept: top, left and side as shares of the image; cameras without one keep all.
+    The default cuts the front camera to the table."""
+    random_shift: int = 1
     """Training only: images are shifted by up to this many pixels of ``image_size``."""
     brightness_jitter: float = 0.1
     """Training only: images are scaled by 1 +- this (after normalisation)."""
@@ -67,9 +74,9 @@ class EngramVLAConfig(PreTrainedConfig):
     """Width of the flow head's residual blocks."""
     head_blocks: int = 3
     """Residual blocks of the flow head."""
-    state_dropout: float = 0.2
+    state_dropout: float = 0.1
     """Training only: chance that a sample's proprioception is withheld from the action head."""
-    flow_draws: int = 6
+    flow_draws: int = 4
     """Flow times and noises drawn per encoded observation in the loss."""
     euler_steps: int = 6
     """Integration steps when sampling a chunk."""
@@ -77,7 +84,7 @@ class EngramVLAConfig(PreTrainedConfig):
     """Scale of the initial noise when sampling: below 1 prefers the mode."""
     sampling_seed: int = 0
     """Seed of the noise that LeRobot's ``select_action`` draws."""
-    optimizer_lr: float = 6e-4
+    optimizer_lr: float = 1e-3
     optimizer_weight_decay: float = 1e-3
     optimizer_grad_clip_norm: float = 1.0
     scheduler_warmup_steps: int = 200
@@ -85,15 +92,17 @@ class EngramVLAConfig(PreTrainedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.conv_channels = tuple(self.conv_channels)  # JSON brings a list
+        self.conv_channels = tuple(self.conv_channels)  # JSON brings lists
+        self.crops = {camera: tuple(crop) for camera, crop in self.crops.items()}
         if not 0 < self.n_action_steps <= self.chunk_size:
             raise InvalidInputError(f"n_action_steps: {self.n_action_steps}, expected 1..{self.chunk_size}")
         if len(self.conv_channels) != 4:
             raise InvalidInputError(f"conv_channels: {self.conv_channels}, expected four")
         if self.dim % self.heads:
             raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
-        if self.image_size % 16 or (self.image_size // 8) % self.image_tokens_side:
-            raise InvalidInputError(f"image_size: {self.image_size}, expected a multiple of 16 and of 8 token sides")
+        for size in (self.image_size, *self.camera_sizes.values()):
+            if size % 16 or (size // 8) % self.image_tokens_side:
+                raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")
 
     def get_optimizer_preset(self) -> AdamWConfig:
         """Return LeRobot's AdamW with this policy's settings."""

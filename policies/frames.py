@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
-from engram.policies.processor_engram_vla import downsample, embed_instructions
+from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
 
@@ -63,10 +63,10 @@ class Frames:
         return per_frame[self.group]
 
 
-def load_frames(root: Path, size: int, cache: Path) -> Frames:
+def load_frames(root: Path, shrink: DownsampleImages, cache: Path) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet."""
     if not (cache / "meta.json").exists():
-        _decode(root, size, cache)
+        _decode(root, shrink, cache)
     meta = json.loads((cache / "meta.json").read_text())
     arrays = {
         name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group", "embeddings")
@@ -75,7 +75,7 @@ def load_frames(root: Path, size: int, cache: Path) -> Frames:
     return Frames(images=images, instructions=tuple(meta["instructions"]), groups=tuple(meta["groups"]), **arrays)
 
 
-def _decode(root: Path, size: int, cache: Path) -> None:
+def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
     """Decode every frame; the folder appears under its name only when it is whole."""
     dataset = LeRobotDataset("local/frames", root=root)
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
@@ -83,11 +83,11 @@ def _decode(root: Path, size: int, cache: Path) -> None:
     cameras = list(dataset.meta.camera_keys)
     n = len(dataset)
     images = {
-        key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, size, size)) for key in cameras
+        key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
+        for key, side in ((key, shrink.size_of(key)) for key in cameras)
     }
     columns: dict[str, list[Tensor]] = {"observation.state": [], "action": [], "episode_index": [], "task_index": []}
-    shrink = _Shrink(cameras, size)
-    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=shrink)
+    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink))
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
         b = len(batch["action"])
@@ -108,15 +108,15 @@ def _decode(root: Path, size: int, cache: Path) -> None:
 class _Shrink:
     """Collates samples, images already downsampled: the workers do the arithmetic and send a quarter of the bytes."""
 
-    def __init__(self, cameras: list[str], size: int) -> None:
+    def __init__(self, cameras: list[str], shrink: DownsampleImages) -> None:
         self.cameras = cameras
-        self.size = size
+        self.shrink = shrink
 
     def __call__(self, samples: list[dict[str, Any]]) -> dict[str, Tensor]:
         keys = ("observation.state", "action", "episode_index", "task_index")
         batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in keys}
         for key in self.cameras:
-            batch[key] = downsample(torch.stack([s[key] for s in samples]), self.size)
+            batch[key] = self.shrink.image(key, torch.stack([s[key] for s in samples]))
         return batch
 
 
@@ -145,7 +145,7 @@ def _groups(
     if not log.exists():
         return instructions, words
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    task_of = {entry["episode_index"]: entry["task"] for entry in entries}
+    task_of = {entry.get("episode_index", i): entry["task"] for i, entry in enumerate(entries)}
     names = sorted(set(task_of.values()))
     table = np.array([names.index(task_of[i]) for i in range(len(task_of))], np.int64)
     return names, table[episode]

@@ -26,8 +26,6 @@ class CameraEncoder(nn.Module):
         # every second layer: normalising all four costs a quarter of the training time and gained nothing
         self.norms = nn.ModuleList(nn.GroupNorm(8, c) if i % 2 else nn.Identity() for i, c in enumerate(channels))
         self.film = nn.Linear(language, 2 * sum(channels))
-        nn.init.normal_(self.film.weight, std=0.02)
-        nn.init.zeros_(self.film.bias)
         self.channels = channels
         self.heat = nn.Conv2d(channels[2], keypoints, 1)
         self.tokens_side = tokens_side
@@ -132,7 +130,7 @@ class FlowHead(nn.Module):
         super().__init__()
         self.shape = (horizon, action)
         self.enter = nn.Linear(horizon * action, width)
-        self.condition = nn.Linear(condition, width)
+        self.condition = nn.Sequential(nn.Linear(condition, width), nn.SiLU(), nn.Linear(width, width))
         self.time = nn.Linear(64, width)
         self.modulate = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(blocks))
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
@@ -140,17 +138,17 @@ class FlowHead(nn.Module):
             nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width)) for _ in range(blocks)
         )
         self.leave = nn.Linear(width, horizon * action)
-        for layer in (*self.modulate, self.leave):
-            nn.init.zeros_(layer.weight)
+        for layer in self.modulate:  # a block begins as a plain residual MLP: a gate of 0 would cost the first epoch
+            nn.init.normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, time: Tensor, condition: Tensor) -> Tensor:
         """Return velocities (B, n, h, a) for points ``x`` (B, n, h, a), ``time`` (B, n), ``condition`` (B, c)."""
         c = F.silu(self.condition(condition)[:, None] + self.time(fourier(time)))
-        y = self.enter(x.flatten(-2))
+        y = self.enter(x.flatten(-2)) + c
         for modulate, mlp in zip(self.modulate, self.mlps, strict=True):
             scale, shift, gate = modulate(c).chunk(3, dim=-1)
-            y = y + gate * mlp(self.norm(y) * (1 + scale) + shift)
+            y = y + (1 + gate) * mlp(self.norm(y) * (1 + scale) + shift)
         return self.leave(self.norm(y)).unflatten(-1, self.shape)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -41,7 +40,12 @@ class EngramVLA(nn.Module):
         self.config = config
         self.cameras = sorted(config.image_features)
         d = config.dim
-        self.language = nn.Sequential(nn.Linear(config.language_dim, 2 * d), nn.SiLU(), nn.Linear(2 * d, d))
+        # sentence vectors of one domain lie close together: without this the colours would be drowned by the rest
+        self.register_buffer("language_mean", torch.zeros(config.language_dim))
+        self.register_buffer("language_std", torch.full((config.language_dim,), config.language_dim**-0.5))
+        self.language = nn.Sequential(
+            nn.Linear(config.language_dim, 2 * d), nn.SiLU(), nn.Linear(2 * d, d), nn.LayerNorm(d)
+        )
         self.encoders = nn.ModuleList(
             CameraEncoder(config.conv_channels, d, config.keypoints, config.image_tokens_side, d) for _ in self.cameras
         )
@@ -55,9 +59,16 @@ class EngramVLA(nn.Module):
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
         self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
 
+    def standardise_language(self, embeddings: Tensor) -> None:
+        """Fix mean and standard deviation of the instructions' embeddings from those of the data (n, 384)."""
+        if len(embeddings) > 1:
+            floor = 0.2 * self.config.language_dim**-0.5
+            self.language_mean.copy_(embeddings.mean(0))
+            self.language_std.copy_(embeddings.std(0).clamp(min=floor))
+
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Encode a normalised batch (images, instruction, memory; not proprioception)."""
-        words = self.language(batch[LANGUAGE_KEY] * math.sqrt(self.config.language_dim))
+        words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)
         seen = [
             encoder(self._augment(batch[camera]), words)
             for encoder, camera in zip(self.encoders, self.cameras, strict=True)

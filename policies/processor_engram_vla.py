@@ -6,7 +6,7 @@ downsampling on the grid of whole 1/255, so that a cache of uint8 frames holds e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,16 +31,31 @@ STD_FLOOR = {"action": 0.05, "observation.state": 0.02}
 """Least standard deviation to divide by: a dimension that hardly moves in the data must not be amplified."""
 
 
-def downsample(image: Tensor, size: int) -> Tensor:
-    """Area-downsample ``image`` (..., 3, H, W), float in [0, 1] or uint8, to ``size`` pixels a side, as uint8."""
+Crop = tuple[float, float, float]
+"""Top, left and side of a square, as shares of the image."""
+
+
+def downsample(image: Tensor, size: int, crop: Crop | None = None) -> Tensor:
+    """Crop and area-downsample ``image`` (..., 3, H, W), float in [0, 1] or uint8, to ``size`` pixels a side, as uint8.
+
+    An image that has that size already is a cached one and stays as it is.
+    """
     if image.dtype != torch.uint8:
         image = image * 255.0
     if image.shape[-2:] != (size, size):
+        if crop is not None:
+            image = _cut(image, crop)
         if image.shape[-1] < size or image.shape[-2] < size:
             raise InvalidInputError(f"image {tuple(image.shape)}: smaller than the policy's {size} px")
         flat = image.to(torch.float32).flatten(0, -4)
         image = F.interpolate(flat, (size, size), mode="area").view(*image.shape[:-2], size, size)
     return image if image.dtype == torch.uint8 else image.round().clamp(0, 255).to(torch.uint8)
+
+
+def _cut(image: Tensor, crop: Crop) -> Tensor:
+    height, width = image.shape[-2:]
+    top, left, side = round(crop[0] * height), round(crop[1] * width), round(crop[2] * height)
+    return image[..., top : top + side, left : left + side]
 
 
 def embed_instructions(instructions: list[str]) -> Tensor:
@@ -51,22 +66,30 @@ def embed_instructions(instructions: list[str]) -> Tensor:
 @dataclass
 @ProcessorStepRegistry.register(name="engram_downsample_images")
 class DownsampleImages(ObservationProcessorStep):
-    """Brings every ``observation.images.*`` (B, 3, H, W) to ``size`` pixels a side."""
+    """Brings every ``observation.images.*`` (B, 3, H, W) to its size, cropped first where asked."""
 
     size: int = 64
+    sizes: dict[str, int] = field(default_factory=dict)  # of the cameras that differ
+    crops: dict[str, Crop] = field(default_factory=dict)
+
+    def size_of(self, camera: str) -> int:
+        """Return the side of the images of feature ``camera`` [px]."""
+        return self.sizes.get(camera, self.size)
+
+    def image(self, camera: str, image: Tensor) -> Tensor:
+        """Return the images (..., 3, H, W) of feature ``camera`` as uint8 of its size."""
+        return downsample(image, self.size_of(camera), self.crops.get(camera))
 
     def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
         """Return the observation with float32 images in [0, 1]."""
         return {
-            key: downsample(value, self.size).to(torch.float32) / 255.0
-            if key.startswith("observation.images.")
-            else value
+            key: self.image(key, value).to(torch.float32) / 255.0 if key.startswith("observation.images.") else value
             for key, value in observation.items()
         }
 
     def get_config(self) -> dict[str, Any]:
         """Return what is saved."""
-        return {"size": self.size}
+        return {"size": self.size, "sizes": self.sizes, "crops": self.crops}
 
     def transform_features(
         self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
@@ -115,7 +138,7 @@ def make_engram_vla_pre_post_processors(
         input_steps=[
             steps.rename_observations,
             steps.add_batch_dim,
-            DownsampleImages(config.image_size),
+            DownsampleImages(config.image_size, config.camera_sizes, config.crops),
             EmbedInstruction(),
             steps.to_device,
             steps.normalize,

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from engram.policies.checkpoint import export, load_training_state, save_trainin
 from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import Frames, load_frames
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
+from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
@@ -49,6 +49,9 @@ class TrainConfig:
     """Folder of the decoded frames; empty = beside the dataset."""
     steps: int = 12_000
     """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
+    minutes: float = 0.0
+    """Wall-clock budget: the schedule follows the clock if that is ahead of the steps, and training ends when it is
+    spent, at the cost of exact repeatability; 0 = none."""
     stop_after: int = 0
     """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
     resume: bool = False
@@ -57,15 +60,15 @@ class TrainConfig:
     """Observations per process and step."""
     processes: int = 1
     """Processes, one torch thread each, whose gradients are averaged; ignored under torchrun."""
-    learning_rate: float = 6e-4
+    learning_rate: float = 1e-3
     """Peak learning rate of AdamW."""
     weight_decay: float = 1e-3
     """Of matrices; vectors are not decayed."""
-    warmup_steps: int = 200
+    warmup_steps: int = 100
     """Steps in which the learning rate rises."""
     gradient_norm: float = 1.0
     """Gradients are clipped to this norm."""
-    ema_decay: float = 0.999
+    ema_decay: float = 0.998
     """Of the averaged weights, which are what is exported."""
     balance: float = 0.5
     """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
@@ -75,11 +78,11 @@ class TrainConfig:
     """Time between checkpoints."""
     log_steps: int = 20
     """Steps between two entries in the log."""
-    n_action_steps: int = 8
+    n_action_steps: int = 4
     """Rows of a chunk that the policy executes."""
     image_size: int = 64
     """Side of the images that the network sees [px]."""
-    random_shift: int = 2
+    random_shift: int = 1
     """Largest shift of the image augmentation [px]."""
     model: tuple[tuple[str, float], ...] = ()
     """Other fields of EngramVLAConfig, as name-value pairs."""
@@ -139,11 +142,13 @@ class Trainer:
         meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
         torch.manual_seed(config.seed)
         self.policy = EngramVLAPolicy(policy_config(config, meta)).train()
+        self.policy.model.standardise_language(torch.from_numpy(self.frames.embeddings))
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
         self.step = 0
         self.trained_s = 0.0
+        self.finished = False
         if config.resume:
             self.step, self.trained_s = load_training_state(self.out, self.policy, self.ema, self.optimizer)
 
@@ -156,6 +161,8 @@ class Trainer:
         for _ in self._progress(end):
             losses.append(self.update())
             self.trained_s = time.monotonic() - begun
+            if self.finished:
+                break
             if self.rank == 0 and self.step % config.log_steps == 0:
                 self._log(float(np.mean(losses)))
                 losses.clear()
@@ -171,13 +178,15 @@ class Trainer:
         """Take one optimiser step and return the loss."""
         config = self.config
         torch.manual_seed(_mix(config.seed, self.step, self.rank))
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, config.steps)
         loss, _ = self.policy(self.sample())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        progress = self._spent()
         if self.world > 1:
-            average_gradients(self.policy.parameters(), self.world)
+            progress = average_gradients(self.policy.parameters(), self.world, progress)
+        self.finished = progress >= 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, progress)
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
         self.optimizer.step()
         self.step += 1
@@ -217,6 +226,11 @@ class Trainer:
         averaged, live = list(self.ema.parameters()), list(self.policy.parameters())
         torch._foreach_lerp_(averaged, live, 1 - decay)
 
+    def _spent(self) -> float:
+        """Return the share of the training that is over, by steps or by the clock."""
+        by_clock = self.trained_s / (60 * self.config.minutes) if self.config.minutes > 0 else 0.0
+        return min(1.0, max(self.step / self.config.steps, by_clock))
+
     def _progress(self, end: int) -> Iterator[int]:
         yield from tqdm(range(self.step, end), "training", end, initial=self.step, disable=self.rank > 0, mininterval=5)
 
@@ -251,22 +265,23 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
     )
 
 
-def schedule(step: int, warmup: int, steps: int) -> float:
-    """Return the share of the peak learning rate: a straight rise, then a cosine down to a hundredth."""
-    if step < warmup:
-        return (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
-    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress))
+def schedule(step: int, warmup: int, progress: float) -> float:
+    """Return the share of the peak learning rate: a straight rise, times a cosine of ``progress`` down to 0.01."""
+    return min(1.0, (step + 1) / warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def average_gradients(parameters: Iterator[torch.nn.Parameter], world: int) -> None:
-    """Average gradients over all processes in one message; parameters without one (unused memory) stay without."""
+def average_gradients(parameters: Iterable[torch.nn.Parameter], world: int, progress: float) -> float:
+    """Average gradients over all processes in one message, and return the mean of their ``progress``.
+
+    Parameters without a gradient (unused memory) stay without.
+    """
     gradients = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([g.reshape(-1) for g in gradients])
+    flat = torch.cat([torch.tensor([progress]), *(g.reshape(-1) for g in gradients)])
     dist.all_reduce(flat)
     flat /= world
-    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, mean in zip(gradients, flat[1:].split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(mean.view_as(gradient))
+    return float(flat[0])
 
 
 def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, Any]]:
@@ -277,8 +292,9 @@ def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, A
 
 def _frames(config: TrainConfig) -> Frames:
     root = Path(config.dataset)
+    wanted = policy_config(config, LeRobotDatasetMetadata("local/train", root=root))
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
-    return load_frames(root, config.image_size, cache)
+    return load_frames(root, DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops), cache)
 
 
 def _mix(seed: int, step: int, rank: int) -> int:

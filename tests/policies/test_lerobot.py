@@ -1,0 +1,76 @@
+"""LeRobot's own factories and commands with our policy."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from lerobot.configs import PreTrainedConfig
+from lerobot.envs.configs import EnvConfig
+from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+
+from engram.policies import EngramVLAPolicy
+from engram.policies.lerobot_env import EngramEnvConfig
+
+from .synthetic import make_dataset
+from .tiny import STATE, tiny_config, tiny_policy
+
+
+def test_the_factory_knows_the_policy_and_its_processors():
+    assert get_policy_class("engram_vla") is EngramVLAPolicy
+    pre, post = make_pre_post_processors(tiny_config())
+    sample = {
+        "observation.images.front": torch.rand(3, 64, 64),
+        "observation.images.wrist": torch.rand(3, 64, 64),
+        "observation.state": torch.zeros(STATE),
+        "task": "open the drawer",
+    }
+    action = tiny_policy().select_action(pre(sample))
+    assert post(action).shape == (1, 7)
+
+
+def test_a_policy_survives_saving_and_loading(tmp_path):
+    policy = tiny_policy(seed=5)
+    policy.save_pretrained(tmp_path)
+    config = PreTrainedConfig.from_pretrained(tmp_path)
+    assert config == policy.config
+    loaded = EngramVLAPolicy.from_pretrained(tmp_path, strict=True)
+    for name, tensor in policy.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
+def test_select_action_walks_through_the_chunk_and_repeats_after_reset():
+    from .tiny import tiny_batch
+
+    policy, batch = tiny_policy(), tiny_batch(1)
+    first = [policy.select_action(batch) for _ in range(4)]  # three of one chunk, one of the next
+    policy.reset()
+    assert all(torch.equal(a, policy.select_action(batch)) for a in first)
+    policy.reset()
+    chunk = policy.predict_action_chunk(batch)
+    assert torch.equal(torch.stack(first[:3], 1), chunk[:, :3])
+
+
+def test_the_environment_is_registered_and_maps_to_the_policy_s_features():
+    config = EnvConfig.get_choice_class("engram")(task="Reach-v0")
+    assert isinstance(config, EngramEnvConfig)
+    assert config.gym_id == "engram/Reach-v0"
+    assert set(config.features_map[key] for key in config.features) == {
+        "action", "observation.state", "observation.images.front", "observation.images.wrist"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_lerobot_train_runs_a_few_steps(tmp_path):
+    dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=64)
+    command = [
+        sys.executable, "-m", "lerobot.scripts.lerobot_train",
+        "--policy.discover_packages_path=engram.policies", "--policy.type=engram_vla", "--policy.device=cpu",
+        "--policy.push_to_hub=false", "--policy.dim=16", "--policy.heads=2", "--policy.head_width=16",
+        "--dataset.repo_id=engram/synthetic", f"--dataset.root={dataset}", f"--output_dir={tmp_path / 'out'}",
+        "--steps=2", "--batch_size=2", "--num_workers=0", "--save_freq=2", "--eval_freq=0", "--wandb.enable=false",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    saved = tmp_path / "out" / "checkpoints" / "last" / "pretrained_model"
+    EngramVLAPolicy.from_pretrained(saved, strict=True)

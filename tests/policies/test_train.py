@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from engram.core.errors import InvalidInputError, WeightsError
+from engram.policies import make_engram_vla_pre_post_processors
+from engram.policies.frames import load_frames
+from engram.policies.processor_engram_vla import downsample
+from engram.policies.train import TrainConfig, main, schedule
+
+from .synthetic import INSTRUCTIONS, make_dataset
+from .tiny import tiny_config
+
+MODEL = (
+    ("keypoints", 4), ("image_tokens_side", 2), ("dim", 16), ("layers", 2), ("heads", 2), ("head_width", 16),
+    ("head_blocks", 1), ("chunk_size", 4), ("flow_draws", 2),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return make_dataset(tmp_path_factory.mktemp("data") / "synthetic")
+
+
+def config(dataset, out, **fields):
+    small = {"steps": 6, "batch_size": 4, "n_action_steps": 2, "image_size": 32, "model": MODEL, "log_steps": 2}
+    return TrainConfig(dataset=str(dataset), out=str(out), **{**small, **fields})
+
+
+def weights(folder):
+    return load_file(folder / "resume" / "state.safetensors")
+
+
+def test_a_resumed_run_ends_in_the_same_bits(dataset, tmp_path):
+    main(config(dataset, tmp_path / "whole"))
+    main(config(dataset, tmp_path / "parts", stop_after=3))
+    main(config(dataset, tmp_path / "parts", resume=True))
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    assert json.loads((tmp_path / "parts" / "policy" / "card.json").read_text())["step"] == 6
+
+
+def test_two_processes_learn_from_the_mean_of_their_gradients(dataset, tmp_path):
+    """The weights of both processes stay the same: the saved ones are those of rank 0, fed by both."""
+    main(config(dataset, tmp_path / "two", processes=2, steps=2))
+    main(config(dataset, tmp_path / "one", steps=2))
+    two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
+    assert not all(torch.equal(two[name], one[name]) for name in one)
+    assert json.loads((tmp_path / "two" / "policy" / "card.json").read_text())["processes"] == 2
+
+
+def test_resuming_nothing_is_an_error(dataset, tmp_path):
+    with pytest.raises(WeightsError, match="no checkpoint"):
+        main(config(dataset, tmp_path / "none", resume=True))
+
+
+def test_no_processes_is_an_error(dataset, tmp_path):
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        main(config(dataset, tmp_path, processes=0))
+
+
+def test_chunks_stay_within_their_episode(dataset, tmp_path):
+    frames = load_frames(dataset, 32, tmp_path / "frames")
+    batch = frames.batch(np.array([0, 10, 47]), 4)  # episodes of 12 frames: the first, the last but one, the very last
+    torch.testing.assert_close(batch["action"][0, :, 0], torch.tensor([0.0, 0.01, 0.02, 0.03]))
+    torch.testing.assert_close(batch["action"][1, :, 0], torch.tensor([0.10, 0.11, 0.11, 0.11]))
+    assert batch["action_is_pad"].tolist() == [[False] * 4, [False, False, True, True], [False, True, True, True]]
+
+
+def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    frames = load_frames(dataset, 16, tmp_path / "frames")
+    pre, _ = make_engram_vla_pre_post_processors(tiny_config(15, image_size=16))
+    cached = pre(frames.batch(np.array([5]), 4))
+    sample = LeRobotDataset("engram/synthetic", root=dataset)[5]
+    live = pre({k: v for k, v in sample.items() if k.startswith("observation.") or k == "task"})
+    for key in ("observation.images.front", "observation.images.wrist", "observation.language.embedding"):
+        assert torch.equal(cached[key], live[key]), key
+
+
+def test_tasks_are_balanced_by_the_power(dataset, tmp_path):
+    log = dataset / "meta" / "engram_episodes.jsonl"
+    log.write_text("".join(json.dumps({"episode_index": i, "task": "ab"[i > 2]}) + "\n" for i in range(4)))
+    frames = load_frames(dataset, 32, tmp_path / "frames")
+    log.unlink()
+    assert frames.groups == ("a", "b")  # 36 and 12 frames
+    assert frames.instructions == INSTRUCTIONS
+    for power, share in ((0.0, 0.5), (1.0, 0.75), (0.5, 3**0.5 / (1 + 3**0.5))):
+        assert frames.sampling_weights(power)[frames.group == 0].sum() == pytest.approx(share)
+
+
+def test_downsampling_averages_areas_and_rounds():
+    image = torch.tensor([[0, 1, 10, 20], [2, 2, 30, 40]] * 2, dtype=torch.uint8).repeat(3, 1, 1)
+    assert downsample(image, 2)[0].tolist() == [[1, 25], [1, 25]]  # (0 + 1 + 2 + 2) / 4 = 1.25, (10 + .. + 40) / 4 = 25
+    assert torch.equal(downsample(image / 255.0, 2), downsample(image, 2))
+    with pytest.raises(InvalidInputError, match="smaller than the policy's 8 px"):
+        downsample(image, 8)
+
+
+def test_learning_rate_rises_then_falls():
+    assert schedule(0, 10, 0.0) == pytest.approx(0.1)
+    assert schedule(10, 10, 0.0) == pytest.approx(1.0)
+    assert schedule(60, 10, 0.5) == pytest.approx(0.505)
+    assert schedule(110, 10, 1.0) == pytest.approx(0.01)

@@ -1,0 +1,65 @@
+"""A network small enough for tests, and inputs for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lerobot.configs import FeatureType, PolicyFeature
+from torch import Tensor
+
+from engram.policies import EngramVLAConfig, EngramVLAPolicy
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+
+STATE = 11
+"""Length of the gantry's proprioception: position 3, quaternion 4, gripper 1, joints 3."""
+
+
+def tiny_config(state: int = STATE, **fields: Any) -> EngramVLAConfig:
+    """Return a configuration of a few ten thousand parameters."""
+    image = PolicyFeature(FeatureType.VISUAL, (3, 32, 32))
+    small: dict[str, Any] = {
+        "image_size": 32,
+        "conv_channels": (8, 8, 8, 8),
+        "keypoints": 4,
+        "image_tokens_side": 2,
+        "dim": 16,
+        "layers": 2,
+        "heads": 2,
+        "head_width": 16,
+        "head_blocks": 1,
+        "chunk_size": 6,
+        "n_action_steps": 3,
+        "euler_steps": 2,
+    }
+    return EngramVLAConfig(
+        input_features={
+            "observation.images.front": image,
+            "observation.images.wrist": image,
+            "observation.state": PolicyFeature(FeatureType.STATE, (state,)),
+        },
+        output_features={"action": PolicyFeature(FeatureType.ACTION, (7,))},
+        device="cpu",
+        **{**small, **fields},
+    )
+
+
+def tiny_policy(seed: int = 0, **fields: Any) -> EngramVLAPolicy:
+    """Return a tiny policy whose flow head has left its zero start, so that inputs reach the output."""
+    torch.manual_seed(seed)
+    policy = EngramVLAPolicy(tiny_config(**fields)).eval()
+    with torch.no_grad():
+        for layer in (*policy.model.head.modulate, policy.model.head.leave):
+            layer.weight.normal_(std=0.5)
+    return policy
+
+
+def tiny_batch(size: int = 2, state: int = STATE) -> dict[str, Tensor]:
+    """Return a normalised batch of noise."""
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "observation.images.front": torch.rand(size, 3, 32, 32, generator=generator),
+        "observation.images.wrist": torch.rand(size, 3, 32, 32, generator=generator),
+        "observation.state": torch.randn(size, state, generator=generator),
+        LANGUAGE_KEY: torch.nn.functional.normalize(torch.randn(size, 384, generator=generator), dim=1),
+    }
