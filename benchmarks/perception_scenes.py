@@ -144,6 +144,7 @@ def oracle_things(world: MujocoWorld, labels: dict[str, str]) -> list[OracleThin
 def oracle_visible(world: MujocoWorld, geoms: dict[str, np.ndarray], size: int = 256) -> dict[str, float]:
     """Return name -> share (0..1) of the pixels that the geoms fill alone which are theirs in the full picture."""
     model = copy.copy(world.model)
+    model.vis.global_.offwidth = model.vis.global_.offheight = size
     alpha = model.geom_rgba[:, 3].copy()
     with mujoco.Renderer(model, size, size) as renderer:
         renderer.enable_segmentation_rendering()
@@ -166,10 +167,9 @@ def _geom_image(renderer: mujoco.Renderer, data: mujoco.MjData) -> np.ndarray:
 def _geoms_of(model: mujoco.MjModel, name: str) -> np.ndarray:
     """Return the geoms of a body and what hangs on it; a drawer's are its cabinet's too, without the handle."""
     root = model.body("cabinet" if name == "drawer" else name).id
-    handle = model.body("handle").id
     owners = {root}
     for body in range(root + 1, model.nbody):
-        if model.body_parentid[body] in owners and not (name == "drawer" and body == handle):
+        if model.body_parentid[body] in owners and not (name == "drawer" and model.body(body).name == "handle"):
             owners.add(body)
     return np.flatnonzero(np.isin(model.geom_bodyid, sorted(owners)))
 

@@ -9,14 +9,15 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import Detector
 from engram.core.errors import InvalidInputError
-from engram.core.geometry import make_pose, rotation
+from engram.core.geometry import make_pose
 from engram.core.types import CameraFrame, DetectedObject, SceneObservation
 from engram.perception.box import Box, fit_box
 from engram.perception.cloud import Cloud, above, gather, lift
 from engram.perception.color import color_name, is_chromatic
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.perception.marks import MarkConfig, find_marks
-from engram.perception.scene import depth_grid
+from engram.perception.measure import hidden_share, pixel_area, position_covariance, surface_color
+from engram.perception.scene import scene_observation
 from engram.perception.segmentation import SegmentationConfig, extent, segment
 from engram.perception.shape import ShapeConfig, is_handle, name_shape
 from engram.perception.support import Plane, SupportConfig, find_support
@@ -68,15 +69,7 @@ class GeometricDetector(Detector):
         points, valid = lift(frame, self.config.near_m, self.config.far_m)
         plane = find_support(points[valid], self.config.support)
         objects = self._objects(frame, points, valid, plane) if plane is not None else ()
-        return SceneObservation(
-            stamp_ns=frame.stamp_ns,
-            camera=frame.name,
-            objects=objects,
-            camera_pose=frame.pose,
-            intrinsics=frame.intrinsics,
-            image_size=(frame.color.shape[1], frame.color.shape[0]),
-            depth_grid=depth_grid(frame.depth),
-        )
+        return scene_observation(frame, objects)
 
     def _objects(
         self, frame: CameraFrame, points: np.ndarray, valid: np.ndarray, plane: Plane
@@ -84,11 +77,12 @@ class GeometricDetector(Detector):
         cloud, table = above(frame, points, valid, plane, self.config.min_height_m)
         parts = [cloud.take(index) for index in segment(cloud, self.config.segmentation)]
         boxes = _fit_all(parts, plane, frame.pose.position)
-        found = [
-            self._describe(frame, part, box, self._shape(frame, part, box, boxes))
-            for part, box in zip(parts, boxes, strict=True)
-            if box.size.max() >= self.config.min_size_m
-        ]
+        found = []
+        for part, box in zip(parts, boxes, strict=True):
+            shape = self._shape(frame, part, box, boxes)
+            stray = box.hangs and shape != "handle" and is_chromatic(part.hsv).mean() < 0.3  # a finger of the robot
+            if box.size.max() >= self.config.min_size_m and not stray:
+                found.append(self._describe(frame, part, box, shape))
         for box, pixels in find_marks(frame, points, table, plane, self.config.marks):
             found.append(self._describe(frame, gather(frame, points, pixels), box, "mark"))
         return tuple(found)
@@ -96,41 +90,23 @@ class GeometricDetector(Detector):
     def _shape(self, frame: CameraFrame, part: Cloud, box: Box, boxes: list[Box]) -> str:
         if is_handle(box, boxes, self.config.shape):
             return "handle"
-        return name_shape(part.points, box, _pixel_area(part, frame.pose.position), self.config.shape)
+        return name_shape(part.points, box, pixel_area(part, frame.pose.position), self.config.shape)
 
     def _describe(self, frame: CameraFrame, part: Cloud, box: Box, shape: str) -> DetectedObject:
         color = surface_color(part)
+        hidden = hidden_share(frame, part)
         label = shape if shape in self.config.uncolored else f"{color_name(color)} {shape}"
         return DetectedObject(
             label=label,
-            score=_score(frame, part),
+            score=_score(frame, part, hidden),
             pose=make_pose(box.centre, Rotation.from_euler("z", box.yaw)),
-            position_covariance=self._covariance(frame, part),
+            position_covariance=position_covariance(
+                frame, part, self.config.depth_noise_m, hidden * float(box.size.max())
+            ),
             size=box.size,
             color=color,
             embedding=self.encoder.encode([label])[0],
         )
-
-    def _covariance(self, frame: CameraFrame, part: Cloud) -> np.ndarray:
-        """Return (3, 3) m^2: pixel size across the line of sight, depth noise and unseen depth along it."""
-        distance = float(np.linalg.norm(part.points.mean(axis=0) - frame.pose.position))
-        across = 0.5 * part.pixel
-        along = np.hypot(across, self.config.depth_noise_m * distance**2)
-        turn = rotation(frame.pose).as_matrix()
-        return turn @ np.diag([across**2, across**2, along**2]) @ turn.T
-
-
-def surface_color(part: Cloud) -> np.ndarray:
-    """Return the colour (3,) of a thing: the median of its coloured points if many are, else of all."""
-    chromatic = is_chromatic(part.hsv)
-    return np.median(part.rgb[chromatic] if chromatic.mean() > 0.3 else part.rgb, axis=0)
-
-
-def _pixel_area(part: Cloud, camera: np.ndarray) -> float:
-    """Return the m^2 of a horizontal surface that one pixel sees where ``part`` is."""
-    sight = part.points.mean(axis=0) - camera
-    slant = abs(float(sight[2])) / float(np.linalg.norm(sight))
-    return part.pixel**2 / max(slant, 0.1)
 
 
 def _fit_all(parts: list[Cloud], plane: Plane, camera: np.ndarray) -> list[Box]:
@@ -164,9 +140,9 @@ def _stands_on(part: Cloud, lower: Cloud, spacing: float) -> bool:
     return abs(step) <= 0.012 + spacing and float(np.abs(apart).max()) <= reach
 
 
-def _score(frame: CameraFrame, part: Cloud) -> float:
-    """Return 0..1: more points are surer, a thing cut by the picture's border is less sure."""
+def _score(frame: CameraFrame, part: Cloud, hidden: float) -> float:
+    """Return 0..1: more points are surer; cut by the picture's border or partly hidden is less sure."""
     height, width = frame.color.shape[:2]
     row, column = part.pixels.T
-    cut = np.mean((row == 0) | (row == height - 1) | (column == 0) | (column == width - 1))
-    return float((1.0 - np.exp(-len(part) / 12.0)) * (1.0 - min(1.0, 4.0 * cut)))
+    cut = float(np.mean((row == 0) | (row == height - 1) | (column == 0) | (column == width - 1)))
+    return float((1.0 - np.exp(-len(part) / 12.0)) * (1.0 - min(1.0, 4.0 * cut)) * (1.0 - 0.8 * hidden))

@@ -12,6 +12,7 @@ from engram.perception.cloud import Cloud
 from engram.perception.color import hue_groups
 
 _SAME_WIDTH = 1.25  # pieces of one thing are together this many times as wide as the larger alone, at most
+_DRAWER_GAP_M = 0.03  # between a cabinet and what is seen of its open drawer
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,17 @@ class SegmentationConfig:
     """A cluster that reaches higher above the table is the arm (or a wall): only what it holds is an object."""
     floating_m: float = 0.07
     """A cluster whose lowest point is higher than this is a part of the arm, or held by it."""
+    robot_gap_m: float = 0.10
+    """A cluster this near to the arm that hangs, or is taller than ``robot_min_height_m``, is more of the arm: its
+    joints and fingers hide each other, so the arm falls into several clusters."""
+    robot_min_height_m: float = 0.10
+    """What ends lower than this stands on the table, however near the arm is."""
+    robot_floating_m: float = 0.045
+    """A cluster near the arm whose lowest point is higher than this hangs."""
+    container_m: float = 0.11
+    """A low gray thing under the arm that is as wide as this is no finger but a bin."""
+    container_height_m: float = 0.06
+    """How low it is."""
     workspace_min: tuple[float, float] = (0.18, -0.70)
     """x, y (m, base_link): an object's centre lies within; keeps out the robot's base."""
     workspace_max: tuple[float, float] = (1.20, 0.70)
@@ -40,15 +52,15 @@ class SegmentationConfig:
 
 
 def segment(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
-    """Return one index array into ``cloud`` for each object, largest cluster first."""
+    """Return one index array into ``cloud`` for each object, largest first."""
     segments: _Pieces = []
     hues = hue_groups(cloud.hsv, config.min_points)
-    for index in clusters(cloud, config):
+    found = clusters(cloud, config)
+    for index, robot in zip(found, _is_robot(cloud, found, config), strict=True):
         part, hue = cloud.take(index), hues[index]
-        robot = part.height.max() > config.max_object_height_m or part.height.min() > config.floating_m
         pieces = _held(part, hue, config) if robot else _split(part, hue, config)
         segments.extend((h, index[piece]) for h, piece in pieces)
-    whole = _rejoin(cloud, segments)
+    whole = _rejoin(cloud, segments, config)
     return [s for s in whole if _within(cloud.points[s], config)]
 
 
@@ -62,6 +74,26 @@ def clusters(cloud: Cloud, config: SegmentationConfig) -> list[np.ndarray]:
     groups = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     groups = [g for g in groups if len(g) >= config.min_points]
     return sorted(groups, key=len, reverse=True)
+
+
+def _is_robot(cloud: Cloud, found: list[np.ndarray], config: SegmentationConfig) -> list[bool]:
+    """Tell which clusters belong to the arm: what reaches too high or hangs, and grown from there."""
+    heights = [cloud.height[index] for index in found]
+    robot = [bool(h.max() > config.max_object_height_m or h.min() > config.floating_m) for h in heights]
+    more = [
+        bool(h.max() > config.robot_min_height_m or h.min() > config.robot_floating_m) and not sure
+        for h, sure in zip(heights, robot, strict=True)
+    ]
+    while any(robot) and any(more):
+        tree = cKDTree(np.concatenate([cloud.points[f] for f, r in zip(found, robot, strict=True) if r]))
+        near = [
+            m and tree.query(cloud.points[f])[0].min() <= config.robot_gap_m for f, m in zip(found, more, strict=True)
+        ]
+        if not any(near):
+            break
+        robot = [r or n for r, n in zip(robot, near, strict=True)]
+        more = [m and not n for m, n in zip(more, near, strict=True)]
+    return robot
 
 
 _Pieces = list[tuple[int, np.ndarray]]  # (hue group or -1, points)
@@ -83,9 +115,13 @@ def _split(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
 
 
 def _held(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
-    """Return what an arm holds or touches: its coloured parts of an object's size."""
-    low, high = config.min_part_m, config.max_object_height_m
-    return [(h, p) for h, p in _pieces(part, hue, config) if low <= extent(part.points[p]) <= high]
+    """Return what an arm holds, touches or hides: coloured parts of an object's size, and bins below it."""
+    pieces = _pieces(part, hue, config)
+    low = np.flatnonzero((hue < 0) & (part.height < config.container_height_m))
+    bins = [low[c] for c in clusters(part.take(low), config)]
+    smallest, largest = config.min_part_m, config.max_object_height_m
+    held = [(h, p) for h, p in pieces if smallest <= extent(part.points[p]) <= largest]
+    return held + [(-1, b) for b in bins if config.container_m <= extent(part.points[b]) <= largest]
 
 
 def _pieces(part: Cloud, hue: np.ndarray, config: SegmentationConfig) -> _Pieces:
@@ -109,19 +145,22 @@ def _absorb(part: Cloud, pieces: _Pieces, rest: np.ndarray) -> _Pieces:
     return [(h, np.concatenate((p, rest[nearest == i]))) for i, (h, p) in enumerate(pieces)]
 
 
-def _rejoin(cloud: Cloud, segments: _Pieces) -> list[np.ndarray]:
+def _rejoin(cloud: Cloud, segments: _Pieces, config: SegmentationConfig) -> list[np.ndarray]:
     """Put pieces of the same hue back together that are no wider together than the larger one alone.
 
     The far wall of a cup shows over the near one with nothing in between, and a wall seen at a grazing angle is
-    sampled too sparsely to be linked; two things side by side are wider together.
+    sampled too sparsely to be linked; two things side by side are wider together. Two pieces of furniture of one
+    hue side by side are an open drawer and its cabinet.
     """
     whole: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []  # hue, points, least and greatest x, y
     for hue, index in sorted(segments, key=lambda s: -len(s[1])):
         low, high = cloud.points[index, :2].min(axis=0), cloud.points[index, :2].max(axis=0)
         for i, (other_hue, other, other_low, other_high) in enumerate(whole):
             both_low, both_high = np.minimum(low, other_low), np.maximum(high, other_high)
-            alone = max((high - low).max(), (other_high - other_low).max())
-            if hue == other_hue and (both_high - both_low).max() <= _SAME_WIDTH * alone:
+            widths = (high - low).max(), (other_high - other_low).max()
+            gap = np.maximum(low - other_high, other_low - high).max()
+            drawer = hue >= 0 and min(widths) > config.container_m and gap <= _DRAWER_GAP_M
+            if hue == other_hue and (drawer or (both_high - both_low).max() <= _SAME_WIDTH * max(widths)):
                 whole[i] = (hue, np.concatenate((other, index)), both_low, both_high)
                 break
         else:
