@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
@@ -221,8 +222,17 @@ class EngramNode(LifecycleNode):
         self._diagnostics.publish(msg)
 
 
-def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> int:
-    """Run one node until SIGINT or SIGTERM; returns the exit status."""
+def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
+    """Run one node until SIGINT or SIGTERM, then end the process."""
+    status = _run(node_class, args)
+    # Everything is closed and durable. Taking torch and Open3D apart would cost up to half a minute on a busy
+    # machine, and a launcher that waits less would kill the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     status = 0
     node: EngramNode | None = None
     try:
@@ -241,7 +251,8 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
         status = 2
     except Exception:
         if rclpy.ok():  # otherwise a signal ended the context while the node was being made
-            raise
+            traceback.print_exc()
+            status = 1
     finally:
         _ignore_signals()
         _leave(node)

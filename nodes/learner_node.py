@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -218,10 +217,10 @@ def _private_key(path: str) -> Ed25519PrivateKey:
     return key
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(LearnerNode)
+    run(LearnerNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

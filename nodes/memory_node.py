@@ -7,13 +7,12 @@ sees a new boot id, asks ``memory/get_graph`` for everything.
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from engram.core.contracts import Memory, MemoryQuery
 from engram.core.types import SceneObservation
@@ -185,10 +184,10 @@ class MemoryNode(EngramNode):
             self.health.note("durable sequence", str(self.durable))
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(MemoryNode)
+    run(MemoryNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,8 +6,8 @@ frame is looked at, so that memory is the same on a slow machine.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
@@ -91,10 +91,10 @@ class PerceptionNode(EngramNode):
             self.health.problem("camera", f"frames incomplete: lacks {', '.join(self.inbox.missing(newest))}")
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(PerceptionNode)
+    run(PerceptionNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

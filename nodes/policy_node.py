@@ -6,10 +6,10 @@ An episode begins when ``task/status`` names a new one (simulation) or when an `
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from sensor_msgs.msg import JointState
 
@@ -209,7 +209,10 @@ class PolicyNode(EngramNode):
     def _think(self, step: PolicyStep) -> None:
         """Run the policy; in the worker's thread."""
         began = time.perf_counter()
+        stamp_ns = step.observation.stamp_ns
+        self.health.trace("policy begins", stamp_ns)
         chunk = self.runner.step(step)
+        self.health.trace("policy ends", stamp_ns)
         if chunk is None:
             self.health.seconds("observe", time.perf_counter() - began)
             return
@@ -235,10 +238,10 @@ class PolicyNode(EngramNode):
             self.health.note("policy version", self.runner.policy.version)
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(PolicyNode)
+    run(PolicyNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,9 +7,9 @@ motors and cameras and publishes them, and sends commands to the motors.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -185,10 +185,10 @@ def _per_camera(
     return {camera: values[i * each : (i + 1) * each] for i, camera in enumerate(cameras)}
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(RobotNode)
+    run(RobotNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

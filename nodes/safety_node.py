@@ -6,9 +6,9 @@ bit. ``safety/stop`` latches until ``safety/reset``; a human's ``intervention`` 
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from sensor_msgs.msg import JointState as JointStateMsg
@@ -255,10 +255,10 @@ class SafetyNode(EngramNode):
                 self.health.counts[f"filter {name}"] = count
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(SafetyNode)
+    run(SafetyNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

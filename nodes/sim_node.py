@@ -6,9 +6,9 @@ In lock-step every control step waits for the command with its own stamp; in fre
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
+from typing import NoReturn
 
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -177,10 +177,10 @@ class SimNode(EngramNode):
         out["color"].publish(messages.color_to_msg(frame.color, frame.stamp_ns, optical))
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run(SimNode)
+    run(SimNode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.executors import SingleThreadedExecutor
+
+from engram.nodes import qos
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +80,31 @@ class Graph:
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
 
+        self.diagnostics: dict[str, DiagnosticStatus] = {}
+        self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+
+    def _on_diagnostics(self, msg: DiagnosticArray) -> None:
+        for status in msg.status:
+            self.diagnostics[status.name.strip("/")] = status
+
+    def active(self, *names: str, timeout_s: float = 200.0) -> None:
+        """Wait until the nodes ``names`` are active."""
+        self.wait(lambda: all(self.value(n, "state") == "active" for n in names), timeout_s, f"{names} active")
+
+    def value(self, name: str, key: str) -> str:
+        """Return a value of a node's newest diagnostic; "" when there is none."""
+        status = self.diagnostics.get(name)
+        return next((v.value for v in status.values if v.key == key), "") if status is not None else ""
+
+    def problem(self, name: str, words: str, timeout_s: float = 60.0) -> DiagnosticStatus:
+        """Wait until the diagnostic of ``name`` says ``words`` as a warning or error, and return it."""
+
+        def said() -> DiagnosticStatus | None:
+            status = self.diagnostics.get(name)
+            return status if status and status.level != DiagnosticStatus.OK and words in status.message else None
+
+        return self.wait(said, timeout_s, f"{name} says {words!r}")
+
     def start(self, executable: str, **parameters: Any) -> NodeProcess:
         """Start one node; "__" in a parameter's name stands for "."."""
         process = NodeProcess(executable, {k.replace("__", "."): v for k, v in parameters.items()}, self.domain)
@@ -105,10 +133,10 @@ class Graph:
         while time.monotonic() < end:
             self.executor.spin_once(timeout_sec=0.05)
 
-    def listen(self, msg_type: type, topic: str, qos: Any = 10) -> list:
+    def listen(self, msg_type: type, topic: str, profile: Any = 10) -> list:
         """Subscribe and return the list that the messages go to."""
         heard: list = []
-        self.node.create_subscription(msg_type, topic, heard.append, qos)
+        self.node.create_subscription(msg_type, topic, heard.append, profile)
         return heard
 
     def call(self, srv_type: type, name: str, request: Any, timeout_s: float = 60.0) -> Any:

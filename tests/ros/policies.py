@@ -1,0 +1,44 @@
+"""Small real policies for the processes: deterministic, and sensitive to every bit that reaches them."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from engram.core.contracts import Policy
+from engram.core.types import ActionChunk
+
+
+class EyesAndNoise(Policy):
+    """Each action depends on the pixels, the joints, the words, the episode's seed and everything observed so far.
+
+    A difference of one bit anywhere, or one observation more or less, gives other actions.
+    """
+
+    def reset(self, instruction, episode=0, seed=0):
+        self.episode = episode
+        self.digest = zlib.crc32(instruction.encode(), seed)
+        self.stamp = None
+
+    def observe(self, observation, memory=None):
+        if observation.stamp_ns == self.stamp:
+            return
+        self.stamp = observation.stamp_ns
+        for name in sorted(observation.cameras):
+            self.digest = zlib.crc32(observation.cameras[name].color.tobytes(), self.digest)
+        self.digest = zlib.crc32(observation.joints.positions.tobytes(), self.digest)
+        self.digest = zlib.crc32(observation.joints.velocities.tobytes(), self.digest)
+        if memory is not None:
+            self.digest = zlib.crc32(memory.tokens.tobytes(), self.digest)
+
+    def act(self):
+        actions = np.random.default_rng(self.digest).uniform(-0.4, 0.4, (6, 7))
+        return ActionChunk(self.stamp, self.episode, "ee_delta", actions, 0.1, 4, "v0")
+
+    def load_weights(self, path, version):
+        raise NotImplementedError("this policy has no weights")
+
+    @property
+    def version(self):
+        return "v0"

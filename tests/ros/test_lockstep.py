@@ -1,0 +1,73 @@
+"""The processes over Fast DDS and the in-process loop give the same commands for the same seed, bit for bit."""
+
+import numpy as np
+import pytest
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.nodes import qos
+from engram.sim.runtime import CommandPipeline, Runtime
+from engram_interfaces.msg import TaskStatus
+from engram_interfaces.srv import ResetSim
+from tests.core.gantry import GANTRY, GantryKinematics
+from tests.ros.policies import EyesAndNoise
+from tests.sim.test_runtime import GantryWorld
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+POLICY = "tests.ros.policies:EyesAndNoise"
+GANTRY_ROBOT = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+
+
+def run_episode(graph, task, seed, timeout_s=300):
+    """Reset the simulation, wait for the end and return episode, instruction and commands (steps, joints)."""
+    commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
+    statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
+    graph.spin(1.0)  # both ends must know each other before the first command
+    commands.clear()
+    answer = graph.call(ResetSim, "sim/reset", ResetSim.Request(task=task, seed=seed))
+    assert answer.accepted, answer.message
+
+    def over():
+        return [s for s in statuses if s.episode == answer.episode and s.state in ("succeeded", "failed")]
+
+    def steps():
+        return {(c.header.stamp.sec, c.header.stamp.nanosec): list(c.points[0].positions) for c in commands}
+
+    end = graph.wait(over, timeout_s, f"end of {task}")[-1]
+    graph.wait(lambda: len(steps()) >= end.step, 10, "all commands")
+    return answer.episode, answer.instruction, np.array(list(steps().values())), end
+
+
+def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
+    shared = {"lockstep": True, "robot": GANTRY_ROBOT["robot"]}
+    graph.start("safety_node", kinematics=GANTRY_ROBOT["kinematics"], **shared)
+    graph.start("policy_node", policy=POLICY, cameras=["front"], check_instructions=False, **shared)
+    graph.start("sim_node", lockstep=True, world="tests.sim.test_runtime:GantryWorld")
+    graph.active("safety_node", "policy_node", "sim_node")
+    seen = []
+    for seed in (3, 4, 3):
+        episode, _, commands, end = run_episode(graph, "reach", seed)
+        pipeline = CommandPipeline(GantryKinematics(), GANTRY)
+        expected = Runtime(GantryWorld(), EyesAndNoise(), pipeline).run_episode("reach", seed, episode=episode)
+        assert end.oracle_success == expected.oracle_success
+        np.testing.assert_array_equal(commands, expected.commands)
+        seen.append(commands.tobytes())
+    assert len(set(seen)) == 3  # other episodes, other noise: the comparison is not of constants
+
+
+@pytest.mark.render
+def test_the_panda_in_mujoco_gives_identical_commands(graph):
+    from engram.core.robot import PANDA_2F85
+    from engram.sim.kinematics import PandaKinematics
+    from engram.sim.world import MujocoWorld
+
+    graph.start("safety_node", lockstep=True)
+    graph.start("policy_node", lockstep=True, policy=POLICY)
+    graph.start("sim_node", lockstep=True)
+    graph.active("safety_node", "policy_node", "sim_node")
+    episode, instruction, commands, _ = run_episode(graph, "reach", 11)
+    world = MujocoWorld()
+    pipeline = CommandPipeline(PandaKinematics(), PANDA_2F85)
+    expected = Runtime(world, EyesAndNoise(), pipeline).run_episode("reach", 11, episode=episode)
+    world.close()
+    assert instruction == expected.instruction
+    np.testing.assert_array_equal(commands, expected.commands)

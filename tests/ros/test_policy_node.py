@@ -1,0 +1,118 @@
+"""The policy node as a process: malformed and missing inputs are named, and it goes on."""
+
+import numpy as np
+import pytest
+from rclpy.action import ActionClient
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from tf2_msgs.msg import TFMessage
+
+from engram.core.types import PolicyManifest, Pose
+from engram.nodes import messages, qos
+from engram_interfaces.action import ExecuteTask
+from engram_interfaces.msg import ActionChunk, TaskStatus
+from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
+from tests.core.gantry import joints
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+STEP_NS = 100_000_000
+
+
+class Robot:
+    """Shows control steps to the policy node."""
+
+    def __init__(self, graph, **parameters):
+        self.graph = graph
+        graph.start(
+            "policy_node",
+            robot="tests.core.gantry:GANTRY",
+            policy="tests.ros.policies:EyesAndNoise",
+            cameras=["front"],
+            lockstep=True,
+            **parameters,
+        )
+        make = graph.node.create_publisher
+        self.joints = make(JointState, "joint_states", qos.SENSOR)
+        self.status = make(TaskStatus, "task/status", qos.LATCHED)
+        self.color = make(Image, "camera/front/color/image_raw", qos.SENSOR)
+        self.info = make(CameraInfo, "camera/front/camera_info", qos.SENSOR)
+        self.tf = make(TFMessage, "tf_static", qos.LATCHED)
+        self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
+        self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.EVENTS)
+        graph.active("policy_node")
+        graph.spin(1.0)
+
+    def show(self, step, image=None, state="running", color=True):
+        stamp = step * STEP_NS
+        status = messages.EpisodeStatus(stamp, "r", 1, "", "go", step, state, state == "succeeded")
+        self.status.publish(messages.status_to_msg(status))
+        pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
+        self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
+        self.info.publish(messages.camera_info_to_msg(np.eye(3), 8, 8, stamp, "front_optical_frame"))
+        if color:
+            good = messages.color_to_msg(np.zeros((8, 8, 3), np.uint8), stamp, "front_optical_frame")
+            self.color.publish(good if image is None else image)
+        self.joints.publish(messages.joints_to_msg(joints(stamp_ns=stamp)))
+        self.graph.spin(0.3)
+
+
+def test_a_malformed_image_and_a_missing_camera_are_named_and_the_node_goes_on(graph):
+    robot = Robot(graph, missing_after_s=0.5)
+    bad = messages.color_to_msg(np.zeros((8, 8, 3), np.uint8), STEP_NS, "front_optical_frame")
+    bad.encoding = "yuv422"
+    robot.show(1, image=bad)
+    graph.problem("policy_node", "unknown encoding of camera 'front' color 'yuv422'; valid: bgr8, rgb8")
+    robot.show(2, color=False)
+    graph.problem("policy_node", "lacks camera 'front' color")
+    robot.show(3)
+    chunk = graph.wait(lambda: robot.chunks, 20, "a chunk")[-1]
+    assert messages.from_stamp(chunk.header.stamp) == 3 * STEP_NS
+    graph.wait(lambda: graph.diagnostics["policy_node"].level == b"\x00", 20, "all well again")
+
+
+def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
+    robot = Robot(graph, accept="approved", weights_folder="/tmp/engram-test-unused")
+    manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate")
+    robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))
+    graph.problem("policy_node", "'v9' is a candidate: refused, only approved ones are taken")
+
+
+def send_goal(graph, instruction, task=""):
+    """Send a goal and return (feedback list, result future) once it is accepted."""
+    client = ActionClient(graph.node, ExecuteTask, "execute_task")
+    graph.wait(client.server_is_ready, 30, "execute_task")
+    feedback = []
+    goal = ExecuteTask.Goal(instruction=instruction, task=task)
+    sent = client.send_goal_async(goal, feedback_callback=lambda msg: feedback.append(msg.feedback))
+    graph.wait(sent.done, 30, "acceptance")
+    assert sent.result().accepted
+    return feedback, sent.result().get_result_async()
+
+
+def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
+    robot = Robot(graph)
+    feedback, result = send_goal(graph, "go right")
+    for step in (1, 2):
+        robot.show(step)
+    robot.show(3, state="succeeded")
+    graph.wait(result.done, 30, "result")
+    outcome = result.result().result
+    assert (outcome.outcome, outcome.steps) == ("succeeded", 2)
+    assert [f.step for f in feedback] == [1, 2]
+    assert feedback[-1].policy_version == "v0"
+
+
+def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph):
+    Robot(graph)
+    _, result = send_goal(graph, "dance on the table", task="reach")
+    graph.wait(result.done, 60, "result")
+    outcome = result.result().result
+    assert outcome.outcome == "rejected"
+    assert "'dance on the table' fits no wording; valid:" in outcome.reason
+
+
+def test_a_newer_goal_preempts_the_older(graph):
+    Robot(graph)
+    _, first = send_goal(graph, "go right")
+    send_goal(graph, "go left")
+    graph.wait(first.done, 30, "result of the first")
+    assert first.result().result.outcome == "preempted"

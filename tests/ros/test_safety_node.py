@@ -1,0 +1,102 @@
+"""The safety node as a process: what it lets through, what it holds, and that it says why."""
+
+import time
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import JointState
+from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.types import ActionChunk
+from engram.nodes import messages, qos
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
+from engram_interfaces.msg import Intervention, TaskStatus
+from tests.core.gantry import joints
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
+STEP_NS = 100_000_000
+
+
+class Robot:
+    """Plays simulation and policy towards the safety node, one control step at a time."""
+
+    def __init__(self, graph, **parameters):
+        self.graph = graph
+        graph.start(
+            "safety_node",
+            robot="tests.core.gantry:GANTRY",
+            kinematics="tests.core.gantry:GantryKinematics",
+            **parameters,
+        )
+        make = graph.node.create_publisher
+        self.joints = make(JointState, "joint_states", qos.SENSOR)
+        self.status = make(TaskStatus, "task/status", qos.LATCHED)
+        self.chunks = make(ActionChunkMsg, "policy/action_chunk", qos.COMMAND)
+        self.human = make(Intervention, "intervention", qos.EVENTS)
+        self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
+        graph.active("safety_node")
+        graph.spin(1.0)
+
+    def chunk(self, stamp_ns, actions, episode=1):
+        return messages.chunk_to_msg(ActionChunk(stamp_ns, episode, "ee_delta", np.atleast_2d(actions), 0.1, 1, "v"))
+
+    def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None):
+        """Show one step and return the command that answers it."""
+        status = messages.EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
+        self.status.publish(messages.status_to_msg(status))
+        if human is not None:
+            self.human.publish(messages.intervention_to_msg(human))
+        if chunk is not None:
+            self.chunks.publish(chunk)
+        self.graph.spin(0.3)  # topics have no order between them: the chunk first, then the step
+        self.joints.publish(messages.joints_to_msg(joints(x, stamp_ns=stamp_ns)))
+        return self.graph.wait(lambda: self._answer(stamp_ns), 20, f"command for {stamp_ns}")
+
+    def _answer(self, stamp_ns):
+        found = [c for c in self.commands if messages.from_stamp(c.header.stamp) == stamp_ns]
+        return list(found[-1].points[0].positions) if found else None
+
+
+def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
+    robot = Robot(graph, lockstep=True, chunk_timeout_s=3.0, intervention_timeout_s=5.0)
+    t = STEP_NS
+    assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+
+    t += STEP_NS  # not finite: held at once, and named
+    bad = robot.chunk(t, RIGHT)
+    bad.actions[0] = float("nan")
+    assert robot.step(t, x=0.02, chunk=bad) == pytest.approx([0.02, 0, 0, 0])
+    graph.problem("safety_node", "1 of 7 values are not finite")
+
+    t += STEP_NS  # a chunk of another episode does not count; after the limit the robot holds
+    assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT, episode=9)) == pytest.approx([0.02, 0, 0, 0])
+    graph.problem("safety_node", "hold: no_command")
+
+    t += STEP_NS  # a human goes before the policy
+    human = messages.HumanAction(t, "ann", True, "ee_delta", -RIGHT * [1, 1, 1, 1, 1, 1, -1])
+    assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT), human=human)[0] < 0.02
+    robot.human.publish(messages.intervention_to_msg(messages.HumanAction(t, "ann", False, "ee_delta", RIGHT)))
+
+    assert graph.call(Trigger, "safety/stop", Trigger.Request()).success
+    for _ in range(2):  # latched
+        t += STEP_NS
+        assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.1, 0, 0, 0])
+    graph.problem("safety_node", "stopped: by safety/stop; call safety/reset to go on")
+    assert graph.call(Trigger, "safety/reset", Trigger.Request()).success
+    t += STEP_NS
+    assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.12, 0, 0, 0])
+
+
+def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph):
+    robot = Robot(graph, lockstep=False)
+    now = time.time_ns()
+    assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    old = time.time_ns() - 10 * 10**9
+    assert robot.step(old, x=0.3, chunk=robot.chunk(old, RIGHT, episode=2), episode=2) == pytest.approx([0.3, 0, 0, 0])
+    graph.problem("safety_node", "hold: stale")
+    msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))
+    msg.name = ["x", "y", "zet", "gripper"]
+    robot.joints.publish(msg)
+    graph.problem("safety_node", "unknown joint in joint_states 'z'; did you mean 'zet'")
