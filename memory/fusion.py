@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,42 +49,70 @@ def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig
     )
 
 
-def fuse(node: SceneNode, seen: DetectedObject, stamp_ns: int, label: str, config: FusionConfig) -> SceneNode:
-    """Return ``node`` after the sight ``seen``: Kalman update of the place, running mean of the appearance."""
-    position, covariance = fuse_position(
-        node.pose.position, node.position_covariance, seen.pose.position, seen.position_covariance, config
+def fuse(
+    nodes: Sequence[SceneNode],
+    seen: Sequence[DetectedObject],
+    labels: Sequence[str],
+    stamp_ns: int,
+    config: FusionConfig,
+) -> list[SceneNode]:
+    """Return each of ``nodes`` after its sight: Kalman update of the place, running mean of the appearance."""
+    if not nodes:
+        return []
+    places, covariances = fuse_positions(
+        np.array([node.pose.position for node in nodes]),
+        np.array([node.position_covariance for node in nodes]),
+        np.array([one.pose.position for one in seen]),
+        np.array([one.position_covariance for one in seen]),
+        config,
     )
-    weight = 1 / min(node.observations + 1, config.memory)
-    embedding = (1 - weight) * node.embedding + weight * seen.embedding
-    norm = math.sqrt(float(embedding @ embedding))
-    return replace(
-        node,
-        label=label,
-        pose=Pose(position, seen.pose.quaternion, node.pose.frame),
-        position_covariance=covariance,
-        size=(1 - weight) * node.size + weight * seen.size,
-        color=(1 - weight) * node.color + weight * seen.color,
-        embedding=(embedding / norm if norm > 1e-6 else seen.embedding).astype(np.float32),
-        belief=_odds(node.belief, 1 + (config.hit_ratio - 1) * seen.score, config),
-        state="visible",
-        first_seen_ns=min(node.first_seen_ns, stamp_ns),
-        last_seen_ns=max(node.last_seen_ns, stamp_ns),
-        observations=node.observations + 1,
-    )
+    weight = 1 / np.minimum([node.observations + 1 for node in nodes], config.memory)[:, None]
+    sizes = _mean([node.size for node in nodes], [one.size for one in seen], weight)
+    colors = _mean([node.color for node in nodes], [one.color for one in seen], weight)
+    embeddings = _mean([node.embedding for node in nodes], [one.embedding for one in seen], weight)
+    norms = np.sqrt(np.einsum("ni,ni->n", embeddings, embeddings))
+    embeddings = (embeddings / np.maximum(norms, 1e-6)[:, None]).astype(np.float32)
+    for array in (places, covariances, sizes, colors, embeddings):
+        array.flags.writeable = False  # rows need no copy on their way into a node
+    return [
+        replace(
+            node,
+            label=labels[i],
+            pose=Pose(places[i], seen[i].pose.quaternion, node.pose.frame),
+            position_covariance=covariances[i],
+            size=sizes[i],
+            color=colors[i],
+            embedding=embeddings[i],
+            belief=_odds(node.belief, 1 + (config.hit_ratio - 1) * seen[i].score, config),
+            state="visible",
+            first_seen_ns=min(node.first_seen_ns, stamp_ns),
+            last_seen_ns=max(node.last_seen_ns, stamp_ns),
+            observations=node.observations + 1,
+        )
+        for i, node in enumerate(nodes)
+    ]
 
 
-def fuse_position(
-    place: np.ndarray, covariance: np.ndarray, seen: np.ndarray, noise: np.ndarray, config: FusionConfig
+def fuse_positions(
+    places: np.ndarray, covariances: np.ndarray, seen: np.ndarray, noise: np.ndarray, config: FusionConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place (3,) m and covariance (3, 3) m^2 after a sight; a sight that cannot be noise replaces it."""
-    prior = covariance + np.eye(3) * config.drift_m**2
-    innovation = seen - place
+    """Return places (n, 3) m and covariances (n, 3, 3) m^2 after one sight each.
+
+    Kalman update; a sight that cannot be noise (``moved_gate``) replaces what was known.
+    """
+    prior = covariances + np.eye(3) * config.drift_m**2
+    innovation = (seen - places)[..., None]  # (n, 3, 1)
     total = prior + noise
-    if innovation @ np.linalg.solve(total, innovation) > config.moved_gate:
-        return seen, noise
-    gain = np.linalg.solve(total, prior).T  # prior @ inv(total); both are symmetric
+    distance = (np.swapaxes(innovation, 1, 2) @ np.linalg.solve(total, innovation))[:, 0, 0]
+    gain = np.swapaxes(np.linalg.solve(total, prior), 1, 2)  # prior @ inv(total); both are symmetric
     updated = prior - gain @ prior
-    return place + gain @ innovation, (updated + updated.T) / 2
+    moved = distance > config.moved_gate
+    position = np.where(moved[:, None], seen, places + (gain @ innovation)[..., 0])
+    return position, np.where(moved[:, None, None], noise, (updated + np.swapaxes(updated, 1, 2)) / 2)
+
+
+def _mean(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], weight: np.ndarray) -> np.ndarray:
+    return (1 - weight) * np.array(ours) + weight * np.array(theirs)
 
 
 def missed(node: SceneNode, filled: bool, absent_below: float, config: FusionConfig) -> SceneNode:

@@ -115,8 +115,10 @@ class GraphMemory(Memory):
         found = assign(known, scene.objects, vacated, self.config.association)
 
         changed: dict[str, SceneNode] = {}
-        for i, j in found.stayed + found.moved:
-            changed[known[i].id] = self._seen(known[i], scene.objects[j], scene)
+        pairs = [(known[i], scene.objects[j]) for i, j in found.stayed + found.moved]
+        labels = [self._vote(node, seen, scene.camera) for node, seen in pairs]
+        fused = fuse([n for n, _ in pairs], [s for _, s in pairs], labels, scene.stamp_ns, self.config.fusion)
+        changed |= {node.id: node for node in fused}
         for j in found.new:
             node = born(self._scene.new_id("object"), scene.objects[j], scene.stamp_ns, self.config.fusion)
             self._label_votes[node.id] = {node.label: scene.objects[j].score}
@@ -154,12 +156,12 @@ class GraphMemory(Memory):
         self._removed.clear()
         return durable
 
-    def _seen(self, node: SceneNode, seen: DetectedObject, scene: SceneObservation) -> SceneNode:
+    def _vote(self, node: SceneNode, seen: DetectedObject, camera: str) -> str:
+        """Count the label of a sight and return the one most seen so far."""
         votes = self._label_votes.setdefault(node.id, {node.label: float(min(node.observations, 10))})
         votes[seen.label] = votes.get(seen.label, 0.0) + seen.score
-        self._last_camera[node.id] = scene.camera
-        label = max(sorted(votes), key=votes.__getitem__)
-        return fuse(node, seen, scene.stamp_ns, label, self.config.fusion)
+        self._last_camera[node.id] = camera
+        return max(sorted(votes), key=votes.__getitem__)
 
     def _not_seen(self, node: SceneNode, verdict: int, camera: str) -> SceneNode:
         """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""

@@ -14,7 +14,7 @@ from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
 from engram.memory.association import assign
-from engram.memory.fusion import FusionConfig, born, fuse_position
+from engram.memory.fusion import FusionConfig, born, fuse_positions
 from engram.memory.relations import half_extents, relations
 from engram.memory.retrieval import answer, text_embedder
 from engram.memory.scene_graph import SceneGraph
@@ -100,6 +100,13 @@ def test_the_depth_under_the_object_itself_is_read():
     grid[9, 22] = 1.0
     verdict = look(view([], depth=grid), np.array([[0.7, 0.2, 0.02], [0.7, -0.2, 0.02]]), np.full((2, 3), 0.04))
     assert verdict.tolist() == [FREE, OCCLUDED]
+
+
+def fuse_position(*arguments):
+    """Fuse one place."""
+    *arrays, config = arguments
+    places, covariances = fuse_positions(*(np.asarray(array)[None] for array in arrays), config)
+    return places[0], covariances[0]
 
 
 def test_two_equal_sights_halve_the_variance():
