@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -15,9 +16,10 @@ from torch import Tensor, nn
 
 from engram.core.errors import WeightsError
 from engram.learning.replay import Batch
-from engram.learning.weights import TensorSpec, tensor_specs
 
 Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
+Shrink = Callable[[str, np.ndarray], np.ndarray]
+"""(observation.images.<camera>, images (n, 3, H, W) uint8) -> images as small as the policy sees them."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,18 @@ class BehaviourCloning:
     Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
     """
 
-    def __init__(self, policy: nn.Module, preprocess: Preprocess, config: BehaviourCloningConfig | None = None) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        preprocess: Preprocess,
+        config: BehaviourCloningConfig | None = None,
+        shrink: Shrink | None = None,
+    ) -> None:
         self.config = config or BehaviourCloningConfig()
         self.policy = policy.train()
         self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
         self._preprocess = preprocess
+        self._shrink = shrink
         trained = [p for p in policy.parameters() if p.requires_grad]
         groups = [
             {"params": [p for p in trained if p.ndim > 1], "weight_decay": self.config.weight_decay},
@@ -78,9 +87,9 @@ class BehaviourCloning:
         """Return the averaged weights as a safetensors file."""
         return save(_contiguous(self._averaged.state_dict()))
 
-    def specs(self) -> dict[str, TensorSpec]:
-        """Return name -> (shape, dtype) of the policy's weights."""
-        return tensor_specs(self.weights())
+    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
+        """Return images (n, 3, H, W) uint8 as the policy downsamples them first; as they are without ``shrink``."""
+        return self._shrink(feature, images) if self._shrink else np.ascontiguousarray(images)
 
     def save(self) -> bytes:
         """Return weights, averages, optimiser and step as one safetensors block."""

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.database import sync_folder, write_atomic
 from engram.learning.replay import Batch, ReplayBuffer, ReplayConfig
 from engram.learning.store import EpisodeInfo
-from engram.learning.weights import TensorSpec, make_manifest, verify
+from engram.learning.weights import make_manifest, tensor_specs, verify
 
 
 class Trainer(Protocol):
@@ -25,8 +27,8 @@ class Trainer(Protocol):
     def weights(self) -> bytes:
         """Return the policy's weights as a safetensors file."""
 
-    def specs(self) -> Mapping[str, TensorSpec]:
-        """Return name -> (shape, dtype) of what :meth:`weights` returns."""
+    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
+        """Return the images (n, 3, H, W) uint8 of ``feature`` as small as the policy sees them: replay keeps these."""
 
     def save(self) -> bytes:
         """Return the whole training state: weights, optimiser, averages."""
@@ -101,7 +103,8 @@ class Learner:
         self.trainer = trainer
         self._source = source
         self._folder = Path(folder)
-        self._replay = replay or ReplayBuffer(self.config.replay)
+        self._specs = tensor_specs(trainer.weights())
+        self._replay = replay or ReplayBuffer(self.config.replay, trainer.shrink)
         self._progress = _Progress(parent=parent, config=asdict(self.config))
         if (self._folder / "current").exists():
             self._resume()
@@ -142,7 +145,7 @@ class Learner:
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights with their manifest when enough updates were taken since the last ones, else None.
 
-        What is returned has passed :func:`engram.learning.weights.verify`.
+        What is returned has passed :func:`engram.learning.weights.verify` against the weights at the start.
         """
         state = self._progress
         if state.updates - state.at_candidate < self.config.candidate_updates:
@@ -151,7 +154,7 @@ class Learner:
         metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "due")}
         manifest = make_manifest(data, f"bc-{state.updates:07d}", state.parent, "candidate", metrics)
         manifest = make_manifest(data, f"{manifest.version}-{manifest.sha256[:8]}", state.parent, "candidate", metrics)
-        verify(data, manifest, self.trainer.specs())
+        verify(data, manifest, self._specs)
         state.at_candidate = state.updates
         state.candidates += 1
         return data, manifest

@@ -11,6 +11,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
 
+IMAGES = "observation.images."
+"""What LeRobot puts before a camera's name."""
 Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
 (B, h, a) float32, action_is_pad (B, h) bool, task: B instructions."""
@@ -50,10 +52,10 @@ class _Episode:
 
 
 class ReplayBuffer:
-    """Episodes by number, oldest first; ``shrink`` is what the policy does to images first (uint8 -> uint8)."""
+    """Episodes by number, oldest first; ``shrink`` (feature, images) is what the policy does to images first."""
 
     def __init__(
-        self, config: ReplayConfig | None = None, shrink: Callable[[np.ndarray], np.ndarray] | None = None
+        self, config: ReplayConfig | None = None, shrink: Callable[[str, np.ndarray], np.ndarray] | None = None
     ) -> None:
         self.config = config or ReplayConfig()
         self._shrink = shrink
@@ -114,8 +116,8 @@ class ReplayBuffer:
             action = np.stack([t.executed_action for t in transitions])
         except (KeyError, ValueError) as error:
             raise InvalidInputError(f"episode {number}: images or actions change within it: {error}") from None
-        shrink = self._shrink or np.ascontiguousarray
-        small = {name: shrink(stack) for name, stack in images.items()}
+        shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
+        small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
         return _Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
 
     def _drop_one(self, keep: int) -> None:
@@ -133,7 +135,7 @@ class ReplayBuffer:
     def _batch(self, picks: Sequence[tuple[_Episode, int]]) -> Batch:
         horizon = np.arange(self.config.chunk_size)
         names = picks[0][0].images
-        batch: Batch = {f"observation.images.{name}": np.stack([e.images[name][i] for e, i in picks]) for name in names}
+        batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in names}
         rows = [i + horizon for _, i in picks]
         last = [len(e.state) - 1 for e, _ in picks]
         return batch | {

@@ -14,7 +14,7 @@ from engram.core.types import DetectedObject, Pose, SceneNode
 class FusionConfig:
     """Noise and belief model of one object."""
 
-    drift_m: float = 0.002
+    drift_m: float = 0.0005
     """Standard deviation by which a resting object's place is assumed to drift between two sights."""
     moved_gate: float = 11.34
     """Squared Mahalanobis distance (chi-square, 3 dof, 99 %) above which it was moved: the old place is dropped."""

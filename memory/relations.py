@@ -21,7 +21,7 @@ class RelationConfig:
     """Vertical gap between a bottom and a top that still counts as ``on``."""
     near_m: float = 0.10
     """Free distance between two boxes that counts as ``near``."""
-    resting_m: float = 0.002
+    resting_m: float = 0.004
     """A box that changed less than this keeps its relations."""
 
 

@@ -15,7 +15,7 @@ from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay import ReplayConfig
 from engram.learning.store import SqliteExperienceStore
-from engram.learning.weights import make_manifest, verify
+from engram.learning.weights import make_manifest, tensor_specs, verify
 from tests.learning.transitions import episode
 
 CONFIG = LearnerConfig(
@@ -75,7 +75,7 @@ def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store
     assert len(losses) == 100
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
     data, manifest = learner.candidate()
-    assert verify(data, manifest, learner.trainer.specs()) == data
+    assert verify(data, manifest, tensor_specs(trainer().weights())) == data
     assert (manifest.parent, manifest.stage, manifest.metrics["updates"]) == ("base", "candidate", 100)
     assert any((before[k] != v).any() for k, v in load(data).items())
     assert learner.candidate() is None
@@ -86,7 +86,7 @@ def test_weights_of_another_shape_are_refused_by_the_tensors_name():
     narrow.body[3] = nn.Linear(32, 5)
     data = BehaviourCloning(narrow, lambda batch: batch).weights()
     with pytest.raises(WeightsError, match=r"tensor 'body\.3\.(weight|bias)' has shape \(5.*expected \(28"):
-        verify(data, make_manifest(data, "v1"), trainer().specs())
+        verify(data, make_manifest(data, "v1"), tensor_specs(trainer().weights()))
 
 
 def test_updates_are_paced_by_successes_and_failures_pay_nothing(store, tmp_path):

@@ -69,7 +69,7 @@ def test_beyond_capacity_the_largest_task_gives_way_and_the_newest_stays():
 
 
 def test_images_are_shrunk_once_by_the_policys_own_function():
-    replay = ReplayBuffer(shrink=lambda stack: stack[..., ::2, ::2])
+    replay = ReplayBuffer(shrink=lambda _, stack: stack[..., ::2, ::2])
     replay.add(1, episode(0))
     assert replay.sample(2, (0,))["observation.images.front"].shape == (2, 3, 4, 4)
 

@@ -1,0 +1,34 @@
+"""The learner's update rule for the shipped policy."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+
+from engram.core.errors import InvalidInputError
+from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
+from engram.policies.processor_engram_vla import DownsampleImages
+from engram.policies.vla_policy import VlaPolicy
+
+
+def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = None) -> BehaviourCloning:
+    """Return the trainer of a copy of ``policy``'s network; the policy itself goes on acting with its weights.
+
+    Replay keeps images at the policy's own size: a part of the memory of full ones, and the same bits for training.
+
+    Raises:
+        InvalidInputError: the policy's preprocessor does not downsample images.
+    """
+    steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
+    if len(steps) != 1:
+        names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)
+        raise InvalidInputError(
+            f"preprocessor of {policy.version}: {len(steps)} DownsampleImages, expected 1 in {names}"
+        )
+
+    def shrink(feature: str, images: np.ndarray) -> np.ndarray:
+        return steps[0].image(feature, torch.from_numpy(np.ascontiguousarray(images))).numpy()
+
+    return BehaviourCloning(copy.deepcopy(policy.network), policy.preprocess, config, shrink)
