@@ -1,0 +1,108 @@
+"""A LeRobot robot behind our joint states and commands: names, units and gripper range, by hand."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from lerobot.robots.config import RobotConfig as LeRobotConfig
+from lerobot.robots.robot import Robot
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import JointCommand
+from engram.nodes.robot_drivers import LeRobotDriver, load_lerobot
+from tests.core.gantry import GANTRY
+
+MOTORS = ("left", "up", "forth", "claw")
+
+
+@LeRobotConfig.register_subclass("test_gantry")
+@dataclass(kw_only=True)
+class GantryConfig(LeRobotConfig):
+    """A gantry without hardware."""
+
+
+class LeRobotGantry(Robot):
+    """Motors in degrees, a gripper in per cent, one camera; goes where it is told."""
+
+    config_class = GantryConfig
+    name = "test_gantry"
+
+    def __init__(self, config=None):
+        super().__init__(config or GantryConfig(id="test"))
+        self.values = dict.fromkeys(MOTORS, 0.0)
+        self.connected = False
+
+    @property
+    def observation_features(self):
+        return {f"{m}.pos": float for m in MOTORS} | {"front": (4, 6, 3)}
+
+    @property
+    def action_features(self):
+        return {f"{m}.pos": float for m in MOTORS}
+
+    @property
+    def is_connected(self):
+        return self.connected
+
+    def connect(self, calibrate=True):
+        self.connected = True
+
+    is_calibrated = True
+
+    def calibrate(self):
+        pass
+
+    def configure(self):
+        pass
+
+    def get_observation(self):
+        return {f"{m}.pos": v for m, v in self.values.items()} | {"front": np.full((4, 6, 3), 7, np.uint8)}
+
+    def send_action(self, action):
+        self.values.update({key.removesuffix(".pos"): value for key, value in action.items()})
+        return action
+
+    def disconnect(self):
+        self.connected = False
+
+
+def test_degrees_and_gripper_range_go_both_ways():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, gripper_open=100.0, gripper_closed=0.0)
+    driver.write(JointCommand(0, GANTRY.joint_names, np.array([np.pi / 2, 0.0, -np.pi, 0.8]), 0.1))
+    assert driver.robot.values == pytest.approx({"left": 90.0, "up": 0.0, "forth": -180.0, "claw": 0.0})
+    joints, images = driver.read(10**9)
+    assert joints.positions == pytest.approx([np.pi / 2, 0.0, -np.pi, 0.8])
+    assert joints.velocities.tolist() == [0.0] * 4
+    assert images["front"].shape == (4, 6, 3)
+
+
+def test_velocity_is_the_difference_over_time():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, unit="rad")
+    driver.read(0)
+    driver.robot.values["left"] = 0.2
+    assert driver.read(500_000_000)[0].velocities[0] == pytest.approx(0.4)
+
+
+def test_it_connects_and_disconnects():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS)
+    assert driver.robot.is_connected
+    driver.close()
+    assert not driver.robot.is_connected
+
+
+def test_a_factory_and_what_is_not_a_robot():
+    assert isinstance(load_lerobot("tests.nodes.test_robot_drivers:LeRobotGantry"), Robot)
+    with pytest.raises(InvalidInputError, match="a dict, expected a lerobot Robot"):
+        load_lerobot("builtins:dict")
+
+
+def test_lerobots_own_types_are_built_from_json():
+    robot = load_lerobot('{"type": "so101_follower", "port": "/dev/null", "id": "x"}')
+    assert "shoulder_pan.pos" in robot.action_features
+    with pytest.raises(UnknownNameError, match=r"unknown lerobot robot type 'so102_follower'.*so101_follower"):
+        load_lerobot('{"type": "so102_follower"}')
+
+
+def test_a_motor_that_is_not_there_is_named():
+    with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot robot 'lift\.pos'.*left\.pos"):
+        LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"))
