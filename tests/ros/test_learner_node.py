@@ -1,0 +1,89 @@
+"""Experience -> durable -> acknowledged -> weights, and the learner's restart, with the learner as a process."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from engram.core.types import Transition
+from engram.learning.spool import Spool
+from engram.learning.weights import verify
+from engram.nodes import messages, qos
+from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk
+from engram_interfaces.srv import PromotePolicy, RollbackPolicy
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(400)]
+
+
+def episode(number: int, steps: int) -> list[Transition]:
+    rng = np.random.default_rng(number)
+    return [
+        Transition(
+            "", "", 0, number, step, step * 10**8, "reach", "go",
+            {"front": rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)}, rng.random(15, dtype=np.float32),
+            rng.random(7, dtype=np.float32), rng.random(7, dtype=np.float32), float(step == steps - 1), "oracle",
+            step == steps - 1, False, step == steps - 1, False, "v0",
+        )
+        for step in range(steps)
+    ]  # fmt: skip
+
+
+def start(graph, tmp_path, promote):
+    return graph.start(
+        "learner_node",
+        policy="tests.ros.trainers:Counting",
+        folder=str(tmp_path / "learner"),
+        promote=promote,
+        commit_period_s=0.1,
+        learner__first_episodes=1,
+        learner__updates_per_episode=20,
+        learner__candidate_updates=20,
+        learner__replay__chunk_size=4,
+        nice=0,
+    )
+
+
+def assemble(manifest, chunks):
+    """Return the verified weight file of ``manifest`` out of the slices heard, None while some are missing."""
+    data = {c.index: bytes(c.data) for c in chunks if c.version == manifest.version}
+    if len(data) < manifest.chunk_count:
+        return None
+    return verify(b"".join(data[i] for i in range(manifest.chunk_count)), messages.manifest_from_msg(manifest))
+
+
+def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_path):
+    out = graph.node.create_publisher(Experience, "experience", qos.EXPERIENCE)
+    acks = graph.listen(ExperienceAck, "experience/ack", qos.EXPERIENCE)
+    manifests = graph.listen(PolicyManifest, "policy/manifest", qos.LATCHED)
+    chunks = graph.listen(WeightChunk, "policy/weights", qos.WEIGHTS)
+    spool = Spool(tmp_path / "spool", "r")
+    for transition in episode(1, 6):
+        spool.add(transition)
+    spool.commit()
+    learner = start(graph, tmp_path, "manual")
+    graph.active("learner_node")
+    graph.wait(lambda: out.get_subscription_count(), 30, "the learner listens")
+    for transition in spool.due(0.0, 100):
+        out.publish(messages.transition_to_msg(transition))
+    graph.wait(lambda: acks and acks[-1].sequence == 6, 60, "ack of 6")
+    assert (acks[-1].robot_id, acks[-1].boot_id, acks[-1].stored) == ("r", spool.boot_id, 6)
+    candidate = graph.wait(lambda: [m for m in manifests if m.stage == "candidate"], 60, "a candidate")[-1]
+    assert graph.wait(lambda: assemble(candidate, chunks), 30, "all slices")
+
+    request = PromotePolicy.Request(version=candidate.version, reason="test")
+    assert graph.call(PromotePolicy, "policy/promote", request).accepted
+    graph.wait(lambda: manifests[-1].stage == "approved", 20, "approval")
+    refused = graph.call(PromotePolicy, "policy/promote", PromotePolicy.Request(version="nonsense"))
+    assert not refused.accepted
+    assert "unknown weights version 'nonsense'" in refused.reason
+
+    learner.end(signal.SIGKILL)  # it goes on with what it acknowledged and what drove
+    graph.diagnostics.clear()
+    manifests.clear()
+    start(graph, tmp_path, "manual")
+    graph.active("learner_node")
+    assert graph.value("learner_node", "stored transitions") == "6"
+    graph.wait(lambda: manifests and manifests[-1].version == candidate.version, 30, "what drove is announced")
+    back = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
+    assert back.accepted
+    assert back.version == "tests.ros.trainers.Counting"

@@ -1,0 +1,79 @@
+"""The memory node as a process: it answers, and after kill -9 it goes on with what it had committed."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from engram.core.types import DetectedObject, Pose, SceneObservation
+from engram.nodes import messages, qos
+from engram.perception.embedding import default_text_encoder
+from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import SceneObservation as SceneObservationMsg
+from engram_interfaces.srv import GetGraph, MemoryQuery, MemoryRecall
+
+pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.timeout(600)]
+LOOKING_DOWN = Pose(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 0.0]))
+
+
+def scene(stamp_ns: int, **objects: tuple[float, float]) -> SceneObservation:
+    """Return what a camera 1 m above the table sees: objects by label at (x, y)."""
+    encoder = default_text_encoder()
+    found = []
+    for label, (x, y) in objects.items():
+        words = label.replace("_", " ")
+        found.append(
+            DetectedObject(
+                words,
+                0.9,
+                Pose(np.array([x, y, 0.02]), np.array([1.0, 0, 0, 0])),
+                np.eye(3) * 1e-5,
+                np.full(3, 0.04),
+                np.array([0.8, 0.1, 0.1]),
+                encoder.encode([words])[0],
+            )
+        )
+    intrinsics = np.array([[100.0, 0, 64], [0, 100.0, 64], [0, 0, 1]])
+    depth = np.full((16, 16), 1.0, np.float32)
+    return SceneObservation(stamp_ns, "front", tuple(found), LOOKING_DOWN, intrinsics, (128, 128), depth)
+
+
+def test_it_answers_and_survives_kill_9(graph, tmp_path):
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    status = graph.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+    updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    contexts = graph.listen(MemoryContext, "memory/context", qos.EVENTS)
+    words = messages.EpisodeStatus(1, "r", 1, "", "take the red cube", 0, "running")
+    status.publish(messages.status_to_msg(words))
+    first = graph.start("memory_node", store=str(tmp_path / "memory"), commit_period_s=0.1)
+    graph.active("memory_node", timeout_s=300)
+    graph.spin(1.0)
+    for i in range(1, 5):
+        scenes.publish(messages.scene_to_msg(scene(i * 10**8, red_cube=(0.4, 0.1), blue_cup=(0.6, -0.2))))
+        graph.spin(0.2)
+    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "4", 60, "commit")
+
+    answer = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="red cube"))
+    assert answer.nodes[0].label == "red cube"
+    assert answer.answer.startswith("The red cube is at x 0.40, y 0.10, z 0.02 m; I see it")
+    context = graph.wait(lambda: contexts, 20, "memory/context")[-1]
+    assert context.dim == 384
+    assert answer.nodes[0].id in context.source_ids
+    near = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(near="blue cpu"))
+    assert "unknown node or label 'blue cpu'; did you mean 'blue cup'" in near.answer
+
+    first.end(signal.SIGKILL)
+    graph.diagnostics.clear()
+    boots = {update.boot_id for update in updates}
+    graph.start("memory_node", store=str(tmp_path / "memory"))
+    graph.active("memory_node", timeout_s=300)
+    graph.wait(lambda: {u.boot_id for u in updates} - boots, 20, "the graph of the new boot")
+    whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+    assert whole.full
+    assert whole.sequence == 4
+    assert {"red cube", "blue cup"} <= {node.label for node in whole.nodes}
+    recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
+    assert recalled.context.count == 1
+    scenes.publish(messages.scene_to_msg(scene(time.time_ns(), red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
+    graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 30, "the new object")
