@@ -1,4 +1,4 @@
-"""The laws that every Policy keeps: chunks answer the newest observation, seeds fix them, bad weights change nothing."""
+"""The laws that every Policy keeps: chunks answer what is new, seeds fix them, bad weights change nothing."""
 
 from __future__ import annotations
 

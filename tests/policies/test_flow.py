@@ -4,7 +4,7 @@ from engram.policies.flow import flow_matching_loss, integrate
 
 
 def test_loss_by_hand():
-    # chunk 3, noise 1, time 0.25: point 0.75 * 1 + 0.25 * 3 = 1.5, wanted velocity 2; a velocity of 2 x gives 3: error 1
+    # chunk 3, noise 1, time 0.25: point 0.75 * 1 + 0.25 * 3 = 1.5, wanted velocity 2; 2 x gives 3: error 1
     chunk, noise = torch.full((1, 1, 1), 3.0), torch.full((1, 1, 1), 1.0)
     loss = flow_matching_loss(lambda x, t: 2 * x, chunk, noise, torch.tensor([0.25]))
     assert loss.item() == 1.0

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.frames import load_frames
-from engram.policies.processor_engram_vla import downsample
+from engram.policies.processor_engram_vla import DownsampleImages, downsample
 from engram.policies.train import TrainConfig, main, schedule
 
 from .synthetic import INSTRUCTIONS, make_dataset
@@ -64,7 +64,7 @@ def test_no_processes_is_an_error(dataset, tmp_path):
 
 
 def test_chunks_stay_within_their_episode(dataset, tmp_path):
-    frames = load_frames(dataset, 32, tmp_path / "frames")
+    frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames")
     batch = frames.batch(np.array([0, 10, 47]), 4)  # episodes of 12 frames: the first, the last but one, the very last
     torch.testing.assert_close(batch["action"][0, :, 0], torch.tensor([0.0, 0.01, 0.02, 0.03]))
     torch.testing.assert_close(batch["action"][1, :, 0], torch.tensor([0.10, 0.11, 0.11, 0.11]))
@@ -74,8 +74,9 @@ def test_chunks_stay_within_their_episode(dataset, tmp_path):
 def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    frames = load_frames(dataset, 16, tmp_path / "frames")
-    pre, _ = make_engram_vla_pre_post_processors(tiny_config(15, image_size=16))
+    wanted = tiny_config(15, image_size=16, crops={"observation.images.front": (0.25, 0.0, 0.75)})
+    frames = load_frames(dataset, DownsampleImages(16, {}, wanted.crops), tmp_path / "frames")
+    pre, _ = make_engram_vla_pre_post_processors(wanted)
     cached = pre(frames.batch(np.array([5]), 4))
     sample = LeRobotDataset("engram/synthetic", root=dataset)[5]
     live = pre({k: v for k, v in sample.items() if k.startswith("observation.") or k == "task"})
@@ -86,7 +87,7 @@ def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
 def test_tasks_are_balanced_by_the_power(dataset, tmp_path):
     log = dataset / "meta" / "engram_episodes.jsonl"
     log.write_text("".join(json.dumps({"episode_index": i, "task": "ab"[i > 2]}) + "\n" for i in range(4)))
-    frames = load_frames(dataset, 32, tmp_path / "frames")
+    frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames")
     log.unlink()
     assert frames.groups == ("a", "b")  # 36 and 12 frames
     assert frames.instructions == INSTRUCTIONS
@@ -98,6 +99,7 @@ def test_downsampling_averages_areas_and_rounds():
     image = torch.tensor([[0, 1, 10, 20], [2, 2, 30, 40]] * 2, dtype=torch.uint8).repeat(3, 1, 1)
     assert downsample(image, 2)[0].tolist() == [[1, 25], [1, 25]]  # (0 + 1 + 2 + 2) / 4 = 1.25, (10 + .. + 40) / 4 = 25
     assert torch.equal(downsample(image / 255.0, 2), downsample(image, 2))
+    assert downsample(image, 1, crop=(0.5, 0.5, 0.5))[0].tolist() == [[25]]  # the bottom right quarter
     with pytest.raises(InvalidInputError, match="smaller than the policy's 8 px"):
         downsample(image, 8)
 
