@@ -221,7 +221,8 @@ def _add_button(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: t
         armature=0.02,
     )
     cap.add_geom(type=_SPHERE, size=[0.022, 0, 0], mass=0.02, rgba=rgba, **OBJECT_BITS)
-    spec.add_exclude(bodyname1=name, bodyname2=f"{name}_cap")
+    for around in (name, "table"):  # the dome's lower half is inside the housing
+        spec.add_exclude(bodyname1=around, bodyname2=f"{name}_cap")
 
 
 def _add_mark(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
