@@ -18,6 +18,14 @@ KEPT = 8
 """Instants kept while they wait for their missing parts."""
 
 
+BACK_NS = 1_000_000_000
+"""A stamp that lies this far before the newest means that time began anew: the simulation was restarted."""
+
+
+def _began_anew(by_stamp: dict[int, object], stamp_ns: int) -> bool:
+    return bool(by_stamp) and stamp_ns < max(by_stamp) - BACK_NS
+
+
 def _keep_newest(by_stamp: dict[int, object]) -> None:
     while len(by_stamp) > KEPT:
         del by_stamp[min(by_stamp)]
@@ -37,9 +45,12 @@ class CameraInbox:
 
     def on_color(self, msg: Image) -> None:
         """Take in a colour image; raises for a malformed one."""
-        self._colors[messages.from_stamp(msg.header.stamp)] = messages.color_from_msg(
-            msg, f"camera {self.name!r} color"
-        )
+        stamp_ns = messages.from_stamp(msg.header.stamp)
+        color = messages.color_from_msg(msg, f"camera {self.name!r} color")
+        if _began_anew(self._colors, stamp_ns):  # type: ignore[arg-type]
+            self._colors.clear()
+            self._depths.clear()
+        self._colors[stamp_ns] = color
         self._optical = msg.header.frame_id or self._optical
         _keep_newest(self._colors)  # type: ignore[arg-type]
 
@@ -125,6 +136,8 @@ class ObservationInbox:
 
     def on_joints(self, joints: JointState) -> None:
         """Take in joint states; their stamp is that of the observation."""
+        if _began_anew(self._joints, joints.stamp_ns):  # type: ignore[arg-type]
+            self._joints.clear()
         self._joints[joints.stamp_ns] = joints
         _keep_newest(self._joints)  # type: ignore[arg-type]
 

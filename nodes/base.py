@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import signal
 import sys
@@ -111,6 +112,8 @@ class EngramNode(LifecycleNode):
 
     def report(self, key: str, error: Exception) -> None:
         """Turn an exception into a problem: ours in their own words, unexpected ones with their type and a trace."""
+        if not self.context.ok():  # a signal ended the context under a worker's feet: no problem of ours
+            return
         if isinstance(error, EngramError):
             self.health.problem(key, str(error))
             self.get_logger().warning(f"{key}: {error}", throttle_duration_sec=5.0)
@@ -125,7 +128,16 @@ class EngramNode(LifecycleNode):
 
     def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:
         """Offer a service for as long as the node is active; ``callback`` may be a coroutine."""
-        service = self.create_service(srv_type, name, callback, callback_group=self.async_group)
+
+        async def call(request: Any, response: Any) -> Any:
+            try:
+                answer = callback(request, response)
+                return await answer if inspect.isawaitable(answer) else answer
+            except Exception as error:
+                self.report(name, error)
+                return response
+
+        service = self.create_service(srv_type, name, call, callback_group=self.async_group)
         self._live.append((self.destroy_service, service))
 
     def every(self, period_s: float, callback: Callable[[], None], name: str) -> None:
@@ -215,7 +227,10 @@ class EngramNode(LifecycleNode):
 
     def publish_diagnostics(self) -> None:
         """Publish this node's condition."""
-        self.add_diagnostics()
+        try:
+            self.add_diagnostics()
+        except Exception as error:
+            self.report("diagnostics", error)
         msg = DiagnosticArray()
         msg.header.stamp = self.get_clock().now().to_msg()
         msg.status = [self.health.status(self.get_fully_qualified_name(), self.config.robot_id, self.state)]
@@ -243,7 +258,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         if not node.config.autostart or _autostart(node):
             executor.spin()
         else:
-            status = 1
+            status = 1 if rclpy.ok() else 0  # a signal during the start is no failure
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except EngramError as error:

@@ -140,6 +140,8 @@ class LearnerNode(EngramNode):
         try:
             self.learner.poll()
             for _ in range(10):
+                if self.state != "active":
+                    break
                 with self.health.timed("update"):
                     if self.learner.step() is None:
                         break

@@ -1,7 +1,7 @@
 """RGB-D frames of one camera in, the objects they show out. The detector runs in a worker thread.
 
-Newest wins: while the detector works, later frames replace each other and are counted as drops. In lock-step every
-frame is looked at, so that memory is the same on a slow machine.
+Newest wins: while the detector works, later frames replace each other and are counted as drops. With ``keep_all`` none
+is lost, so that memory is the same on a slow machine.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class PerceptionNodeConfig(NodeConfig):
     """Camera whose colour and depth images are looked at."""
     every: int = param(1, 1, 1000)
     """Look at every n-th frame only."""
+    keep_all: bool = False
+    """Look at every frame, however late, instead of the newest: what `memory: wait` of the policy needs."""
     min_depth_m: float = param(0.05, 0.0, 10.0)
     """Nearest depth that the camera measures [m]."""
     max_depth_m: float = param(2.5, 0.1, 100.0)
@@ -50,7 +52,7 @@ class PerceptionNode(EngramNode):
 
     def start(self) -> None:
         """Subscribe to the camera."""
-        self.thread = self.worker("detector", self._detect, capacity=64 if self.config.lockstep else 1)
+        self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
         transforms = TransformBuffer()
         self.inbox = CameraInbox(self.config.camera, transforms, depth=True)
         self.last_stamp, self.frames = -1, 0

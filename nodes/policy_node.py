@@ -82,7 +82,7 @@ class PolicyNode(EngramNode):
         self.runner = PolicyRunner(
             make_policy(self.config.policy), on_refused=lambda error: self.report("weights", error)
         )
-        self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.COMMAND)
+        self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
     def start(self) -> None:
@@ -144,6 +144,9 @@ class PolicyNode(EngramNode):
 
     def take_status(self, status: messages.EpisodeStatus) -> None:
         """Take in what the episode is doing, from the simulation or from a goal of our own."""
+        if self.status is not None and status.stamp_ns < self.status.stamp_ns:  # the simulation was restarted
+            for waiting in (self.statuses, self.memory, self.ready):
+                waiting.clear()
         self.status = status
         if self.experience is not None:
             self.experience.became(status)

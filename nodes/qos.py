@@ -27,7 +27,9 @@ TF = _profile(100)
 TF_STATIC = _profile(100, latched=True)
 """Subscriptions to tf_static."""
 COMMAND = _profile(1)
-"""command, policy/action_chunk, safety/executed, memory/context: the newest counts."""
+"""command, memory/context: the newest counts."""
+CHUNK = _profile(1, latched=True)
+"""policy/action_chunk: a safety node that was restarted in mid-episode goes on with the chunk at hand."""
 LATCHED = _profile(1, latched=True)
 """task/status, policy/manifest, tf_static as we publish it: a node that starts late still learns the last one."""
 GRAPH = _profile(64, latched=True)

@@ -83,7 +83,7 @@ class SafetyNode(EngramNode):
         self.pipeline.reset()
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.subscribe(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
-        self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.COMMAND)
+        self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         self.subscribe(Intervention, "intervention", self._on_intervention, qos.EVENTS)
         self.serve(Trigger, "safety/stop", self._on_stop)
         self.serve(Trigger, "safety/reset", self._on_release)

@@ -115,7 +115,7 @@ class SimNode(EngramNode):
         self.get_logger().warning(f"{key}: {text}", throttle_duration_sec=5.0)
 
     def _show(self, observation: Observation, outcome: OracleOutcome, again: bool) -> None:
-        """Publish one control step; called in the simulation's thread. Joint states come last: they start the work."""
+        """Publish one control step; called in the simulation's thread."""
         if self.state != "active":
             return
         stamp_ns = observation.stamp_ns
@@ -146,6 +146,10 @@ class SimNode(EngramNode):
             self._publish_camera(frame)
         self.joints.publish(messages.joints_to_msg(observation.joints))
         self.health.trace("shown", stamp_ns)
+        for frame in observation.cameras.values():  # no command waits for depth: it comes last
+            if frame.depth is not None:
+                depth = messages.depth_to_msg(frame.depth, frame.stamp_ns, messages.optical_frame(frame.name))
+                self.images[frame.name]["depth"].publish(depth)
 
     def _publish_status(self, status: messages.EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
@@ -172,8 +176,6 @@ class SimNode(EngramNode):
         height, width, _ = frame.color.shape
         info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
         out["info"].publish(info)
-        if frame.depth is not None:
-            out["depth"].publish(messages.depth_to_msg(frame.depth, frame.stamp_ns, optical))
         out["color"].publish(messages.color_to_msg(frame.color, frame.stamp_ns, optical))
 
 

@@ -14,6 +14,8 @@ from engram.core.geometry import make_pose, rotation, to_frame
 from engram.core.types import Pose
 from engram.nodes.messages import from_stamp, pose_from_transform
 
+BACK_NS = 1_000_000_000
+"""A stamp that lies this far before the newest means that time began anew: the simulation was restarted."""
 KEPT = 64
 """Transforms kept per frame: 6 s at 10 Hz."""
 
@@ -35,6 +37,8 @@ class TransformBuffer:
         for transform in msg.transforms:
             history = self._moving.setdefault(transform.child_frame_id, deque(maxlen=KEPT))
             entry = (from_stamp(transform.header.stamp), pose_from_transform(transform))
+            if history and entry[0] < history[-1][0] - BACK_NS:
+                history.clear()
             if not history or entry[0] > history[-1][0]:
                 history.append(entry)
             elif all(entry[0] != stamp for stamp, _ in history):

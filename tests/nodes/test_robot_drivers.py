@@ -17,18 +17,18 @@ MOTORS = ("left", "up", "forth", "claw")
 
 @LeRobotConfig.register_subclass("test_gantry")
 @dataclass(kw_only=True)
-class GantryConfig(LeRobotConfig):
+class LeRobotGantryConfig(LeRobotConfig):
     """A gantry without hardware."""
 
 
 class LeRobotGantry(Robot):
     """Motors in degrees, a gripper in per cent, one camera; goes where it is told."""
 
-    config_class = GantryConfig
+    config_class = LeRobotGantryConfig
     name = "test_gantry"
 
     def __init__(self, config=None):
-        super().__init__(config or GantryConfig(id="test"))
+        super().__init__(config or LeRobotGantryConfig(id="test"))
         self.values = dict.fromkeys(MOTORS, 0.0)
         self.connected = False
 
@@ -96,9 +96,9 @@ def test_a_factory_and_what_is_not_a_robot():
         load_lerobot("builtins:dict")
 
 
-def test_lerobots_own_types_are_built_from_json():
-    robot = load_lerobot('{"type": "so101_follower", "port": "/dev/null", "id": "x"}')
-    assert "shoulder_pan.pos" in robot.action_features
+def test_registered_types_are_built_from_json_as_lerobots_commands_do():
+    robot = load_lerobot('{"type": "test_gantry", "id": "x"}')
+    assert (type(robot).__name__, robot.id) == ("LeRobotGantry", "x")
     with pytest.raises(UnknownNameError, match=r"unknown lerobot robot type 'so102_follower'.*so101_follower"):
         load_lerobot('{"type": "so102_follower"}')
 

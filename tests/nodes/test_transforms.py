@@ -64,3 +64,23 @@ def test_what_is_not_known_is_named():
         buffer.lookup("base_link", "tol", 100)
     with pytest.raises(StaleDataError, match="tf frame 'tool' at 101 ns: known from 100 to 100"):
         buffer.lookup("base_link", "tool", 101)
+
+
+def test_when_time_begins_anew_the_old_is_forgotten():
+    buffer = TransformBuffer()
+    for stamp in range(100):
+        moving(buffer, 10**10 + stamp, 1.0)
+    moving(buffer, 5, 2.0)
+    assert buffer.lookup("base_link", "tool", 5).position[0] == pytest.approx(2.0)
+    with pytest.raises(StaleDataError):
+        buffer.lookup("base_link", "tool", 10**10)
+
+
+def test_when_time_begins_anew_the_old_is_forgotten():
+    buffer = TransformBuffer()
+    for stamp in range(100):
+        moving(buffer, 10**10 + stamp, 1.0)
+    moving(buffer, 5, 2.0)
+    assert buffer.lookup("base_link", "tool", 5).position[0] == pytest.approx(2.0)
+    with pytest.raises(StaleDataError):
+        buffer.lookup("base_link", "tool", 10**10)

@@ -33,7 +33,7 @@ class Robot:
         make = graph.node.create_publisher
         self.joints = make(JointState, "joint_states", qos.SENSOR)
         self.status = make(TaskStatus, "task/status", qos.LATCHED)
-        self.chunks = make(ActionChunkMsg, "policy/action_chunk", qos.COMMAND)
+        self.chunks = make(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
         self.human = make(Intervention, "intervention", qos.EVENTS)
         self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
         graph.active("safety_node")
@@ -60,7 +60,7 @@ class Robot:
 
 
 def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
-    robot = Robot(graph, lockstep=True, chunk_timeout_s=3.0, intervention_timeout_s=5.0)
+    robot = Robot(graph, lockstep=True, chunk_timeout_s=3.0, intervention_timeout_s=10.0)
     t = STEP_NS
     assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
 
@@ -90,10 +90,10 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
 
 
 def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph):
-    robot = Robot(graph, lockstep=False)
+    robot = Robot(graph, lockstep=False, safety__stale_after_s=60.0)
     now = time.time_ns()
     assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
-    old = time.time_ns() - 10 * 10**9
+    old = time.time_ns() - 600 * 10**9
     assert robot.step(old, x=0.3, chunk=robot.chunk(old, RIGHT, episode=2), episode=2) == pytest.approx([0.3, 0, 0, 0])
     graph.problem("safety_node", "hold: stale")
     msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))
