@@ -74,13 +74,3 @@ def test_when_time_begins_anew_the_old_is_forgotten():
     assert buffer.lookup("base_link", "tool", 5).position[0] == pytest.approx(2.0)
     with pytest.raises(StaleDataError):
         buffer.lookup("base_link", "tool", 10**10)
-
-
-def test_when_time_begins_anew_the_old_is_forgotten():
-    buffer = TransformBuffer()
-    for stamp in range(100):
-        moving(buffer, 10**10 + stamp, 1.0)
-    moving(buffer, 5, 2.0)
-    assert buffer.lookup("base_link", "tool", 5).position[0] == pytest.approx(2.0)
-    with pytest.raises(StaleDataError):
-        buffer.lookup("base_link", "tool", 10**10)

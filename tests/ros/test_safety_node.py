@@ -99,4 +99,4 @@ def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(grap
     msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))
     msg.name = ["x", "y", "zet", "gripper"]
     robot.joints.publish(msg)
-    graph.problem("safety_node", "unknown joint in joint_states 'z'; did you mean 'zet'")
+    graph.problem("safety_node", "unknown joint in joint_states 'z'; valid: gripper, x, y, zet")
