@@ -256,7 +256,13 @@ def _merge(config: RecordConfig, parts: list[Part]) -> RecordReport:
     root = Path(config.root)
     merging = root.with_name(root.name + ".merging")
     shutil.rmtree(merging, ignore_errors=True)
-    aggregate_datasets([config.repo_id] * len(parts), config.repo_id, roots=[p.root for p in parts], aggr_root=merging)
+    aggregate_datasets(
+        [config.repo_id] * len(parts),
+        config.repo_id,
+        roots=[part.root for part in parts],
+        aggr_root=merging,
+        concatenate_data=False,  # one file per part: appending encodes all images again for every part
+    )
     log, dropped = [], dict.fromkeys(config.tasks, 0)
     for part in parts:
         entries = [json.loads(line) for line in (part.root / EPISODE_LOG).read_text().splitlines()]
