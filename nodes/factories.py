@@ -66,14 +66,11 @@ def make_trainer(spec: str) -> tuple[Any, str, int]:
     """
     if ":" in spec:
         return load_object(spec)(), spec.replace(":", "."), 0
-    import copy
-
-    from engram.learning.bc import BehaviourCloning
+    from engram.learning.vla import clone_behaviour
     from engram.policies import load_policy
 
     policy = load_policy(spec)
-    network = copy.deepcopy(policy.network)
-    return BehaviourCloning(network, policy.preprocess), policy.version, int(network.config.chunk_size)
+    return clone_behaviour(policy), policy.version, int(policy.network.config.chunk_size)
 
 
 def _make(contract: type, kind: str, spec: str, known: Mapping[str, Callable[[], Any]]) -> Any:
