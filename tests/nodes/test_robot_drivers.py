@@ -1,69 +1,14 @@
 """A LeRobot robot behind our joint states and commands: names, units and gripper range, by hand."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
-from lerobot.robots.config import RobotConfig as LeRobotConfig
 from lerobot.robots.robot import Robot
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import JointCommand
 from engram.nodes.robot_drivers import LeRobotDriver, load_lerobot
 from tests.core.gantry import GANTRY
-
-MOTORS = ("left", "up", "forth", "claw")
-
-
-@LeRobotConfig.register_subclass("test_gantry")
-@dataclass(kw_only=True)
-class LeRobotGantryConfig(LeRobotConfig):
-    """A gantry without hardware."""
-
-
-class LeRobotGantry(Robot):
-    """Motors in degrees, a gripper in per cent, one camera; goes where it is told."""
-
-    config_class = LeRobotGantryConfig
-    name = "test_gantry"
-
-    def __init__(self, config=None):
-        super().__init__(config or LeRobotGantryConfig(id="test"))
-        self.values = dict.fromkeys(MOTORS, 0.0)
-        self.connected = False
-
-    @property
-    def observation_features(self):
-        return {f"{m}.pos": float for m in MOTORS} | {"front": (4, 6, 3)}
-
-    @property
-    def action_features(self):
-        return {f"{m}.pos": float for m in MOTORS}
-
-    @property
-    def is_connected(self):
-        return self.connected
-
-    def connect(self, calibrate=True):
-        self.connected = True
-
-    is_calibrated = True
-
-    def calibrate(self):
-        pass
-
-    def configure(self):
-        pass
-
-    def get_observation(self):
-        return {f"{m}.pos": v for m, v in self.values.items()} | {"front": np.full((4, 6, 3), 7, np.uint8)}
-
-    def send_action(self, action):
-        self.values.update({key.removesuffix(".pos"): value for key, value in action.items()})
-        return action
-
-    def disconnect(self):
-        self.connected = False
+from tests.nodes.lerobotgantry import MOTORS, LeRobotGantry
 
 
 def test_degrees_and_gripper_range_go_both_ways():
@@ -91,7 +36,7 @@ def test_it_connects_and_disconnects():
 
 
 def test_a_factory_and_what_is_not_a_robot():
-    assert isinstance(load_lerobot("tests.nodes.test_robot_drivers:LeRobotGantry"), Robot)
+    assert isinstance(load_lerobot("tests.nodes.lerobotgantry:LeRobotGantry"), Robot)
     with pytest.raises(InvalidInputError, match="a dict, expected a lerobot Robot"):
         load_lerobot("builtins:dict")
 
