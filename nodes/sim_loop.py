@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from engram.core.contracts import World
+from engram.core.errors import EngramError
 from engram.core.types import JointCommand, Observation, OracleOutcome
 
 
@@ -120,6 +121,8 @@ class SimLoop:
             observation = world.reset(request.task, request.seed, request.instruction)
             outcome = world.oracle_outcome()
         except Exception as error:
+            if not isinstance(error, EngramError):  # such as no EGL: whoever asked is not the only one to know
+                self._report("world", f"reset failed: {type(error).__name__}: {error}")
             request.done.set_exception(error)
             return
         self._report("world", "")

@@ -7,6 +7,7 @@ In lock-step every control step waits for the command with its own stamp; in fre
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from engram.core.types import CameraFrame, Observation, OracleOutcome
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.factories import make_world
+from engram.nodes.health import ERROR
 from engram.nodes.params import param
 from engram.nodes.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
@@ -80,7 +82,8 @@ class SimNode(EngramNode):
         self.serve(ResetSim, "sim/reset", self._on_reset)
         self._publish_status(messages.EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
         if self.config.task:
-            self.loop.reset(self.config.task, self.config.seed, "")
+            first = self.loop.reset(self.config.task, self.config.seed, "")
+            first.add_done_callback(self._report_refusal)
 
     def teardown(self) -> None:
         """Close the world."""
@@ -106,6 +109,10 @@ class SimNode(EngramNode):
         if shown is not None:
             self.health.seconds("camera to command", time.monotonic() - shown)
         self.loop.command(messages.command_from_msg(msg, msg.joint_names))
+
+    def _report_refusal(self, done: Future) -> None:
+        if not done.cancelled() and done.exception() is not None:
+            self.health.problem("task", str(done.exception()), ERROR, lasting=True)
 
     def _report(self, key: str, text: str) -> None:
         if not text:

@@ -1,0 +1,138 @@
+"""Prints ``docs/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
+
+``python -m engram.nodes.reference > docs/nodes.md``; a test holds the file to what this prints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+from engram.nodes import qos
+from engram.nodes.base import EngramNode, NodeConfig
+from engram.nodes.learner_node import LearnerNode
+from engram.nodes.memory_node import MemoryNode
+from engram.nodes.params import descriptions
+from engram.nodes.perception_node import PerceptionNode
+from engram.nodes.policy_node import PolicyNode
+from engram.nodes.robot_node import RobotNode
+from engram.nodes.safety_node import SafetyNode
+from engram.nodes.sim_node import SimNode
+
+NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode)
+TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
+    ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
+    ("camera/<name>/color/image_raw", "sensor_msgs/Image (rgb8; bgr8 is read)", "sim, robot -> perception, policy", qos.SENSOR),
+    ("camera/<name>/depth/image_raw", "sensor_msgs/Image (32FC1 m; 16UC1 mm is read)", "sim, drivers -> perception", qos.SENSOR),
+    ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot -> perception, policy", qos.SENSOR),
+    ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety", qos.SENSOR),
+    ("tf", "tf2_msgs/TFMessage", "sim, drivers -> perception, policy", qos.SENSOR),
+    ("tf_static", "tf2_msgs/TFMessage", "sim, robot -> perception, policy", qos.LATCHED),
+    ("task/status", "engram_interfaces/TaskStatus", "sim, policy (on a robot) -> policy, safety, memory", qos.LATCHED),
+    ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
+    ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> all", qos.GRAPH),
+    ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
+    ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety", qos.CHUNK),
+    ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
+    ("safety/executed", "engram_interfaces/ActionChunk (one row; policy_version: whose)", "safety -> policy", qos.SENSOR),
+    ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),
+    ("experience", "engram_interfaces/Experience", "policy -> learner", qos.EXPERIENCE),
+    ("experience/ack", "engram_interfaces/ExperienceAck", "learner -> policy", qos.EXPERIENCE),
+    ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy", qos.LATCHED),
+    ("policy/weights", "engram_interfaces/WeightChunk", "learner -> policy", qos.WEIGHTS),
+    ("hardware/joint_states", "sensor_msgs/JointState", "ros2_control -> robot", qos.SENSOR),
+    ("joint_trajectory_controller/joint_trajectory", "trajectory_msgs/JointTrajectory", "robot -> ros2_control", qos.COMMAND),
+    ("diagnostics", "diagnostic_msgs/DiagnosticArray", "every node", qos.DIAGNOSTICS),
+)  # fmt: skip
+SERVICES = (
+    ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
+    ("execute_task", "engram_interfaces/action/ExecuteTask", "policy", "do what the words say (action)"),
+    ("safety/stop", "std_srvs/srv/Trigger", "safety", "hold until safety/reset"),
+    ("safety/reset", "std_srvs/srv/Trigger", "safety", "release a stop"),
+    ("memory/query", "engram_interfaces/srv/MemoryQuery", "memory", "ask in words, near a place"),
+    ("memory/recall", "engram_interfaces/srv/MemoryRecall", "memory", "tokens for an instruction"),
+    ("memory/get_graph", "engram_interfaces/srv/GetGraph", "memory", "the whole scene graph"),
+    ("policy/promote", "engram_interfaces/srv/PromotePolicy", "learner", "let a version drive"),
+    ("policy/rollback", "engram_interfaces/srv/RollbackPolicy", "learner", "go back to an earlier version"),
+)
+
+
+def parameters(cls: type, prefix: str = "", skip: type | None = None) -> Iterator[tuple[str, Any, str, str]]:
+    """Yield name, default, what is valid and description of each parameter that ``cls`` declares."""
+    inherited = {f.name for f in dataclasses.fields(skip)} if skip is not None else set()
+    for field in dataclasses.fields(cls):
+        name = f"{prefix}.{field.name}" if prefix else field.name
+        if field.name in inherited:
+            continue
+        if dataclasses.is_dataclass(field.default_factory):
+            yield from parameters(field.default_factory, name)  # type: ignore[arg-type]
+            continue
+        low, high = field.metadata.get("range", (None, None))
+        valid = f"{low} .. {high}" if low is not None else ", ".join(field.metadata.get("choices", ()))
+        yield name, field.default, valid, descriptions(cls).get(field.name, "")
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + [
+        "| " + " | ".join(cell.replace("\n", " ").replace("|", "\\|") for cell in row) + " |" for row in rows
+    ]
+
+
+def _shown(default: Any) -> str:
+    return f"`{list(default) if isinstance(default, tuple) else default!r}`"
+
+
+def _quality(profile: QoSProfile) -> str:
+    reliable = "reliable" if profile.reliability == ReliabilityPolicy.RELIABLE else "best effort"
+    kept = ", transient local" if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL else ""
+    return f"{reliable}{kept}, depth {profile.depth}"
+
+
+def _parameter_table(cls: type, prefix: str = "", skip: type | None = None) -> list[tuple[str, ...]]:
+    return [(f"`{name}`", _shown(default), valid, text) for name, default, valid, text in parameters(cls, prefix, skip)]
+
+
+def _node(cls: type[EngramNode]) -> list[str]:
+    name = inspect.getmodule(cls).__name__.rsplit(".", 1)[-1]  # type: ignore[union-attr]
+    rows = _parameter_table(cls.config_class, skip=NodeConfig)
+    for prefix, section in cls.sections.items():
+        rows += _parameter_table(section, prefix)
+    about = inspect.getdoc(inspect.getmodule(cls)) or ""
+    return [f"## {name}", "", about, "", *_table(("parameter", "default", "valid", "meaning"), rows), ""]
+
+
+def reference() -> str:
+    """Return the whole page."""
+    topics = [(f"`{name}`", kind, way, _quality(profile)) for name, kind, way, profile in TOPICS]
+    services = [(f"`{name}`", kind, node, text) for name, kind, node, text in SERVICES]
+    lines = [
+        "# Nodes: topics, services, parameters",
+        "",
+        "Written by `python -m engram.nodes.reference`. Names are relative to the robot's namespace, but `/clock`.",
+        "Images are subscribed to best effort in free running, reliably in lock-step. Every node is a lifecycle node.",
+        "",
+        "## Topics",
+        "",
+        *_table(("topic", "type", "from -> to", "QoS of the publisher"), topics),
+        "",
+        "## Services and actions",
+        "",
+        *_table(("name", "type", "node", "what it does"), services),
+        "",
+        "## Every node",
+        "",
+        *_table(("parameter", "default", "valid", "meaning"), _parameter_table(NodeConfig)),
+        "",
+    ]
+    for cls in NODES:
+        lines += _node(cls)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
