@@ -33,7 +33,7 @@ class MemoryNodeConfig(NodeConfig):
 
     memory: str = "graph"
     """Memory: graph, or package.module:factory of your own."""
-    store: str = "~/.local/share/engram/memory"
+    store: str = "~/.local/share/engram/{robot_id}/memory"
     """Folder of the store; "{robot_id}" is filled in; empty: nothing survives a restart."""
     commit_period_s: float = param(1.0, 0.05, 3600.0)
     """Time between two group commits [s]: at most so much is lost in a crash."""

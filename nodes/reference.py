@@ -26,8 +26,18 @@ from engram.nodes.sim_node import SimNode
 NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode)
 TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
-    ("camera/<name>/color/image_raw", "sensor_msgs/Image (rgb8; bgr8 is read)", "sim, robot -> perception, policy", qos.SENSOR),
-    ("camera/<name>/depth/image_raw", "sensor_msgs/Image (32FC1 m; 16UC1 mm is read)", "sim, drivers -> perception", qos.SENSOR),
+    (
+        "camera/<name>/color/image_raw",
+        "sensor_msgs/Image (rgb8; bgr8 is read)",
+        "sim, robot -> perception, policy",
+        qos.SENSOR,
+    ),
+    (
+        "camera/<name>/depth/image_raw",
+        "sensor_msgs/Image (32FC1 m; 16UC1 mm is read)",
+        "sim, drivers -> perception",
+        qos.SENSOR,
+    ),
     ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot -> perception, policy", qos.SENSOR),
     ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety", qos.SENSOR),
     ("tf", "tf2_msgs/TFMessage", "sim, drivers -> perception, policy", qos.SENSOR),
@@ -38,16 +48,26 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety", qos.CHUNK),
     ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
-    ("safety/executed", "engram_interfaces/ActionChunk (one row; policy_version: whose)", "safety -> policy", qos.SENSOR),
+    (
+        "safety/executed",
+        "engram_interfaces/ActionChunk (one row; policy_version: whose)",
+        "safety -> policy",
+        qos.SENSOR,
+    ),
     ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),
     ("experience", "engram_interfaces/Experience", "policy -> learner", qos.EXPERIENCE),
     ("experience/ack", "engram_interfaces/ExperienceAck", "learner -> policy", qos.EXPERIENCE),
     ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy", qos.LATCHED),
     ("policy/weights", "engram_interfaces/WeightChunk", "learner -> policy", qos.WEIGHTS),
     ("hardware/joint_states", "sensor_msgs/JointState", "ros2_control -> robot", qos.SENSOR),
-    ("joint_trajectory_controller/joint_trajectory", "trajectory_msgs/JointTrajectory", "robot -> ros2_control", qos.COMMAND),
+    (
+        "joint_trajectory_controller/joint_trajectory",
+        "trajectory_msgs/JointTrajectory",
+        "robot -> ros2_control",
+        qos.COMMAND,
+    ),
     ("diagnostics", "diagnostic_msgs/DiagnosticArray", "every node", qos.DIAGNOSTICS),
-)  # fmt: skip
+)
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
     ("execute_task", "engram_interfaces/action/ExecuteTask", "policy", "do what the words say (action)"),
