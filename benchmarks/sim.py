@@ -186,6 +186,8 @@ def figures(found: dict[str, Contender]) -> list[dict[str, object]]:
     out: list[dict[str, object]] = [
         figure("rendered_steps_per_s", wall, (low, high), len(found[OURS].wall), RENDERED_TARGET)
     ]
+    cpu, low, high = rate(found[OURS].cpu)
+    out.append(figure("rendered_steps_per_cpu_s", cpu, (low, high), len(found[OURS].cpu), None))
     for name, contender in (("state_only_ratio", STEP), ("state_only_env_ratio", ENV)):
         median, low, high = ratio(found[contender], found[BARE])
         target = STATE_TARGET if contender == STEP else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import weakref
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.errors import EngramError, unknown_name
-from engram.core.geometry import make_pose
 from engram.core.types import CameraFrame, Pose
 
 if TYPE_CHECKING:
@@ -48,10 +48,12 @@ class SceneRenderer:
             raise unknown_name("camera", camera, (self._model.camera(i).name for i in range(self._model.ncam)))
         renderer.update_scene(data, camera=index)
         color = renderer.render()
+        color.flags.writeable = False  # a fresh array each time: no need to copy it again
         metres = None
         if depth:
             renderer.enable_depth_rendering()
             metres = renderer.render()
+            metres.flags.writeable = False
             renderer.disable_depth_rendering()
         return CameraFrame(
             name=camera,
@@ -77,16 +79,20 @@ def _close_live() -> None:
         renderer.close()
 
 
+@functools.lru_cache(maxsize=64)
 def intrinsics(fovy_deg: float, width: int, height: int) -> np.ndarray:
-    """Return the pinhole matrix K (3, 3) in pixels of a camera with vertical field of view ``fovy_deg``."""
+    """Return the pinhole matrix K (3, 3) in pixels of a camera with vertical field of view ``fovy_deg``; read-only."""
     focal = 0.5 * height / np.tan(np.deg2rad(fovy_deg) / 2.0)
-    return np.array([[focal, 0.0, width / 2.0], [0.0, focal, height / 2.0], [0.0, 0.0, 1.0]])
+    matrix = np.array([[focal, 0.0, width / 2.0], [0.0, focal, height / 2.0], [0.0, 0.0, 1.0]])
+    matrix.flags.writeable = False
+    return matrix
 
 
 def optical_pose(data: mujoco.MjData, camera: int) -> Pose:
     """Return the pose of a camera's optical frame (x right, y down, z forward) in base_link."""
-    turned = data.cam_xmat[camera].reshape(3, 3) @ _OPTICAL
-    return make_pose(data.cam_xpos[camera].copy(), Rotation.from_matrix(turned))
+    quaternion = np.empty(4)
+    mujoco.mju_mat2Quat(quaternion, (data.cam_xmat[camera].reshape(3, 3) @ _OPTICAL).ravel())
+    return Pose(data.cam_xpos[camera].copy(), quaternion if quaternion[0] >= 0 else -quaternion)
 
 
 def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Generator) -> None:
