@@ -17,7 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from engram.core.contracts import Policy
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
 from engram.sim.experts import Expert, make_expert
@@ -209,6 +209,8 @@ class GoalWatch:
     """Remembers the goal that ``world`` has now and notes, as a step hook, whether a later episode reaches it."""
 
     def __init__(self, world: MujocoWorld) -> None:
+        if world.task is None:
+            raise EngramError("no task is running: there is no goal to watch")
         self.world = world
         self.goal: Task = copy.copy(world.task)
         self.reached = False

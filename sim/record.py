@@ -24,6 +24,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
+from engram.sim.panda import Profile
 from engram.sim.runtime import CommandPipeline
 from engram.sim.tasks import TASKS
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -55,7 +56,7 @@ class RecordConfig:
     """Share of the episodes with noise bursts on the executed action."""
     image_size: int = 128
     """Height and width of both cameras [pixel]."""
-    profile: str = "fast"
+    profile: Profile = "fast"
     """Render profile: fast or photo."""
     workers: int = 2
     """Processes."""
@@ -263,7 +264,8 @@ def _merge(config: RecordConfig, parts: list[Part]) -> RecordReport:
         aggr_root=merging,
         concatenate_data=False,  # one file per part: appending encodes all images again for every part
     )
-    log, dropped = [], dict.fromkeys(config.tasks, 0)
+    log: list[dict[str, Any]] = []
+    dropped = dict.fromkeys(config.tasks, 0)
     for part in parts:
         entries = [json.loads(line) for line in (part.root / EPISODE_LOG).read_text().splitlines()]
         dropped[part.task] += entries[-1]["dropped"]

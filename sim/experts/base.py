@@ -14,6 +14,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.control import ControlConfig
+from engram.core.errors import EngramError
 from engram.core.geometry import rotation
 from engram.core.types import Pose
 
@@ -63,6 +64,12 @@ class Expert(ABC):
         return np.concatenate(
             (_at_most(move, self.config.speed), _at_most(turn, self.config.turn_speed), [2 * goal.grip - 1])
         )
+
+    def target(self, slot: str = "color") -> str:
+        """Return the body that the words mean by ``slot``; raises EngramError before the world's first reset."""
+        if self.world.task is None:
+            raise EngramError("no task is running: reset the world first")
+        return self.world.task.targets[slot]
 
     @abstractmethod
     def waypoint(self) -> Waypoint:

@@ -31,7 +31,7 @@ class CarryExpert(Expert):
         """Tell whether a cube at ``offset`` (3,) m from the goal may be let go."""
 
     def waypoint(self) -> Waypoint:
-        pose = self.world.oracle_pose(self.world.task.targets["color"])
+        pose = self.world.oracle_pose(self.target())
         tool, cube, goal = self.world.tool_pose().position, pose.position, self.goal()
         between = float(np.linalg.norm(tool - cube)) < CUBE_HALF_M
         if self.placed(cube - goal):
@@ -72,7 +72,7 @@ class StackExpert(CarryExpert):
     """Set the cube down centred on the other one."""
 
     def goal(self) -> np.ndarray:
-        return above(self.world.oracle_pose(self.world.task.targets["other"]).position, 2 * CUBE_HALF_M)
+        return above(self.world.oracle_pose(self.target("other")).position, 2 * CUBE_HALF_M)
 
     def placed(self, offset: np.ndarray) -> bool:
         return bool(np.hypot(*offset[:2]) < 0.012 and abs(offset[2]) < 0.005)

@@ -32,7 +32,7 @@ class NoiseBursts:
         self.rng = rng
         self.control = ControlConfig()
         self._left = 0
-        self._push = np.zeros(EE_ACTION_DIM)
+        self._push: np.ndarray = np.zeros(EE_ACTION_DIM)
 
     def disturb(self, action: np.ndarray) -> np.ndarray:
         """Return the action (7,) to execute instead of ``action``; the gripper is left alone."""

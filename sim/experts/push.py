@@ -28,7 +28,7 @@ class PushExpert(Expert):
 
     def waypoint(self) -> Waypoint:
         tool = self.world.tool_pose().position
-        cube = self.world.oracle_pose(self.world.task.targets["color"]).position
+        cube = self.world.oracle_pose(self.target()).position
         way = (self.world.oracle_pose("mark").position - cube)[:2]
         left = float(np.linalg.norm(way))
         ahead = way / max(left, 1e-6)

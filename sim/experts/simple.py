@@ -16,7 +16,7 @@ class ReachExpert(Expert):
     """Straight to the point above the cube, gripper open."""
 
     def waypoint(self) -> Waypoint:
-        cube = self.world.oracle_pose(self.world.task.targets["color"]).position
+        cube = self.world.oracle_pose(self.target()).position
         return Waypoint(above(cube, HOVER_M), grip=0.0)
 
 
@@ -27,7 +27,7 @@ class PressExpert(Expert):
     depth_m = 0.002
 
     def waypoint(self) -> Waypoint:
-        foot = self.world.oracle_pose(self.world.task.targets["color"]).position
+        foot = self.world.oracle_pose(self.target()).position
         top = above(foot, BUTTON_TOP_M)
         distance = float(np.hypot(*(self.world.tool_pose().position - top)[:2]))
         height = self.clearance_m * funnel(distance, 0.012, 0.04) or -self.depth_m
