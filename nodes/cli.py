@@ -18,11 +18,24 @@ class Command:
     module: str
     function: str
     summary: str
+    config: str = ""
+    """Where the config is, as module:class; empty: the annotation of the function's argument."""
 
 
 COMMANDS: dict[str, Command] = {
     "demo": Command("engram.nodes.demo", "demo", "run the whole loop in simulation and watch it in the browser"),
     "up": Command("engram.nodes.up", "up", "start the nodes of a launch file and watch over them"),
+    "record": Command(
+        *("engram.nodes.commands", "record", "record demonstrations of the scripted experts as a LeRobotDataset"),
+        config="engram.sim.record:RecordConfig",
+    ),
+    "train": Command(
+        *("engram.nodes.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
+        config="engram.policies.train:TrainConfig",
+    ),
+    "eval": Command("engram.nodes.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
+    "bench": Command("engram.nodes.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
+    "prove": Command("engram.nodes.prove", "prove", "figures of one part, measured again from their seeds"),
     "doctor": Command("engram.nodes.doctor", "doctor", "check this machine and say what to do"),
 }
 
@@ -62,8 +75,12 @@ def _run(name: str, words: list[str]) -> int:
 
     command = COMMANDS[name]
     function = getattr(import_module(command.module), command.function)
-    hints = get_type_hints(function, include_extras=True)
-    config_type = next(hint for key, hint in hints.items() if key != "return")
+    if command.config:
+        module, _, attribute = command.config.partition(":")
+        config_type = getattr(import_module(module), attribute)
+    else:
+        hints = get_type_hints(function, include_extras=True)
+        config_type = next(hint for key, hint in hints.items() if key != "return")
     config = tyro.cli(config_type, args=words, prog=f"engram {name}", config=(tyro.conf.FlagCreatePairsOff,))
     return int(function(config) or 0)
 

@@ -185,6 +185,7 @@ class _Reader:
         self.values: dict[str, str] = {}
         self.nodes: list[NodeSpec] = []
         self.open: list[Path] = []
+        self.fixed: frozenset[str] = frozenset()  # arguments that an include has set: not the user's to choose
 
     def read(self, path: Path, context: LaunchContext) -> None:
         if path in self.open:
@@ -220,11 +221,14 @@ class _Reader:
         if choices and value not in choices:
             raise unknown_name(f"value of launch argument {name}:", value, choices)
         context.values[name] = value
-        self.values[name] = value
-        self.arguments.append(argument)
+        if name not in self.fixed:
+            self.values[name] = value
+            self.arguments.append(argument)
 
     def _set_env(self, body: dict[str, Any], context: LaunchContext) -> None:
         value = context.expand(_required(body, "value", context))
+        if self.nodes:  # ROS gives it only to what comes later; here it would reach all: they must not differ
+            raise InvalidInputError(f"{context.where}: must stand before the first node")
         context.environment[context.expand(_required(body, "name", context))] = value
 
     def _include(self, body: dict[str, Any], context: LaunchContext) -> None:
@@ -238,10 +242,11 @@ class _Reader:
         for item in body.get("arg", ()):
             _check_keys(f"{where}: arg", item, ("name", "value"))
             inner.values[context.expand(item["name"])] = context.expand(item["value"])
-        outer_given = self.given
-        self.given = {k: v for k, v in outer_given.items() if k not in {str(i["name"]) for i in body.get("arg", ())}}
+        outer = self.given, self.fixed
+        self.fixed = self.fixed | {str(item["name"]) for item in body.get("arg", ())}
+        self.given = {name: value for name, value in self.given.items() if name not in self.fixed}
         self.read(target, inner)
-        self.given = outer_given
+        self.given, self.fixed = outer
 
     def _node(self, body: dict[str, Any], context: LaunchContext) -> None:
         where = context.where

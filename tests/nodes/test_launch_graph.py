@@ -118,6 +118,7 @@ launch:
         ("launch: [{include: {file: $(dirname)/test.launch.yaml}}]", "includes itself"),
         ("launch: [{include: {file: other.launch.py}}]", "is no .launch.yaml"),
         ("launch: [{set_env: {name: A, value: $(find-pkg-share nopkg)}}]", "package 'nopkg'"),
+        ("launch: [{node: {pkg: engram, exec: a}}, {set_env: {name: A, value: b}}]", "before the first node"),
         ("launch: [", "not YAML"),
     ],
 )

@@ -155,10 +155,11 @@ class Browser:
         assert self.js(f"(b => b ? (b.click(), true) : false)({found})"), f"no button {label!r} in:\n{self.text()}"
 
     def type(self, words: str) -> None:
-        assert self.js(
-            "(i => i ? (i.focus(), true) : false)(document.querySelector('input[type=text], input:not([type])'))"
-        )
+        # the first text fields belong to viser's own settings
+        field = "[...document.querySelectorAll('input.mantine-TextInput-input')].at(-1)"
+        assert self.js(f"(i => i && !i.value.startsWith('ws:') ? (i.focus(), true) : false)({field})"), self.text()
         self.call("Input.insertText", text=words)
+        time.sleep(1.0)  # the page sends what was typed a moment later
 
     def close(self) -> None:
         self._socket.close()

@@ -1,0 +1,99 @@
+"""Subcommands that hand over to the libraries: ``engram train``, ``eval``, ``record``, ``bench``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import tyro
+
+from engram.core.errors import unknown_name
+
+if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
+    from engram.policies.train import TrainConfig
+    from engram.sim.record import RecordConfig
+
+BENCHMARKS = ("sim", "loop", "perception", "memory", "policy", "learner")
+"""Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Success rates with intervals, in simulation, through the same loop as the nodes."""
+
+    policy: tyro.conf.Positional[str] = "base"
+    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts."""
+    episodes: int = 50
+    """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
+    tasks: tuple[str, ...] = ()
+    """Which tasks; default: all."""
+    swap: bool = False
+    """Say the words of another object on the same table and see whether the robot does that instead."""
+
+
+def evaluate(config: EvalConfig) -> int:
+    """Run the evaluation; the last line is the report as JSON."""
+    from engram.sim import evaluation
+    from engram.sim.tasks import TASKS
+
+    tasks = config.tasks or tuple(TASKS)
+    if config.policy == "experts":
+        evaluation.experts(config.episodes, tasks)
+    else:
+        evaluation.policy(config.policy, config.episodes, tasks, config.swap)
+    return 0
+
+
+def record(config: RecordConfig) -> int:
+    """Record demonstrations of the scripted experts; the last line is the report as JSON."""
+    from engram.sim.record import record
+
+    print(json.dumps(asdict(record(config))))
+    return 0
+
+
+def train(config: TrainConfig) -> int:
+    """Train and print the folder of the exported policy."""
+    from engram.policies.train import main
+
+    print(main(config))
+    return 0
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Run benchmarks: ours, peer, limit and their ratio in one table; JSON last."""
+
+    parts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which: sim, loop, perception, memory; default: all that there are."""
+    quick: bool = False
+    """An honest shorter run."""
+
+
+def available_benchmarks() -> list[str]:
+    """Return the benchmarks that exist."""
+    return [name for name in BENCHMARKS if find_spec(f"engram.benchmarks.{name}") is not None]
+
+
+def bench(config: BenchConfig) -> int:
+    """Run each part in a process of its own, so that none warms the caches of the next."""
+    there = available_benchmarks()
+    for part in config.parts:
+        if part not in there:
+            raise unknown_name("benchmark", part, there)
+    codes = [subprocess.call(bench_command(part, config.quick)) for part in config.parts or there]
+    return int(any(codes))
+
+
+def bench_command(part: str, quick: bool) -> list[str]:
+    """Return the command line of one benchmark; the quick form of perception is a fifth of its scenes."""
+    command = [sys.executable, "-m", f"engram.benchmarks.{part}"]
+    if not quick:
+        return command
+    if part == "perception":
+        return [*command, "--scenes", "40"]
+    return [*command, "--quick"]

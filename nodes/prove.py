@@ -1,0 +1,184 @@
+"""``engram prove <part>``: the figures of one part, measured again from fixed seeds.
+
+The last line of output for every figure is one JSON object: name, value, interval, n, target, met. Measurements are
+the libraries' own; this module only runs them and judges by the targets written down here. ``--quick`` is the same
+measurement with fewer episodes, scenes and rounds, and so with wider intervals.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from engram.core.errors import EngramError, unknown_name
+from engram.core.statistics import Rate, wilson
+
+EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET = 0.95, 0.80, 0.95
+CENTRE_TARGET_MM = 10.0
+
+
+@dataclass(frozen=True)
+class ProveConfig:
+    """Measure the figures of one part again, from their seeds."""
+
+    part: tyro.conf.Positional[str] = "loop"
+    """Which part: loop."""
+    quick: bool = False
+    """An honest smaller run of at most about ten minutes on two cores."""
+    policy: str = "base"
+    """Checkpoint that is proved."""
+    output: Path | None = None
+    """File for all figures as one JSON list."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number and what it is judged by."""
+
+    name: str
+    value: float | None
+    interval: tuple[float, float] | None  # 95 %
+    n: int
+    target: str  # ">= 0.95"; empty = none
+    met: bool | None
+
+
+class ProofError(EngramError):
+    """A measurement did not come to its end."""
+
+
+def rate_figure(name: str, rate: Rate, at_least: float | None) -> Figure:
+    """Judge a rate by its point value."""
+    target = f">= {at_least}" if at_least is not None else ""
+    met = rate.rate >= at_least if at_least is not None else None
+    return Figure(name, round(rate.rate, 4), (round(rate.low, 4), round(rate.high, 4)), rate.n, target, met)
+
+
+def last_json(text: str) -> Any:
+    """Return the last line of ``text`` that is JSON; raises ProofError when there is none."""
+    for line in reversed(text.splitlines()):
+        if line.startswith(("{", "[")):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                continue
+    raise ProofError("no line of JSON in the output")
+
+
+def run(words: list[str]) -> Any:
+    """Run one measurement in a process of its own, show its output, return its last line of JSON."""
+    command = [sys.executable, *words]
+    print("+", " ".join(words), file=sys.stderr, flush=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            print("  " + line, end="", file=sys.stderr, flush=True)
+    if process.returncode:
+        raise ProofError(f"{' '.join(words)}: exit code {process.returncode}")
+    return last_json("".join(lines))
+
+
+def prove_experts(config: ProveConfig) -> list[Figure]:
+    """Scripted experts: success over randomised poses, each task at least 95 %."""
+    episodes = 20 if config.quick else 200
+    report = run(["-m", "engram.nodes.cli", "eval", "experts", "--episodes", str(episodes)])
+    return [rate_figure(f"expert_{t}", Rate(**r), EXPERT_TARGET) for t, r in report["per_task"].items()]
+
+
+def prove_policy(config: ProveConfig) -> list[Figure]:
+    """The shipped policy from camera images: success per task, and the mean that has the target."""
+    episodes = 5 if config.quick else 100
+    report = run(["-m", "engram.nodes.cli", "eval", config.policy, "--episodes", str(episodes)])
+    figures = [rate_figure(f"policy_{t}", Rate(**r), None) for t, r in report["per_task"].items()]
+    return [*figures, rate_figure("policy_mean", Rate(**report["mean"]), POLICY_TARGET)]
+
+
+def prove_demo(config: ProveConfig) -> list[Figure]:
+    """The main job over DDS: every episode must come to an outcome, without restarts."""
+    episodes = 6 if config.quick else 60
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--headless", "--episodes", str(episodes), "--policy", config.policy, "--log-dir", folder]
+        told = run(["-m", "engram.nodes.cli", "demo", *words, "--domain", "97", "--no-learner"])
+    ran = wilson(sum(told["outcomes"].values()), episodes)
+    latency = Figure("demo_camera_to_command_p99_ms", told["latency_p99_ms"], None, told["latency_steps"], "", None)
+    return [
+        rate_figure("demo_episodes_with_outcome", ran, 1.0),
+        rate_figure("demo_success", wilson(told["successes"], max(1, told["episodes"])), None),
+        latency,
+        Figure("demo_restarts", told["restarts"], None, episodes, "== 0", told["restarts"] == 0),
+    ]
+
+
+def prove_benchmarks(config: ProveConfig) -> list[Figure]:
+    """Latency beside a raw round trip, speed of the simulation, scores of perception."""
+    quick = ["--quick"] if config.quick else []
+    figures = []
+    for part in ("loop", "sim", "memory"):
+        policy = ["--policy", config.policy] if part == "loop" else []
+        figures += [
+            _benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{part}", *quick, *policy])["figures"]
+        ]
+    return figures + prove_perception(config)
+
+
+def prove_perception(config: ProveConfig) -> list[Figure]:
+    """Recall, precision and centre error of the geometric detector on random tables."""
+    rows = run(["-m", "engram.benchmarks.perception", "--scenes", "40" if config.quick else "200"])["rows"]
+    figures = []
+    for name, row in rows.items():
+        label = "perception_" + name.replace(" ", "_")
+        ours = name.startswith("engram")
+        for score in ("recall", "precision"):
+            value = row[score]
+            met = value["value"] >= PERCEPTION_TARGET if ours else None
+            target = f">= {PERCEPTION_TARGET}" if ours else ""
+            interval = tuple(value["interval"]) if value.get("interval") else None
+            figures.append(Figure(f"{label}_{score}", value["value"], interval, value["n"], target, met))
+        error = row["centre_error_mm"]
+        met = error["p50"] <= CENTRE_TARGET_MM if ours else None
+        target = f"<= {CENTRE_TARGET_MM:g}" if ours else ""
+        figures.append(Figure(f"{label}_centre_error_p50_mm", error["p50"], None, row["recall"]["n"], target, met))
+    return figures
+
+
+def _benchmark_figure(row: dict[str, Any]) -> Figure:
+    interval = tuple(row["interval"]) if row.get("interval") else None
+    target = row.get("target")
+    words = "" if target is None else str(target)  # which side is better, the benchmark's own "met" says
+    return Figure(row["name"], row["value"], interval, int(row.get("n") or 0), words, row.get("met"))
+
+
+PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
+    "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
+}
+"""Part -> its measurements."""
+
+
+def prove(config: ProveConfig) -> int:
+    """Run every measurement of the part; 1 when one failed or a target was not met."""
+    if config.part not in PARTS:
+        raise unknown_name("part to prove", config.part, PARTS)
+    figures: list[Figure] = []
+    broken: list[str] = []
+    for measure in PARTS[config.part]:
+        try:
+            figures += measure(config)
+        except ProofError as error:
+            broken.append(str(error))
+            print(f"engram prove: {error}", file=sys.stderr, flush=True)
+    for figure in figures:
+        print(json.dumps(asdict(figure)))
+    if config.output is not None:
+        config.output.parent.mkdir(parents=True, exist_ok=True)
+        config.output.write_text(json.dumps([asdict(f) for f in figures], indent=1) + "\n")
+    return int(bool(broken) or any(f.met is False for f in figures))

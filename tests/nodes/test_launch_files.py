@@ -1,0 +1,147 @@
+"""The shipped launch files: every node and parameter file exists, and ROS's own ``launch`` reads them as we do.
+
+ROS's ``launch`` is in no package registry. Where it cannot be imported, the ``*.launch.py`` files are compiled and the
+comparison is skipped, with that reason; on a ROS installation it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engram.nodes.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
+from engram.nodes.process import EXECUTABLES, node_command
+
+ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
+LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]
+BESIDE = ["learner_node", "viewer_node"]
+RECORDER = """#!{python}
+import json, os, sys
+row = {{"argv": sys.argv[1:], "profile": os.environ.get("FASTDDS_DEFAULT_PROFILES_FILE")}}
+files = [sys.argv[i + 1] for i, word in enumerate(sys.argv) if word == "--params-file"]
+row["files"] = [open(file).read() for file in files]
+with open({out!r} + "/" + os.path.basename(sys.argv[0]) + ".json", "w") as out:
+    json.dump(row, out)
+"""
+RUN = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import AnyLaunchDescriptionSource
+source = AnyLaunchDescriptionSource(sys.argv[1])
+arguments = [tuple(word.split(":=", 1)) for word in sys.argv[2:]]
+service = LaunchService()
+service.include_launch_description(LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)]))
+raise SystemExit(service.run())
+"""
+
+
+def graph(name: str, **values: str) -> LaunchGraph:
+    return load_graph(find_launch_file(name), values)
+
+
+@pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
+def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> None:
+    found = graph(name)
+    assert [n.executable for n in found.nodes] == [body, *LOOP, *BESIDE]
+    for node in found.nodes:
+        assert node.executable in EXECUTABLES
+        assert node_command(node, tmp_path)[1:3] == ["-m", f"engram.nodes.{node.executable}"]
+        assert node.respawn
+    manager = next(n for n in found.nodes if n.name == "lifecycle_manager")
+    assert dict(manager.parameters)["node_names"] == [body, *LOOP[:-1]]
+    assert Path(found.environment["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
+
+
+def test_every_documented_argument_arrives_where_it_belongs() -> None:
+    values = {"namespace": "r1", "use_sim_time": "false", "autostart": "false", "use_respawn": "false"}
+    values |= {"lockstep": "false", "profile": "photo", "task": "reach", "seed": "7", "policy": "mine", "port": "9000"}
+    found = graph("sim", log_level="debug", learner="false", host="0.0.0.0", **values)
+    nodes = {n.name: (n, dict(p for p in n.parameters if p[0])) for n in found.nodes}
+    assert "learner_node" not in nodes
+    assert {n.namespace for n, _ in nodes.values()} == {"r1"}
+    assert not any(n.respawn for n, _ in nodes.values())
+    assert all(n.ros_args == ("--log-level", "debug") for n, _ in nodes.values())
+    sim = nodes["sim_node"][1]
+    assert sim == {
+        "use_sim_time": False, "autostart": False, "lockstep": False,
+        "task": "reach", "seed": 7, "world_config.profile": "photo",
+    }  # fmt: skip
+    assert nodes["policy_node"][1]["policy"] == "mine"
+    assert nodes["memory_node"][1]["use_sim_time"] is False
+    assert (nodes["viewer_node"][1]["port"], nodes["viewer_node"][1]["host"]) == (9000, "0.0.0.0")
+    assert nodes["lifecycle_manager"][1]["autostart"] is False
+    assert "viewer_node" not in {n.name for n in graph("sim", viewer="false").nodes}
+
+
+def test_every_argument_is_explained() -> None:
+    for name in ("sim", "robot"):
+        for argument in graph(name).arguments:
+            assert argument.description.endswith((".", "!")), argument
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_sections_of_the_parameter_files_name_nodes_that_are_started(name: str) -> None:
+    sections = yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text())
+    names = {n.name for n in graph(name).nodes}
+    assert {section.removeprefix("/**/") for section in sections if section != "/**"} <= names
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_python_launch_files_compile(name: str) -> None:
+    path = package_share("engram") / "launch" / f"{name}.launch.py"
+    compile(path.read_text(), str(path), "exec")
+    assert f'"{name}.launch.yaml"' in path.read_text()
+
+
+def ros_prefix(tmp_path: Path) -> Path:
+    """An ament prefix whose executables write down how they were started."""
+    prefix, share = tmp_path / "prefix", tmp_path / "prefix/share"
+    (prefix / "lib/engram").mkdir(parents=True)
+    (share / "ament_index/resource_index/packages").mkdir(parents=True)
+    (share / "ament_index/resource_index/packages/engram").touch()
+    (share / "engram").mkdir()
+    for folder in ("launch", "config"):
+        (share / "engram" / folder).symlink_to((package_share("engram") / folder).resolve())
+    for name in EXECUTABLES:
+        path = prefix / "lib/engram" / name
+        path.write_text(RECORDER.format(python=sys.executable, out=str(tmp_path)))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return prefix
+
+
+@pytest.mark.skipif(not ROS_LAUNCH, reason="ROS's own launch is not importable here (it is in no package registry)")
+@pytest.mark.parametrize("suffix", ["py", "yaml"])
+def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str) -> None:
+    prefix = ros_prefix(tmp_path)
+    words = ["namespace:=r1", "seed:=3", "use_respawn:=false", "viewer:=false"]
+    prefixes = os.pathsep.join([str(prefix), os.environ.get("AMENT_PREFIX_PATH", "")]).strip(os.pathsep)
+    environment = {**os.environ, "AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log")}
+    file = prefix / f"share/engram/launch/sim.launch.{suffix}"
+    command = [sys.executable, "-c", RUN, str(file), *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = graph("sim", namespace="r1", seed="3", use_respawn="false", viewer="false")
+    assert {p.stem for p in tmp_path.glob("*.json")} == {n.executable for n in ours.nodes}
+    for node in ours.nodes:
+        theirs: dict[str, Any] = json.loads((tmp_path / f"{node.executable}.json").read_text())
+        assert theirs["profile"] == str(prefix / "share/engram/config/fastdds.xml")
+        ros = theirs["argv"]
+        assert [w for w in ros if w.startswith("__")] == [f"__node:={node.name}", "__ns:=/r1"]
+        assert ros[ros.index("--log-level") + 1] == "info"
+        wanted = {f"/r1/{node.name}": dict(p for p in node.parameters if p[0])}
+        got: dict[str, dict[str, Any]] = {}
+        for text in theirs["files"]:
+            for section, body in yaml.safe_load(text).items():
+                if section == f"/r1/{node.name}":
+                    got.setdefault(section, {}).update(body["ros__parameters"])
+        assert got == wanted
