@@ -75,6 +75,7 @@ def evaluate(
     episodes: int = 50,
     first_seed: int = 0,
     runtime: Runtime | None = None,
+    held_out: bool = False,
     progress: bool = True,
 ) -> Report:
     """Run ``policy`` on ``episodes`` seeds of each task through the same loop as the nodes.
@@ -86,10 +87,13 @@ def evaluate(
         episodes: per task.
         first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
         runtime: to run with perception and memory; by default policy and world alone.
+        held_out: say each goal in a wording that training never used.
         progress: show a progress bar.
     """
     runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
-    return measure(runtime.run_episode, f"policy {policy.version}", tasks, episodes, first_seed, progress)
+    words = HeldOutWords(world) if held_out else _drawn_words
+    subject = f"policy {policy.version}" + (", held-out words" if held_out else "")
+    return measure(runtime.run_episode, subject, tasks, episodes, first_seed, progress, words)
 
 
 def evaluate_experts(
@@ -130,10 +134,33 @@ class ExpertRunner:
         return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
 
 
+def _drawn_words(task: str, seed: int) -> str:
+    """Leave the words to the seed."""
+    return ""
+
+
+class HeldOutWords:
+    """Says the goal that a seed draws in a held-out wording."""
+
+    def __init__(self, world: MujocoWorld) -> None:
+        self.world = world
+
+    def __call__(self, task: str, seed: int) -> str:
+        """Return the instruction for one episode; resets the world."""
+        self.world.reset(task, seed)
+        return GoalWatch(self.world).goal.held_out_instruction(seed)
+
+
 def measure(
-    run: Runner, subject: str, tasks: Sequence[str], episodes: int, first_seed: int = 0, progress: bool = True
+    run: Runner,
+    subject: str,
+    tasks: Sequence[str],
+    episodes: int,
+    first_seed: int = 0,
+    progress: bool = True,
+    words: Callable[[str, int], str] = _drawn_words,
 ) -> Report:
-    """Run every seed of every task and count.
+    """Run every seed of every task and count; ``words`` tells what is said in each episode.
 
     Raises:
         InvalidInputError: there is nothing to run, or the seeds reach into the training data.
@@ -143,7 +170,7 @@ def measure(
     results: dict[str, list[EpisodeResult]] = {task: [] for task in tasks}
     jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
     for task, seed in track(jobs, f"evaluating {subject}", disable=not progress, console=Console(stderr=True)):
-        results[task].append(run(task, seed))
+        results[task].append(run(task, seed, words(task, seed)))
     per_task = {task: wilson(sum(r.oracle_success for r in rs), len(rs)) for task, rs in results.items()}
     steps = {task: [r.steps for r in rs if r.oracle_success] for task, rs in results.items()}
     return Report(
@@ -246,7 +273,13 @@ def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed:
     print(report.to_json())
 
 
-def policy(checkpoint: str, seeds: int = 50, tasks: tuple[str, ...] = tuple(TASKS), swap: bool = False) -> None:
+def policy(
+    checkpoint: str,
+    seeds: int = 50,
+    tasks: tuple[str, ...] = tuple(TASKS),
+    swap: bool = False,
+    held_out: bool = False,
+) -> None:
     """Evaluate a policy; the last line is the report as JSON.
 
     Args:
@@ -254,6 +287,7 @@ def policy(checkpoint: str, seeds: int = 50, tasks: tuple[str, ...] = tuple(TASK
         seeds: episodes per task.
         tasks: which tasks.
         swap: run the instruction-swap evaluation instead.
+        held_out: use wordings that training never used.
     """
     from engram.policies import load_policy  # torch: only where it is needed
 
@@ -263,7 +297,7 @@ def policy(checkpoint: str, seeds: int = 50, tasks: tuple[str, ...] = tuple(TASK
         named = tuple(task for task in tasks if TASKS[task].slots())
         print(evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds).to_json())
     else:
-        report = evaluate(subject, world, tasks, episodes=seeds)
+        report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out)
         Console(stderr=True).print(report.table())
         print(report.to_json())
     world.close()

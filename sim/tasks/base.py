@@ -103,9 +103,13 @@ class Task(ABC):
             + (f" with colours {', '.join(COLORS)}" if cls.slots() else "")
         )
 
-    def say(self, targets: dict[str, str]) -> str:
-        """Return the present wording with the colours of ``targets`` (slot -> body)."""
-        return self.template.format(**{slot: self.colors[body] for slot, body in targets.items()})
+    def say(self, targets: dict[str, str], template: str = "") -> str:
+        """Return ``template`` (empty = the present wording) with the colours of ``targets`` (slot -> body)."""
+        return (template or self.template).format(**{slot: self.colors[body] for slot, body in targets.items()})
+
+    def held_out_instruction(self, index: int) -> str:
+        """Return the present goal in a held-out wording, ``index`` modulo their number."""
+        return self.say(self.targets, self.held_out_instructions[index % len(self.held_out_instructions)])
 
     def swapped_instruction(self) -> str:
         """Return the present wording about another body that is on the table.

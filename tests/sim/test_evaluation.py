@@ -8,7 +8,7 @@ import pytest
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
-from engram.sim.evaluation import ExpertRunner, evaluate, evaluate_experts, evaluate_swap, measure
+from engram.sim.evaluation import ExpertRunner, HeldOutWords, evaluate, evaluate_experts, evaluate_swap, measure
 from engram.sim.experts import make_expert
 from engram.sim.experts.base import Waypoint
 from engram.sim.experts.simple import ReachExpert
@@ -115,3 +115,12 @@ def test_swap_tells_a_listener_from_a_deaf_runner(world: MujocoWorld) -> None:
 def test_swap_refuses_tasks_without_a_colour(world: MujocoWorld) -> None:
     with pytest.raises(InvalidInputError, match="open_drawer: the words name no colour"):
         evaluate_swap(ExpertRunner(world), world, "x", ("open_drawer",), episodes=1, progress=False)
+
+
+def test_held_out_words_name_the_goal_of_the_seed(world: MujocoWorld) -> None:
+    said = HeldOutWords(world)("press_button", 5)
+    world.reset("press_button", 5)
+    drawn, color = dict(world.task.targets), world.task.colors[world.task.targets["color"]]
+    assert said == f"give the {color} button a press"  # the second of two, 5 being odd
+    world.reset("press_button", 5, said)
+    assert world.task.targets == drawn
