@@ -12,6 +12,7 @@ from engram.perception.cloud import Cloud
 from engram.perception.color import hue_groups
 
 _SAME_WIDTH = 1.25  # pieces of one thing are together this many times as wide as the larger alone, at most
+_SAME_WIDTH_GRAY = 1.08  # of the gray, which may be a black handle before a gray chest
 _DRAWER_GAP_M = 0.03  # between a cabinet and what is seen of its open drawer
 
 
@@ -160,7 +161,8 @@ def _rejoin(cloud: Cloud, segments: _Pieces, config: SegmentationConfig) -> list
             widths = (high - low).max(), (other_high - other_low).max()
             gap = np.maximum(low - other_high, other_low - high).max()
             drawer = hue >= 0 and min(widths) > config.container_m and gap <= _DRAWER_GAP_M
-            if hue == other_hue and (drawer or (both_high - both_low).max() <= _SAME_WIDTH * max(widths)):
+            slack = _SAME_WIDTH if hue >= 0 else _SAME_WIDTH_GRAY
+            if hue == other_hue and (drawer or (both_high - both_low).max() <= slack * max(widths)):
                 whole[i] = (hue, np.concatenate((other, index)), both_low, both_high)
                 break
         else:

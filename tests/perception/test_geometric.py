@@ -100,6 +100,46 @@ def test_a_cube_in_a_gray_bin_is_an_object_of_its_own():
     np.testing.assert_allclose(found["bin"].pose.position, (0.5, 0.0, 0.025), atol=0.01)
 
 
+def test_a_flat_white_disc_on_a_gray_table_is_a_mark():
+    gray = box((0.5, 0.0, -0.02), (1.2, 1.6, 0.04), "gray")
+    (mark,) = detect([gray, cylinder((0.5, 0.1, 0.0005), 0.04, 0.001, "white")], size=256)
+    assert mark.label == "mark"
+    np.testing.assert_allclose(mark.pose.position, (0.5, 0.1, 0.0), atol=0.005)
+    np.testing.assert_allclose(mark.size[:2], 0.08, atol=0.01)
+
+
+def test_a_bar_before_a_drawer_is_its_handle():
+    chest = [box((0.69, 0.0, 0.045), (0.17, 0.2, 0.09), "gray"), box((0.55, 0.0, 0.06), (0.022, 0.022, 0.06), "black")]
+    found = {o.label: o.pose.position for o in detect([table(), *chest], size=256)}
+    assert sorted(found) == ["drawer", "handle"]
+    np.testing.assert_allclose(found["handle"], (0.55, 0.0, 0.06), atol=0.01)
+
+
+def test_two_cubes_of_one_colour_side_by_side_stay_two():
+    pair = [box((0.5, 0.035 * s, 0.02), (0.04,) * 3, "red") for s in (-1, 1)]
+    assert [o.label for o in detect([table(), *pair], size=256)] == ["red cube", "red cube"]
+
+
+def test_a_gripper_over_the_bin_leaves_the_bin_and_no_ghost():
+    low = [
+        cylinder((0.45, 0.0, 0.42), 0.05, 0.3, "white"),
+        box((0.45, 0.0, 0.20), (0.05, 0.10, 0.14), "black"),
+        box((0.45, 0.05, 0.10), (0.02, 0.02, 0.10), "black"),
+        box((0.45, -0.05, 0.10), (0.02, 0.02, 0.10), "black"),
+    ]
+    found = detect([table(), *low, *tray((0.5, 0.0, 0.0), 0.2, 0.04, "gray")], size=256)
+    assert [o.label for o in found] == ["bin"]
+
+
+def test_a_half_hidden_cube_is_less_sure_of_its_place():
+    cube = box((0.45, 0.1, 0.02), (0.04,) * 3, "red")
+    screen = box((0.50, 0.12, 0.03), (0.01, 0.03, 0.06), "blue")
+    whole = next(o for o in detect([table(), cube], size=256) if "red" in o.label)
+    half = next(o for o in detect([table(), cube, screen], size=256) if "red" in o.label)
+    assert half.score < whole.score
+    assert np.trace(half.position_covariance) > np.trace(whole.position_covariance)
+
+
 def test_a_table_at_another_height_is_found_in_the_picture():
     lifted = [table(0.1), box((0.5, 0.1, 0.12), (0.04,) * 3, "red")]
     (cube,) = detect(lifted, size=256, pose=camera_pose(eye=(1.25, 0.0, 0.85)))
