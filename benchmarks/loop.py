@@ -132,7 +132,7 @@ def figures(measured: dict[str, np.ndarray]) -> list[dict[str, object]]:
     for name, times in measured.items():
         if len(times):
             p50, p99 = (round(float(v), 3) for v in np.percentile(times, (50, 99)))
-            label = "_".join(name.replace(",", "").replace("->", "to").split())
+            label = "_".join(name.replace(",", "").replace("'s", "").replace("->", "to").split())
             row = {"name": f"loop_{label}_ms", "value": p99, "p50": p50, "interval": p99_interval(times, rng)}
             rows.append({**row, "n": len(times), "target": None, "met": None})
     ours, raw = measured["overhead, chunk due"], measured["raw round trip"]

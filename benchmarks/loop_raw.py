@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import rclpy
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
@@ -45,7 +45,10 @@ def peer() -> None:
     for camera in CAMERAS:
         node.create_subscription(Image, f"raw/{camera}", take, qos.SENSOR)
     node.create_subscription(JointState, "raw/joint_states", take, qos.SENSOR)
-    rclpy.spin(node)
+    try:
+        rclpy.spin(node)
+    except (KeyboardInterrupt, ExternalShutdownException):
+        return
 
 
 def round_trips_ms(rounds: int, size: int, period_s: float, domain: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NoReturn
 
+from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
@@ -38,6 +39,8 @@ class SimNodeConfig(NodeConfig):
     """Task to begin with; empty: wait for sim/reset."""
     seed: int = 0
     """Seed of the first episode."""
+    cameras: tuple[str, ...] = ("front", "wrist")
+    """Cameras whose topics are there from the start; others appear with their first picture."""
     static_cameras: tuple[str, ...] = ("front",)
     """Cameras that never move: their transform goes to tf_static."""
     control_dt_s: float = param(0.1, 0.01, 1.0)
@@ -64,7 +67,9 @@ class SimNode(EngramNode):
         self.tf = self.create_publisher(TFMessage, "tf", qos.SENSOR)
         self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
         self.status = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
-        self.images: dict[str, dict[str, object]] = {}
+        self.images: dict[str, dict[str, Publisher]] = {}
+        for camera in self.config.cameras:
+            self._advertise(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         config = self.config
         self.loop = SimLoop(
@@ -171,14 +176,17 @@ class SimNode(EngramNode):
         if static and first:  # latched; a new episode may have moved the camera
             self.tf_static.publish(TFMessage(transforms=static))
 
+    def _advertise(self, camera: str) -> None:
+        base = f"camera/{camera}"
+        self.images[camera] = {
+            "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
+            "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
+            "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
+        }
+
     def _publish_camera(self, frame: CameraFrame) -> None:
         if frame.name not in self.images:
-            base = f"camera/{frame.name}"
-            self.images[frame.name] = {
-                "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
-                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
-                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
-            }
+            self._advertise(frame.name)
         out, optical = self.images[frame.name], messages.optical_frame(frame.name)
         height, width, _ = frame.color.shape
         info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
