@@ -80,9 +80,7 @@ class WeightsInbox:
             return
         if self._accept == "approved" and manifest.stage != "approved":
             self._assembler = None
-            raise WeightsError(
-                f"{manifest.version!r} is {manifest.stage}: refused, this robot takes only approved ones"
-            )
+            raise WeightsError(f"{manifest.version!r} is a {manifest.stage}: refused, only approved ones are taken")
         if manifest.stage in ("rejected", "rolled_back"):
             self._assembler = None
             return
