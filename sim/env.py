@@ -32,7 +32,10 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
     (``terminated``), the task's step limit cuts it (``truncated``).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc] - gymnasium leaves out ClassVar
+        "render_modes": ["rgb_array"],
+        "render_fps": 10,
+    }
 
     def __init__(
         self,

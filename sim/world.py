@@ -15,11 +15,11 @@ import numpy as np
 
 from engram.core.contracts import World
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
-from engram.core.geometry import from_frame, make_pose, rotation
+from engram.core.geometry import make_pose, rotation
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointCommand, JointState, Observation, OracleOutcome, Pose
 from engram.sim.kinematics import PandaKinematics
-from engram.sim.panda import TOOL_SITE, Profile
+from engram.sim.panda import Profile
 from engram.sim.render import CAMERAS, SceneRenderer, randomise_look
 from engram.sim.scene import TIMESTEP_S, SceneConfig, compiled_scene
 from engram.sim.tasks import get_task
@@ -82,7 +82,7 @@ class MujocoWorld(World):
         self._renderer: SceneRenderer | None = None
         self._model: mujoco.MjModel | None = None
         self._data: mujoco.MjData | None = None
-        self._targets = np.zeros(len(robot.joint_names))  # where the servos were last told to go
+        self._targets: np.ndarray = np.zeros(len(robot.joint_names))  # where the servos were last told to go
         self._closed = False
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -172,7 +172,6 @@ class MujocoWorld(World):
         self._qpos = np.array([model.joint(n).qposadr[0] for n in names])
         self._dof = np.array([model.joint(n).dofadr[0] for n in names])
         self._ctrl = np.array([model.actuator(n).id for n in names])
-        self._tool = model.site(TOOL_SITE).id
 
     # -- motion and sensing -------------------------------------------------------------------------------------
 
@@ -277,10 +276,6 @@ class MujocoWorld(World):
             if (a in first and b in second) or (b in first and a in second):
                 return True
         return False
-
-    def oracle_local(self, point: np.ndarray, body: str) -> np.ndarray:
-        """Express ``point`` (3,) m of base_link in the axes of ``body``."""
-        return from_frame(np.asarray(point, np.float64), self.oracle_pose(body))
 
     @property
     def control_state(self) -> np.ndarray:
