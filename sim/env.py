@@ -32,7 +32,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
     (``terminated``), the task's step limit cuts it (``truncated``).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc] - gymnasium leaves out ClassVar
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # gymnasium leaves out ClassVar
         "render_modes": ["rgb_array"],
         "render_fps": 10,
     }
