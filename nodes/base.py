@@ -67,7 +67,7 @@ class EngramNode(LifecycleNode):
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.config: Any = declare(self, self.config_class)
-        self.section = {prefix: declare(self, cls, prefix) for prefix, cls in self.sections.items()}
+        self.section: dict[str, Any] = {prefix: declare(self, cls, prefix) for prefix, cls in self.sections.items()}
         check_unknown(self)
         self.health = Health(self.config.trace_file)
         self.state = "unconfigured"
@@ -159,7 +159,7 @@ class EngramNode(LifecycleNode):
 
     def promise(self) -> Future:
         """Return a future that a worker thread may set and a service coroutine may await."""
-        future = Future(executor=self.executor)
+        future: Future = Future(executor=self.executor)
         # rclpy looks at an awaited future only when it is awake: a done-callback is what wakes it.
         future.add_done_callback(lambda _: None)
         return future

@@ -54,7 +54,7 @@ def declare[T](node: Node, cls: type[T], prefix: str = "") -> T:
     values = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         name = f"{prefix}.{field.name}" if prefix else field.name
-        values[field.name] = _declare_field(node, name, field, descriptions(cls).get(field.name, ""))
+        values[field.name] = _declare_field(node, name, field, descriptions(cls).get(field.name, ""))  # type: ignore[arg-type]
     return cls(**values)
 
 

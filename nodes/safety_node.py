@@ -226,6 +226,7 @@ class SafetyNode(EngramNode):
         if command.held:
             self.health.problem("hold", command.held)
             action = self._hold_action()
+        assert action is not None  # what was not held was asked for
         self._publish_executed(command, action, episode, human)
 
     def _hold_action(self) -> np.ndarray:
@@ -235,7 +236,7 @@ class SafetyNode(EngramNode):
         return action
 
     def _publish_executed(
-        self, command: JointCommand, action: np.ndarray | None, episode: int, human: messages.HumanAction | None
+        self, command: JointCommand, action: np.ndarray, episode: int, human: messages.HumanAction | None
     ) -> None:
         """Tell what was let through, as a chunk of one row; its policy_version says whose action it was."""
         chunk = self.pipeline.executor.chunk

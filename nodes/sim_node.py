@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NoReturn
 
+from geometry_msgs.msg import TransformStamped
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -98,6 +99,7 @@ class SimNode(EngramNode):
         answered = self.promise()
         self.loop.reset(request.task, request.seed, request.instruction).add_done_callback(answered.set_result)
         done = await answered
+        assert done is not None
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
             response.message = str(error) if error else "replaced by a later reset"
@@ -167,7 +169,8 @@ class SimNode(EngramNode):
         self.status.publish(messages.status_to_msg(status))
 
     def _publish_transforms(self, observation: Observation, first: bool) -> None:
-        static, moving = [], []
+        static: list[TransformStamped] = []
+        moving: list[TransformStamped] = []
         for name, frame in observation.cameras.items():
             to = static if name in self.config.static_cameras else moving
             to.append(messages.pose_to_transform(frame.pose, messages.optical_frame(name), observation.stamp_ns))
