@@ -116,8 +116,14 @@ class Demo:
         self.supervisor.step()
         lost = [name for name in self.supervisor.failures if name not in BESIDE_THE_LOOP]
         if lost:
-            last = "\n    ".join(self.sink.tail(lost[0], 8))
-            raise LoopError(f"{lost[0]} stays down; its last lines:\n    {last}")
+            raise LoopError(f"{lost[0]} stays down")
+
+    def last_words(self) -> str:
+        """Return the last lines of every node that failed, each with its name."""
+        manager = self.client.diagnostics.get("lifecycle_manager")
+        failed = [v.key for v in manager.values if v.value == "failed"] if manager is not None else []
+        names = dict.fromkeys([*failed, *self.supervisor.failures])
+        return "".join(f"  [{name}] {line}\n" for name in names for line in self.sink.tail(name, 6))
 
     def start(self) -> None:
         """Start the nodes and wait until all of them are active."""
@@ -231,6 +237,7 @@ def demo(config: DemoConfig) -> int:
         interrupted = True
     except EngramError as error:
         problem = str(error)
+        print(show.last_words(), end="", file=sys.stderr)
     finally:
         end_on_signals(supervisor)
         dead = [name for name in supervisor.children if name not in supervisor.alive]

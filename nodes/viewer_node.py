@@ -106,7 +106,7 @@ class ViewerNode(EngramNode):
         self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.subscribe(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
-        self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.EVENTS)
+        self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
         for name in self.config.cameras:
             take = self._image_taker(name)
             self.subscribe(Image, f"camera/{name}/color/image_raw", take, qos.SENSOR_BEST_EFFORT)

@@ -182,7 +182,7 @@ class Robot(Node):
             "image": self.create_publisher(Image, "camera/front/color/image_raw", qos.SENSOR),
             "status": self.create_publisher(TaskStatus, "task/status", qos.LATCHED),
             "diagnostics": self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS),
-            "graph": self.create_publisher(SceneGraphUpdate, "memory/graph", qos.EVENTS),
+            "graph": self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH),
         }
         self.create_service(Trigger, "safety/stop", lambda q, r: self._answer("stop", r))
         self.create_service(Trigger, "safety/reset", lambda q, r: self._answer("reset", r))
