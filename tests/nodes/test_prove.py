@@ -1,0 +1,70 @@
+"""Proofs and benchmarks by command: figures judged by hand, measurements that fail are said to have failed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from engram.core.errors import UnknownNameError
+from engram.core.statistics import wilson
+from engram.nodes import prove as module
+from engram.nodes.commands import BenchConfig, available_benchmarks, bench, bench_command
+from engram.nodes.prove import Figure, ProofError, ProveConfig, last_json, prove, rate_figure, run
+
+
+def test_a_rate_is_judged_by_its_value_and_shown_with_its_interval() -> None:
+    assert rate_figure("x", wilson(8, 10), 0.8) == Figure("x", 0.8, (0.4902, 0.9433), 10, ">= 0.8", True)
+    assert rate_figure("x", wilson(7, 10), 0.8).met is False
+    assert rate_figure("x", wilson(7, 10), None).met is None
+
+
+def test_the_last_line_of_json_counts() -> None:
+    assert last_json('{"a": 1}\ntable\n{"a": 2}\n{broken\n') == {"a": 2}
+    with pytest.raises(ProofError, match="no line of JSON"):
+        last_json("nothing")
+
+
+def test_a_measurement_that_fails_is_an_error() -> None:
+    assert run(["-c", "print('table'); print('[1, 2]')"]) == [1, 2]
+    with pytest.raises(ProofError, match="exit code 3"):
+        run(["-c", "raise SystemExit(3)"])
+
+
+def test_figures_are_lines_of_json_and_a_missed_target_is_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    good, bad = rate_figure("good", wilson(9, 10), 0.8), rate_figure("bad", wilson(1, 10), 0.8)
+
+    def broken(_: ProveConfig) -> list[Figure]:
+        raise ProofError("the camera fell over")
+
+    monkeypatch.setitem(module.PARTS, "loop", (lambda _: [good],))
+    assert prove(ProveConfig(output=tmp_path / "out" / "figures.json")) == 0
+    assert json.loads((tmp_path / "out" / "figures.json").read_text())[0]["name"] == "good"
+    monkeypatch.setitem(module.PARTS, "loop", (lambda _: [good, bad],))
+    capsys.readouterr()
+    assert prove(ProveConfig()) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["met"] for row in rows] == [True, False]
+    assert set(rows[0]) == {"name", "value", "interval", "n", "target", "met"}
+    monkeypatch.setitem(module.PARTS, "loop", (broken, lambda _: [good]))
+    assert prove(ProveConfig()) == 1  # the others are measured all the same
+    told = capsys.readouterr()
+    assert "the camera fell over" in told.err
+    assert json.loads(told.out)["name"] == "good"
+
+
+def test_unknown_parts_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="'lop'; did you mean 'loop'"):
+        prove(ProveConfig(part="lop"))
+    with pytest.raises(UnknownNameError, match="'simm'; did you mean 'sim'"):
+        bench(BenchConfig(parts=("simm",)))
+
+
+def test_only_benchmarks_that_exist_are_offered() -> None:
+    assert {"sim", "loop", "perception", "memory"} <= set(available_benchmarks())
+    assert bench_command("sim", True) == [sys.executable, "-m", "engram.benchmarks.sim", "--quick"]
+    assert bench_command("perception", True)[-2:] == ["--scenes", "40"]
