@@ -80,7 +80,7 @@ class EngramVLAConfig(PreTrainedConfig):
     """Flow times and noises drawn per encoded observation in the loss."""
     euler_steps: int = 6
     """Integration steps when sampling a chunk."""
-    noise_scale: float = 1.0
+    noise_scale: float = 0.5
     """Scale of the initial noise when sampling: below 1 prefers the mode."""
     sampling_seed: int = 0
     """Seed of the noise that LeRobot's ``select_action`` draws."""

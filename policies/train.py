@@ -33,6 +33,7 @@ from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import Frames, load_frames
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
+from engram.sim.record import dataset_hash
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
@@ -146,6 +147,7 @@ class Trainer:
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
+        self.dataset_sha256 = dataset_hash(config.dataset) if rank == 0 else ""
         self.step = 0
         self.trained_s = 0.0
         self.finished = False
@@ -211,6 +213,7 @@ class Trainer:
             "policy": "engram_vla",
             "command": " ".join(sys.argv),
             "train_config": asdict(self.config),
+            "dataset_sha256": self.dataset_sha256,
             "step": self.step,
             "trained_minutes": round(self.trained_s / 60, 1),
             "processes": self.world,
