@@ -1,7 +1,8 @@
 """What happened, step by step, as transitions for the learner. No ROS in here; one thread calls it.
 
 A step is complete when three things are known: what was proposed, what was let through, and what came of it (the
-status of the next step). They arrive in that causal order, but over different topics.
+status of the next step). They arrive over different topics, in any order: the safety node may have executed a step
+before its pictures have been put together here.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from engram.nodes.messages import EpisodeStatus
 class _Step:
     observation: Observation
     proposed: np.ndarray | None = None  # (a,)
-    executed: ActionChunk | None = None  # one row; its policy_version names the author
-    after: EpisodeStatus | None = None  # the next step's status
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
+
+
+KEPT = 256
+"""Executed actions and statuses kept while they wait for their observation."""
 
 
 class ExperienceRecorder:
@@ -46,6 +49,8 @@ class ExperienceRecorder:
         self._kinematics, self._robot = kinematics, robot
         self._emit, self._first_sequence = emit, first_sequence
         self._steps: dict[int, _Step] = {}  # stamp -> step not yet emitted, in order
+        self._executed: dict[tuple[int, int], ActionChunk] = {}  # (episode, stamp) -> one row; version = author
+        self._statuses: dict[tuple[int, int], EpisodeStatus] = {}  # (episode, stamp)
         self._chunk: ActionChunk | None = None
         self._episode: int | None = None
         self._number = 0  # of the episode, for the learner
@@ -57,9 +62,10 @@ class ExperienceRecorder:
         if status.episode != self._episode:
             self._begin(status)
         self._words = (status.task, instruction)
-        self.became(status)
         self._steps[observation.stamp_ns] = _Step(observation)
         self._propose()
+        self._statuses.setdefault((status.episode, status.stamp_ns), status)
+        self._flush()
 
     def chunk(self, chunk: ActionChunk) -> None:
         """The policy proposed a chunk."""
@@ -68,29 +74,20 @@ class ExperienceRecorder:
 
     def executed(self, executed: ActionChunk) -> None:
         """The safety node let a row through (or held)."""
-        step = self._steps.get(executed.stamp_ns)
-        if step is not None and executed.episode == self._episode:
-            step.executed = executed
-            self._flush()
+        _keep(self._executed, (executed.episode, executed.stamp_ns), executed)
+        self._flush()
 
     def became(self, status: EpisodeStatus) -> None:
         """The episode went on, or ended."""
-        if status.episode != self._episode:
-            return
-        for stamp_ns, step in self._steps.items():
-            if stamp_ns < status.stamp_ns and step.after is None:
-                step.after = status
+        _keep(self._statuses, (status.episode, status.stamp_ns), status)
         self._flush()
 
     def _begin(self, status: EpisodeStatus) -> None:
         """Close an episode that was broken off as truncated, and start the next."""
-        last = next(reversed(self._steps.values()), None)
-        if last is not None and self._episode is not None and last.after is None and last.executed is not None:
+        last = next(reversed(self._steps), None)
+        if last is not None and self._episode is not None:
             task, instruction = self._words
-            ended = EpisodeStatus(
-                last.observation.stamp_ns + 1, "", self._episode, task, instruction, 0, "stopped", truncated=True
-            )
-            self.became(ended)
+            self.became(EpisodeStatus(last + 1, "", self._episode, task, instruction, 0, "stopped", truncated=True))
         self._steps.clear()
         self._chunk, self._count = None, 0
         self._episode, self._number = status.episode, self._first_sequence()
@@ -110,13 +107,19 @@ class ExperienceRecorder:
                 )
 
     def _flush(self) -> None:
-        while self._steps:
+        while self._steps and self._episode is not None:
             stamp_ns, step = next(iter(self._steps.items()))
-            if step.executed is None or step.after is None:
+            executed, after = self._executed.get((self._episode, stamp_ns)), self._after(stamp_ns)
+            if executed is None or after is None:
                 return
             del self._steps[stamp_ns]
-            self._emit(self._transition(step, step.executed, step.after))
+            self._emit(self._transition(step, executed, after))
             self._count += 1
+
+    def _after(self, stamp_ns: int) -> EpisodeStatus | None:
+        """Return the first status of this episode after the step at ``stamp_ns``."""
+        later = [stamp for episode, stamp in self._statuses if episode == self._episode and stamp > stamp_ns]
+        return self._statuses[self._episode, min(later)] if later and self._episode is not None else None
 
     def _transition(self, step: _Step, executed: ActionChunk, after: EpisodeStatus) -> Transition:
         observation, (task, instruction) = step.observation, self._words
@@ -144,3 +147,9 @@ class ExperienceRecorder:
             policy_version=step.version,
             memory_ids=step.memory_ids,
         )
+
+
+def _keep[T](waiting: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
+    waiting[key] = value
+    while len(waiting) > KEPT:
+        del waiting[next(iter(waiting))]

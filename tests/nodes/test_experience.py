@@ -71,6 +71,19 @@ def test_a_step_waits_for_what_was_executed_whatever_the_order(kinematics):
     assert [t.step for t in episode.out] == [0]
 
 
+def test_executed_and_status_may_come_before_the_pictures(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.recorder.became(episode.status(1, reward=0.25))
+    episode.execute(1, 0.5)
+    episode.recorder.became(episode.status(2, "succeeded", reward=1.0))
+    episode.observe(1)
+    assert [(t.step, t.reward, t.terminated) for t in episode.out] == [(0, 0.25, False), (1, 1.0, True)]
+    np.testing.assert_allclose(episode.out[1].action, 0.1, rtol=1e-6)
+
+
 def test_truncation_is_not_termination(kinematics):
     episode = Episode(kinematics)
     episode.observe(0)
