@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import files as distribution_files
@@ -76,12 +76,14 @@ class DoctorConfig:
     """Print one JSON list instead of lines."""
 
 
-def run_python(arguments: list[str], timeout_s: float = 60.0, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    arguments: list[str], timeout_s: float = 60.0, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run our interpreter in a process of its own; a time-out is returned as exit code 124."""
     command = [sys.executable, *arguments]
     try:
         return subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout_s
+            command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=timeout_s
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, "", f"no answer within {timeout_s:g} s")
@@ -142,7 +144,7 @@ def check_shm(_: DoctorConfig) -> Check:
 
 def check_egl(_: DoctorConfig) -> Check:
     """Render a red floor and look at a pixel."""
-    result = run_python(["-c", RENDER], MUJOCO_GL="egl")
+    result = run_python(["-c", RENDER], environment={"MUJOCO_GL": "egl"})
     if result.returncode == 0 and int(last_line(result.stdout)) > 60:
         return Check("EGL rendering", "ok", "a picture was rendered")
     found = "the picture is black" if result.returncode == 0 else last_line(result.stderr)
@@ -192,7 +194,8 @@ def check_dds(config: DoctorConfig) -> Check:
     if not profile.is_file():
         return Check("DDS loopback", "fail", f"{profile} is missing", "reinstall: uv sync --inexact")
     environment = {"ROS_DOMAIN_ID": str(config.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-    result = run_python(["-m", "engram.nodes.loopback"], FASTDDS_DEFAULT_PROFILES_FILE=str(profile), **environment)
+    environment |= {"FASTDDS_DEFAULT_PROFILES_FILE": str(profile)}
+    result = run_python(["-m", "engram.nodes.loopback"], environment=environment)
     advice = "allow loopback multicast and UDP ports 7400 and up; see 'shared memory' above; try another --domain"
     try:
         times = json.loads(last_line(result.stdout))
@@ -209,7 +212,8 @@ def check_live_graph(_: DoctorConfig) -> Check:
     domain = os.environ.get("ROS_DOMAIN_ID", "0")
     result = run_python(["-m", "engram.nodes.loopback", "graph"])
     if result.returncode != 0:
-        return Check("live nodes", "fail", last_line(result.stderr), "see 'DDS loopback' above")
+        found = f"exit code {result.returncode}: {last_line(result.stderr)}"
+        return Check("live nodes", "fail", found, "run it again; see 'DDS loopback' above")
     graph = json.loads(last_line(result.stdout))
     if graph["conflicts"]:
         advice = "build engram_interfaces from the same sources on both sides"

@@ -16,6 +16,7 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.client import Client
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.task import Future
@@ -75,8 +76,8 @@ class ManagedNode:
         self.attempts = 0  # failed transitions since the last success
         self.note = ""
         self._log = node.get_logger()
-        self._get = node.create_client(GetState, f"{name}/get_state")
-        self._change = node.create_client(ChangeState, f"{name}/change_state")
+        self._get: Client = node.create_client(GetState, f"{name}/get_state")
+        self._change: Client = node.create_client(ChangeState, f"{name}/change_state")
         self._asked: tuple[Future, float] | None = None
         self._changing: tuple[Future, float, int] | None = None
         self._unmoved = 0  # answers in a row from before a transition that should have begun

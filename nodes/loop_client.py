@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.action import ActionClient
+from rclpy.client import Client
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.task import Future
@@ -65,9 +67,9 @@ class LoopClient:
         self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
         self.node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.COMMAND)
-        self._reset = self.node.create_client(ResetSim, "sim/reset")
-        self._is_active = self.node.create_client(Trigger, "lifecycle_manager/is_active")
-        self._execute = ActionClient(self.node, ExecuteTask, "execute_task")
+        self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
+        self._is_active: Client = self.node.create_client(Trigger, "lifecycle_manager/is_active")
+        self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for status in msg.status:
@@ -103,7 +105,7 @@ class LoopClient:
                 raise LoopError(f"{what}: not within {timeout_s:g} s")
             self._once()
 
-    def _answer(self, future: Future, timeout_s: float, what: str) -> object:
+    def _answer(self, future: Future, timeout_s: float, what: str) -> Any:
         self.wait_for(future.done, timeout_s, what)
         result = future.result()
         if result is None:
@@ -127,7 +129,7 @@ class LoopClient:
                 except LoopError:
                     self._is_active.remove_pending_request(future)
                     continue
-                answer = future.result()
+                answer: Any = future.result()
                 if answer.message != said:
                     said = answer.message
                     on_change(said)
@@ -145,9 +147,9 @@ class LoopClient:
         self.wait_for(self._reset.service_is_ready, timeout_s, "service sim/reset")
         what = f"sim/reset of {task!r} with seed {seed}"
         answer = self._answer(self._reset.call_async(ResetSim.Request(task=task, seed=seed)), timeout_s, what)
-        if not answer.accepted:  # type: ignore[attr-defined]
-            raise LoopError(f"{what} was refused: {answer.message}")  # type: ignore[attr-defined]
-        goal = ExecuteTask.Goal(instruction=answer.instruction, task=task, episode=answer.episode)  # type: ignore[attr-defined]
+        if not answer.accepted:
+            raise LoopError(f"{what} was refused: {answer.message}")
+        goal = ExecuteTask.Goal(instruction=answer.instruction, task=task, episode=answer.episode)
         result = self.execute(goal, timeout_s)
         return EpisodeReport(
             task=task,
@@ -165,10 +167,10 @@ class LoopClient:
         what = f"execute_task {goal.instruction!r}"
         self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
         handle = self._answer(self._execute.send_goal_async(goal), timeout_s, what)
-        if not handle.accepted:  # type: ignore[attr-defined]
+        if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
-        answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")  # type: ignore[attr-defined]
-        return answer.result  # type: ignore[attr-defined]
+        answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")
+        return answer.result
 
     def count(self, ending: str) -> int:
         """Sum all nodes' diagnostic counters whose name ends so."""

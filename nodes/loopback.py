@@ -22,7 +22,8 @@ SIZES = ((64, 1), (128, 128), (480, 640))
 """Images (rows, columns) of 3 bytes a pixel that go back and forth."""
 ROUNDS = 30
 TIMEOUT_S = 20.0
-DISCOVERY_S = 1.5
+QUIET_S, DISCOVERY_S = 1.5, 8.0
+"""Discovery is over when no node was new for so long, or after so long."""
 
 
 def echo() -> None:
@@ -50,7 +51,7 @@ def round_trip_ms(node: Node, rows: int, columns: int) -> list[float]:
         rclpy.spin_once(node, timeout_sec=0.05)
         if time.monotonic() > deadline:
             raise TimeoutError("the two processes did not discover each other")
-    times = []
+    times: list[float] = []
     for i in range(ROUNDS):
         msg.header.stamp.sec = i
         start = time.perf_counter()
@@ -86,11 +87,14 @@ def live_graph() -> dict[str, list[str]]:
     """Return the nodes seen on this domain and the topics on which they disagree."""
     rclpy.init()
     node = Node("engram_doctor")
-    end = time.monotonic() + DISCOVERY_S
-    while time.monotonic() < end:
+    began = changed = time.monotonic()
+    names: list[str] = []
+    while time.monotonic() - changed < QUIET_S and time.monotonic() - began < DISCOVERY_S:
         rclpy.spin_once(node, timeout_sec=0.1)
-    names = [f"{ns.rstrip('/')}/{name}" for name, ns in node.get_node_names_and_namespaces()]
-    result = {"nodes": sorted(n for n in names if n != "/engram_doctor"), "conflicts": type_conflicts(node)}
+        found = sorted(f"{ns.rstrip('/')}/{name}" for name, ns in node.get_node_names_and_namespaces())
+        if found != names:
+            names, changed = found, time.monotonic()
+    result = {"nodes": [n for n in names if n != "/engram_doctor"], "conflicts": type_conflicts(node)}
     rclpy.shutdown()
     return result
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.action import ActionClient
+from rclpy.client import Client
 from rclpy.task import Future
 from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
@@ -89,10 +90,10 @@ class ViewerNode(EngramNode):
         self.asked_graph = 0.0
         self.states: dict[str, tuple[float, NodeState]] = {}  # name -> when it was heard of [monotonic s]
         self.wishes: deque[str] = deque()
-        self.stop_client = self.create_client(Trigger, "safety/stop")
-        self.release_client = self.create_client(Trigger, "safety/reset")
-        self.graph_client = self.create_client(GetGraph, "memory/get_graph")
-        self.task_client = ActionClient(self, ExecuteTask, "execute_task")
+        self.stop_client: Client = self.create_client(Trigger, "safety/stop")
+        self.release_client: Client = self.create_client(Trigger, "safety/reset")
+        self.graph_client: Client = self.create_client(GetGraph, "memory/get_graph")
+        self.task_client: ActionClient = ActionClient(self, ExecuteTask, "execute_task")
         actions = PageActions(
             instruct=self.wishes.append,
             stop=lambda: self._trigger(self.stop_client, "stop"),
@@ -191,12 +192,12 @@ class ViewerNode(EngramNode):
 
     # -- what a visitor wants --------------------------------------------------------------------------------------
 
-    def _trigger(self, client: object, what: str) -> None:
+    def _trigger(self, client: Client, what: str) -> None:
         """Call a safety service at once, from viser's thread."""
-        if not client.service_is_ready():  # type: ignore[attr-defined]
+        if not client.service_is_ready():
             self.page.answer(f"{what}: there is no safety node! Use the robot's own stop.")
             return
-        future = client.call_async(Trigger.Request())  # type: ignore[attr-defined]
+        future = client.call_async(Trigger.Request())
         future.add_done_callback(
             lambda f: self.page.answer(f"{what}: {f.result().message if f.result() else 'no answer'}")
         )
