@@ -11,7 +11,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM
 
 LANGUAGE_KEY = "observation.language.embedding"
-"""(B, 384) float32, unit length: the instruction, embedded by the processor."""
+"""(B, language_dim) float32: the instruction and its pieces, embedded by the processor."""
 MEMORY_TOKENS_KEY = "observation.memory.tokens"
 """(B, k, memory_dim) float32; absent = no memory."""
 MEMORY_AGE_KEY = "observation.memory.age_s"
@@ -66,8 +66,8 @@ class EngramVLAConfig(PreTrainedConfig):
     """Width of a block's MLP in units of ``dim``."""
     heads: int = 4
     """Attention heads."""
-    language_dim: int = EMBEDDING_DIM
-    """Length of the instruction's embedding."""
+    language_dim: int = 5 * EMBEDDING_DIM
+    """Length of the instruction's embedding: 384 for the sentence and 384 for each of its consecutive pieces."""
     memory_dim: int = EMBEDDING_DIM
     """Length of one memory token."""
     head_width: int = 256
@@ -100,9 +100,16 @@ class EngramVLAConfig(PreTrainedConfig):
             raise InvalidInputError(f"conv_channels: {self.conv_channels}, expected four")
         if self.dim % self.heads:
             raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
+        if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:
+            raise InvalidInputError(f"language_dim: {self.language_dim}, expected a multiple of {EMBEDDING_DIM}")
         for size in (self.image_size, *self.camera_sizes.values()):
             if size % 16 or (size // 8) % self.image_tokens_side:
                 raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")
+
+    @property
+    def language_pieces(self) -> int:
+        """Return into how many pieces an instruction is cut, besides being embedded whole."""
+        return self.language_dim // EMBEDDING_DIM - 1
 
     def get_optimizer_preset(self) -> AdamWConfig:
         """Return LeRobot's AdamW with this policy's settings."""

@@ -38,7 +38,7 @@ class Frames:
     group: np.ndarray  # (n,) int64: task of the frame, for balanced sampling
     instructions: tuple[str, ...]
     groups: tuple[str, ...]
-    embeddings: np.ndarray  # (instructions, 384) float32
+    embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
 
     def __len__(self) -> int:
         return len(self.action)
@@ -63,14 +63,16 @@ class Frames:
         return per_frame[self.group]
 
 
-def load_frames(root: Path, shrink: DownsampleImages, cache: Path) -> Frames:
+def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet."""
     if not (cache / "meta.json").exists():
         _decode(root, shrink, cache)
     meta = json.loads((cache / "meta.json").read_text())
-    arrays = {
-        name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group", "embeddings")
-    }
+    arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
+    words = cache / f"embeddings{pieces}.npy"
+    if not words.exists():
+        np.save(words, embed_instructions(meta["instructions"], pieces).numpy())
+    arrays["embeddings"] = np.load(words)
     images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
     return Frames(images=images, instructions=tuple(meta["instructions"]), groups=tuple(meta["groups"]), **arrays)
 
@@ -131,7 +133,6 @@ def _save_columns(folder: Path, dataset: LeRobotDataset, cameras: list[str], col
     np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
     np.save(folder / "words.npy", words)
     np.save(folder / "group.npy", group)
-    np.save(folder / "embeddings.npy", embed_instructions(instructions).numpy())
     (folder / "meta.json").write_text(
         json.dumps({"cameras": cameras, "instructions": instructions, "groups": groups}, indent=1)
     )

@@ -58,9 +58,18 @@ def _cut(image: Tensor, crop: Crop) -> Tensor:
     return image[..., top : top + side, left : left + side]
 
 
-def embed_instructions(instructions: list[str]) -> Tensor:
-    """Return the frozen text encoder's embeddings (n, 384) float32; the encoder remembers what it has seen."""
-    return torch.from_numpy(default_text_encoder().encode(instructions).copy())
+def embed_instructions(instructions: list[str], pieces: int = 0) -> Tensor:
+    """Return embeddings (n, (1 + pieces) * 384) float32 of each instruction and of its ``pieces`` parts in order.
+
+    A sentence vector hardly tells "the red cube on the blue cube" from "the blue cube on the red cube": the vectors
+    of consecutive parts carry the order. The encoder remembers what it has seen.
+    """
+    encoder = default_text_encoder()
+    rows = []
+    for instruction in instructions:
+        parts = np.array_split(np.array(instruction.split(), object), pieces) if pieces else []
+        rows.append(encoder.encode([instruction, *(" ".join(part) for part in parts)]).reshape(-1))
+    return torch.from_numpy(np.stack(rows))
 
 
 @dataclass
@@ -104,20 +113,21 @@ class EmbedInstruction(ObservationProcessorStep):
     """Adds the embedding of the task string as ``observation.language.embedding``, unless it is there already."""
 
     task_key: str = "task"
+    pieces: int = 0
 
     def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
-        """Return the observation with the embeddings (B, 384) float32."""
+        """Return the observation with the embeddings (B, (1 + pieces) * 384) float32."""
         if LANGUAGE_KEY in observation:
             return observation
         task = (self.transition.get(TransitionKey.COMPLEMENTARY_DATA) or {}).get(self.task_key)
         if task is None:
             raise InvalidInputError(f"engram_vla: no {self.task_key!r} in the batch and no {LANGUAGE_KEY!r}")
         tasks = [task] if isinstance(task, str) else list(task)
-        return {**observation, LANGUAGE_KEY: embed_instructions(tasks)}
+        return {**observation, LANGUAGE_KEY: embed_instructions(tasks, self.pieces)}
 
     def get_config(self) -> dict[str, Any]:
         """Return what is saved."""
-        return {"task_key": self.task_key}
+        return {"task_key": self.task_key, "pieces": self.pieces}
 
     def transform_features(
         self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
@@ -139,7 +149,7 @@ def make_engram_vla_pre_post_processors(
             steps.rename_observations,
             steps.add_batch_dim,
             DownsampleImages(config.image_size, config.camera_sizes, config.crops),
-            EmbedInstruction(),
+            EmbedInstruction(pieces=config.language_pieces),
             steps.to_device,
             steps.normalize,
         ],

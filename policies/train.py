@@ -28,7 +28,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from engram.core.errors import InvalidInputError
-from engram.policies.checkpoint import export, load_training_state, save_training_state
+from engram.policies.checkpoint import WEIGHTS, export, load_training_state, read_weights, save_training_state
 from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import Frames, load_frames
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
@@ -55,6 +55,8 @@ class TrainConfig:
     spent, at the cost of exact repeatability; 0 = none."""
     stop_after: int = 0
     """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
+    start_from: str = ""
+    """Folder of an exported policy whose weights to begin with; empty = fresh weights."""
     resume: bool = False
     """Go on from the last checkpoint in ``out``."""
     batch_size: int = 32
@@ -144,6 +146,8 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.policy = EngramVLAPolicy(policy_config(config, meta)).train()
         self.policy.model.standardise_language(torch.from_numpy(self.frames.embeddings))
+        if config.start_from:
+            self.policy.load_state_dict(read_weights(Path(config.start_from) / WEIGHTS, self.policy))
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
@@ -297,7 +301,8 @@ def _frames(config: TrainConfig) -> Frames:
     root = Path(config.dataset)
     wanted = policy_config(config, LeRobotDatasetMetadata("local/train", root=root))
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
-    return load_frames(root, DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops), cache)
+    shrink = DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops)
+    return load_frames(root, shrink, cache, wanted.language_pieces)
 
 
 def _mix(seed: int, step: int, rank: int) -> int:

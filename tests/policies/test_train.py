@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.frames import load_frames
-from engram.policies.processor_engram_vla import DownsampleImages, downsample
+from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions
 from engram.policies.train import TrainConfig, main, schedule
 
 from .synthetic import INSTRUCTIONS, make_dataset
@@ -102,6 +102,18 @@ def test_downsampling_averages_areas_and_rounds():
     assert downsample(image, 1, crop=(0.5, 0.5, 0.5))[0].tolist() == [[25]]  # the bottom right quarter
     with pytest.raises(InvalidInputError, match="smaller than the policy's 8 px"):
         downsample(image, 8)
+
+
+def test_an_instruction_is_embedded_whole_and_in_pieces():
+    whole, first, second = embed_instructions(["red cube on blue cube"], 2)[0].split(384)
+    for vector, words in ((whole, "red cube on blue cube"), (first, "red cube on"), (second, "blue cube")):
+        torch.testing.assert_close(vector, embed_instructions([words])[0])
+
+
+def test_pieces_tell_the_order_of_words():
+    a, b = "set the red block on the yellow block", "set the yellow block on the red block"
+    whole, other = embed_instructions([a, b], 4).split([384, 4 * 384], dim=1)
+    assert (whole[0] - whole[1]).norm() < 0.5 * (other[0] - other[1]).norm()
 
 
 def test_learning_rate_rises_then_falls():

@@ -31,6 +31,7 @@ def tiny_config(state: int = STATE, **fields: Any) -> EngramVLAConfig:
         "chunk_size": 6,
         "n_action_steps": 3,
         "euler_steps": 2,
+        "language_dim": 384,
     }
     return EngramVLAConfig(
         input_features={

@@ -1,0 +1,206 @@
+"""Speed of the policy on one CPU core: an answer, and a training step, beside LeRobot's ACT and the bare network.
+
+    python -m engram.benchmarks.policy [--quick]
+
+All contenders take turns in short blocks, so that whatever else the machine does hits them alike. Times are CPU time of
+one thread, medians over blocks with quartiles. Answers include the preprocessing of two 128 px cameras; the limit is
+the network alone on a prepared batch. Prints one table; the last line is JSON, which also goes to
+benchmarks/results/policy.json.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from lerobot.configs import FeatureType, PolicyFeature
+from lerobot.policies.act.configuration_act import ACTConfig
+from lerobot.policies.act.modeling_act import ACTPolicy
+from rich.console import Console
+from rich.table import Table
+
+from engram.core.robot import PANDA_2F85
+from engram.core.types import CameraFrame, JointState, Observation, Pose
+from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.sim.kinematics import PandaKinematics
+
+RESULTS = Path(__file__).resolve().parent / "results" / "policy.json"
+ANSWER_TARGET_MS = 20.0
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class PolicyBenchmark:
+    """What is measured."""
+
+    quick: bool = False
+    """A fifth of the blocks."""
+    blocks: int = 25
+    """Turns of each contender."""
+    calls: int = 4
+    """Calls per turn."""
+    output: Path = RESULTS
+    """Where the JSON goes."""
+
+
+@dataclass
+class Contender:
+    """Something that is called, and the CPU seconds per call of each block."""
+
+    name: str
+    what: str
+    run: Callable[[], Any]
+    seconds: list[float] = field(default_factory=list)
+
+    def turn(self, calls: int) -> None:
+        """Run one block and note its time."""
+        begun = time.process_time()
+        for _ in range(calls):
+            self.run()
+        self.seconds.append((time.process_time() - begun) / calls)
+
+    def quartiles_ms(self) -> tuple[float, float, float]:
+        """Return median, lower and upper quartile [ms]."""
+        median, low, high = np.percentile(np.array(self.seconds) * 1e3, (50, 25, 75))
+        return float(median), float(low), float(high)
+
+
+def features() -> tuple[dict[str, PolicyFeature], dict[str, PolicyFeature]]:
+    """Return the recorder's features: what both policies take and give."""
+    image = PolicyFeature(FeatureType.VISUAL, (3, 128, 128))
+    inputs = {f"observation.images.{camera}": image for camera in ("front", "wrist")}
+    inputs["observation.state"] = PolicyFeature(FeatureType.STATE, (15,))
+    return inputs, {"action": PolicyFeature(FeatureType.ACTION, (7,))}
+
+
+def observation() -> Observation:
+    """Return one observation of noise."""
+    rng = np.random.default_rng(0)
+    pose = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+    frames = {
+        name: CameraFrame(name, 0, rng.integers(0, 256, (128, 128, 3), dtype=np.uint8), np.eye(3), pose)
+        for name in ("front", "wrist")
+    }
+    home = np.append(PANDA_2F85.home, PANDA_2F85.gripper_open)
+    return Observation(0, frames, JointState(0, PANDA_2F85.joint_names, home, np.zeros(8)))
+
+
+def batch(size: int, side: int) -> dict[str, torch.Tensor]:
+    """Return a normalised training batch of noise with images of ``side`` px."""
+    return {
+        "observation.images.front": torch.rand(size, 3, side, side),
+        "observation.images.wrist": torch.rand(size, 3, side, side),
+        "observation.state": torch.randn(size, 15),
+        LANGUAGE_KEY: torch.randn(size, EngramVLAConfig.language_dim),
+        "action": torch.randn(size, 16, 7),
+        "action_is_pad": torch.zeros(size, 16, dtype=torch.bool),
+    }
+
+
+def step(policy: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
+    """Return one training step of ``policy``."""
+    optimizer = torch.optim.AdamW(policy.parameters(), 1e-5)
+
+    def run() -> None:
+        policy.train()
+        policy(inputs)[0].backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return run
+
+
+def contenders() -> list[Contender]:
+    """Return ours, LeRobot's ACT with the same horizon, and our network without what surrounds it."""
+    inputs, outputs = features()
+    ours = EngramVLAPolicy(EngramVLAConfig(input_features=inputs, output_features=outputs, device="cpu"))
+    act_config = ACTConfig(
+        input_features=inputs,
+        output_features=outputs,
+        device="cpu",
+        chunk_size=16,
+        n_action_steps=4,
+        pretrained_backbone_weights=None,
+    )
+    act = ACTPolicy(act_config)
+    pre, post = make_engram_vla_pre_post_processors(ours.config, {})
+    policy = VlaPolicy(ours, pre, post, PandaKinematics(), version="benchmark")
+    policy.reset("put the red cube in the bin")
+    policy.observe(observation())
+    one, large = batch(1, ours.config.image_size), batch(1, 128)
+    noise = torch.randn(1, 16, 7)
+
+    def answer_of_act() -> None:
+        act.eval()
+        with torch.inference_mode():
+            act.predict_action_chunk(dict(large))
+
+    return [
+        Contender("engram_vla", "answer", policy.act),
+        Contender("LeRobot ACT, network alone", "answer", answer_of_act),
+        Contender("engram_vla, network alone", "answer", lambda: ours.predict_action_chunk(one, noise=noise)),
+        Contender("engram_vla", f"training step of {BATCH}", step(ours, batch(BATCH, ours.config.image_size))),
+        Contender("LeRobot ACT", f"training step of {BATCH}", step(act, batch(BATCH, 128))),
+    ]
+
+
+def figures(found: list[Contender]) -> list[dict[str, Any]]:
+    """Return what is claimed, each with interval (quartiles over blocks), n and target."""
+    ours, act, bare, our_step, act_step = found
+    median, low, high = ours.quartiles_ms()
+    out: list[dict[str, Any]] = [
+        {
+            "name": "policy_answer_cpu_ms_p50",
+            "value": round(median, 2),
+            "interval": [round(low, 2), round(high, 2)],
+            "n": len(ours.seconds),
+            "target": ANSWER_TARGET_MS,
+            "met": median <= ANSWER_TARGET_MS,
+        }
+    ]
+    for name, over, under in (
+        ("answer_time_beside_act", ours, act),
+        ("answer_time_beside_bare_network", ours, bare),
+        ("training_step_time_beside_act", our_step, act_step),
+    ):
+        ratio = np.array(over.seconds) / np.array(under.seconds)
+        median, low, high = (round(float(v), 3) for v in np.percentile(ratio, (50, 25, 75)))
+        out.append(
+            {"name": name, "value": median, "interval": [low, high], "n": len(ratio), "target": None, "met": None}
+        )
+    return out
+
+
+def main(config: PolicyBenchmark | None = None) -> None:
+    """Measure, print, save."""
+    config = config or tyro.cli(PolicyBenchmark)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    found = contenders()
+    for contender in found:
+        contender.turn(1)  # caches, the text encoder
+        contender.seconds.clear()
+    for _ in range(max(5, config.blocks // 5) if config.quick else config.blocks):
+        for contender in found:
+            contender.turn(config.calls)
+    table = Table("contender", "what", "CPU ms (p50)", "quartiles", title="Policy on one core")
+    for contender in found:
+        median, low, high = contender.quartiles_ms()
+        table.add_row(contender.name, contender.what, f"{median:.1f}", f"{low:.1f} - {high:.1f}")
+    Console(width=120, stderr=True).print(table)
+    result = {"benchmark": "policy", "figures": figures(found), "threads": 1, "torch": torch.__version__}
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    config.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
