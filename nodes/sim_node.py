@@ -106,7 +106,7 @@ class SimNode(EngramNode):
             return response
         outcome: OracleOutcome = done.result()
         response.accepted, response.task = True, outcome.task
-        response.instruction, response.episode = outcome.instruction, outcome.episode
+        response.instruction, response.episode = outcome.instruction, outcome.episode + 1
         return response
 
     def _on_command(self, msg: JointTrajectory) -> None:
@@ -145,7 +145,7 @@ class SimNode(EngramNode):
             messages.EpisodeStatus(
                 stamp_ns,
                 self.config.robot_id,
-                outcome.episode,
+                outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
                 outcome.task,
                 outcome.instruction,
                 outcome.step,

@@ -46,7 +46,9 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
         graph.wait(sent.done, 60, "acceptance")
         result = sent.result().get_result_async()
         graph.wait(result.done, 400, f"outcome of {task}")
-        assert result.result().result.outcome in ("succeeded", "timeout"), result.result().result
+        outcome = result.result().result
+        assert outcome.outcome in ("succeeded", "timeout"), outcome
+        assert outcome.reason == "the simulation's own verdict"
 
         def ended(episode=answer.episode):
             return [s for s in statuses if s.episode == episode and s.state in ("succeeded", "failed")]
