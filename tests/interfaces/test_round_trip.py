@@ -27,7 +27,7 @@ from tests.interfaces.peer import (
 
 pytestmark = pytest.mark.ros
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
