@@ -22,8 +22,8 @@ SIZES = ((64, 1), (128, 128), (480, 640))
 """Images (rows, columns) of 3 bytes a pixel that go back and forth."""
 ROUNDS = 30
 TIMEOUT_S = 20.0
-QUIET_S, DISCOVERY_S = 1.5, 8.0
-"""Discovery is over when no node was new for so long, or after so long."""
+QUIET_S, DISCOVERY_S = 2.5, 12.0
+"""Discovery is over when nothing was new for so long, or after so long."""
 
 
 def echo() -> None:
@@ -88,13 +88,15 @@ def live_graph() -> dict[str, list[str]]:
     rclpy.init()
     node = Node("engram_doctor")
     began = changed = time.monotonic()
-    names: list[str] = []
+    seen: tuple[list[str], int] = ([], 0)  # node names, number of publishers and subscriptions
     while time.monotonic() - changed < QUIET_S and time.monotonic() - began < DISCOVERY_S:
         rclpy.spin_once(node, timeout_sec=0.1)
         found = sorted(f"{ns.rstrip('/')}/{name}" for name, ns in node.get_node_names_and_namespaces())
-        if found != names:
-            names, changed = found, time.monotonic()
-    result = {"nodes": [n for n in names if n != "/engram_doctor"], "conflicts": type_conflicts(node)}
+        topics = [name for name, _ in node.get_topic_names_and_types()]
+        ends = sum(node.count_publishers(name) + node.count_subscribers(name) for name in topics)
+        if (found, ends) != seen:
+            seen, changed = (found, ends), time.monotonic()
+    result = {"nodes": [n for n in seen[0] if n != "/engram_doctor"], "conflicts": type_conflicts(node)}
     rclpy.shutdown()
     return result
 
