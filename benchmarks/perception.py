@@ -21,7 +21,7 @@ import numpy as np
 import tyro
 from scipy.optimize import linear_sum_assignment
 
-from engram.benchmarks.perception_scenes import SCENE, OracleThing, draw_scene, oracle_things
+from engram.benchmarks.perception_scenes import SCENE, OracleEye, OracleThing, draw_scene
 from engram.core.statistics import wilson
 from engram.core.types import CameraFrame
 from engram.perception.cloud import above, lift
@@ -126,12 +126,14 @@ def score_size(bench: PerceptionBenchmark, size: int) -> dict[str, Score]:
     finders: dict[str, Finder] = {"engram": ours(), "plain open3d": plain_open3d}
     scores = {name: Score() for name in finders}
     world = MujocoWorld(WorldConfig(profile="fast", depth=True, image_size=size))
+    world.load(SCENE)
+    eye = OracleEye(world)
     try:
         for seed in range(bench.first_seed, bench.first_seed + bench.scenes):
             world.load(SCENE)
             names = draw_scene(world, np.random.default_rng(seed))
             frame = world.observe(depth=True).cameras["front"]
-            things = oracle_things(world, names)
+            things = eye.oracle_things(names)
             for name, finder in finders.items():
                 if seed == bench.first_seed:
                     finder(frame)  # the text encoder loads at the first label
@@ -140,6 +142,7 @@ def score_size(bench: PerceptionBenchmark, size: int) -> dict[str, Score]:
                 scores[name].times_ms.append(1e3 * (time.perf_counter() - start))
                 scores[name].add(things, found, bench)
     finally:
+        eye.close()
         world.close()
     return scores
 

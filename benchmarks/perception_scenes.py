@@ -131,31 +131,41 @@ def _park(world: MujocoWorld, names: list[str]) -> None:
         world.set_pose(name, upright(np.array([_PARKED_X, -1.5 + 0.3 * i]), z))
 
 
-def oracle_things(world: MujocoWorld, labels: dict[str, str]) -> list[OracleThing]:
-    """Return the truth about every body of ``labels``, as the front camera could see it."""
-    geoms = {name: _geoms_of(world.model, name) for name in labels}
-    visible = oracle_visible(world, geoms)
-    centres = {name: _centre(world, own) for name, own in geoms.items()}
-    if "handle" in centres:  # the stem behind the grip is not what is meant
-        centres["handle"] = world.oracle_pose("handle").position
-    return [OracleThing(n, label, centres[n], visible[n]) for n, label in labels.items()]
+class OracleEye:
+    """Says where things of one loaded ``world`` are and how much of each the front camera sees."""
 
+    def __init__(self, world: MujocoWorld, size: int = 128) -> None:
+        self._world = world
+        self._model = copy.copy(world.model)  # its colours are painted over, the world's are not
+        self._alpha = self._model.geom_rgba[:, 3].copy()
+        self._model.vis.global_.offwidth = self._model.vis.global_.offheight = size
+        self._renderer = mujoco.Renderer(self._model, size, size)
+        self._renderer.enable_segmentation_rendering()
 
-def oracle_visible(world: MujocoWorld, geoms: dict[str, np.ndarray], size: int = 256) -> dict[str, float]:
-    """Return name -> share (0..1) of the pixels that the geoms fill alone which are theirs in the full picture."""
-    model = copy.copy(world.model)
-    model.vis.global_.offwidth = model.vis.global_.offheight = size
-    alpha = model.geom_rgba[:, 3].copy()
-    with mujoco.Renderer(model, size, size) as renderer:
-        renderer.enable_segmentation_rendering()
-        full = _geom_image(renderer, world.data)
-        shares = {}
+    def close(self) -> None:
+        """Free the rendering context."""
+        self._renderer.close()
+
+    def oracle_things(self, labels: dict[str, str]) -> list[OracleThing]:
+        """Return the truth about every body of ``labels`` (body -> label)."""
+        geoms = {name: _geoms_of(self._model, name) for name in labels}
+        visible = self._oracle_visible(geoms)
+        centres = {name: _centre(self._world, own) for name, own in geoms.items()}
+        if "handle" in centres:  # the stem behind the grip is not what is meant
+            centres["handle"] = self._world.oracle_pose("handle").position
+        return [OracleThing(n, label, centres[n], visible[n]) for n, label in labels.items()]
+
+    def _oracle_visible(self, geoms: dict[str, np.ndarray]) -> dict[str, float]:
+        """Return name -> share (0..1) of the pixels that the geoms fill alone which are theirs in the full picture."""
+        model, shares = self._model, {}
+        model.geom_rgba[:, 3] = self._alpha
+        full = _geom_image(self._renderer, self._world.data)
         for name, own in geoms.items():
             model.geom_rgba[:, 3] = 0.0
-            model.geom_rgba[own, 3] = alpha[own]
-            alone = np.isin(_geom_image(renderer, world.data), own).sum()
+            model.geom_rgba[own, 3] = self._alpha[own]
+            alone = np.isin(_geom_image(self._renderer, self._world.data), own).sum()
             shares[name] = float(np.isin(full, own).sum() / alone) if alone else 0.0
-    return shares
+        return shares
 
 
 def _geom_image(renderer: mujoco.Renderer, data: mujoco.MjData) -> np.ndarray:
