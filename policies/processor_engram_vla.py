@@ -47,7 +47,7 @@ def downsample(image: Tensor, size: int, crop: Crop | None = None) -> Tensor:
             image = _cut(image, crop)
         if image.shape[-1] < size or image.shape[-2] < size:
             raise InvalidInputError(f"image {tuple(image.shape)}: smaller than the policy's {size} px")
-        flat = image.to(torch.float32).flatten(0, -4)
+        flat = image.to(torch.float32).reshape(-1, *image.shape[-3:])
         image = F.interpolate(flat, (size, size), mode="area").view(*image.shape[:-2], size, size)
     return image if image.dtype == torch.uint8 else image.round().clamp(0, 255).to(torch.uint8)
 
