@@ -115,11 +115,15 @@ class ViewerPage:
                 link.position, link.wxyz = position, quaternion
 
     def show_objects(self, nodes: Mapping[str, SceneNode]) -> None:
-        """Show what the memory holds; the fainter a box, the weaker the belief that it is still there."""
-        for gone in self._objects.keys() - nodes.keys():
+        """Show what the memory holds: everything in the table, in 3D what is not known to be gone.
+
+        The fainter a box, the weaker the belief that it is still there.
+        """
+        there = {name: node for name, node in nodes.items() if node.state != "absent"}
+        for gone in self._objects.keys() - there.keys():
             for handle in self._objects.pop(gone):
                 handle.remove()
-        for name, node in nodes.items():
+        for name, node in there.items():
             for handle in self._objects.pop(name, ()):
                 handle.remove()
             self._objects[name] = self._add_object(name, node)

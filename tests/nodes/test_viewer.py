@@ -22,6 +22,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.action import ActionServer
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import Image
 from sensor_msgs.msg import JointState as JointStateMsg
 from std_srvs.srv import Trigger
@@ -65,11 +66,28 @@ def scene_node(name: str, label: str, x: float) -> SceneNode:
 # -- what is drawn --------------------------------------------------------------------------------------------------
 
 
-def pad_positions(gripper: float) -> np.ndarray:
+def hulls(gripper: float) -> dict[str, np.ndarray]:
+    """Centre of every drawn hull in base_link, by name."""
     robot = RobotShapes()
     positions, quaternions = robot.poses(joints(gripper))
-    assert np.allclose(np.linalg.norm(quaternions, axis=1), 1.0)
-    return positions[["_pad_" in s.name for s in robot.shapes()]]
+    turns = Rotation.from_quat(quaternions, scalar_first=True)
+    shapes = robot.shapes()
+    middles = [np.ptp(s.vertices, axis=0) / 2 + s.vertices.min(axis=0) for s in shapes]
+    return {s.name: p + t.apply(m) for s, p, t, m in zip(shapes, positions, turns, middles, strict=True)}
+
+
+def pad_positions(gripper: float) -> np.ndarray:
+    return np.array([place for name, place in hulls(gripper).items() if "_pad_" in name])
+
+
+def test_every_link_is_drawn_near_its_neighbours() -> None:
+    places = hulls(0.0)
+    assert {name.rsplit("_", 1)[0] for name in places} >= {f"link{i}" for i in range(8)}
+    for name, place in places.items():
+        others = [np.linalg.norm(place - other) for key, other in places.items() if key != name]
+        assert min(others) < 0.25, f"{name} floats at {place}"
+    # MuJoCo's own place of a link that has several hulls, by its collision mesh link5_c1 at home
+    assert min(np.linalg.norm(p - (0.243, 0.080, 0.624)) for n, p in places.items() if n.startswith("link5")) < 0.03
 
 
 def test_the_drawn_fingers_stand_around_the_tool_point_and_close() -> None:
