@@ -1,6 +1,7 @@
 """The vision-language-action policy, registered with LeRobot as ``engram_vla``.
 
-LeRobot's commands find it with ``--policy.discover_packages_path=engram.policies``.
+LeRobot's commands find it with ``--policy.discover_packages_path=engram.policies`` (``lerobot-train``) or, with
+``--policy.path``, ``--env.discover_packages_path=engram.policies`` (``lerobot-eval``).
 """
 
 # importing these registers the policy's configuration and processor steps with LeRobot
