@@ -26,9 +26,9 @@ class EngramVLAPolicy(PreTrainedPolicy):
         self.model = EngramVLA(config)
         self.reset()
 
-    def get_optim_params(self) -> dict[str, Any]:
-        """Return the parameters to optimise."""
-        return {"params": list(self.parameters())}
+    def get_optim_params(self) -> list[dict[str, Any]]:
+        """Return the parameters to optimise, as one group."""
+        return [{"params": list(self.parameters())}]
 
     def reset(self) -> None:
         """Begin an episode: forget queued actions and restart the sampling noise."""
