@@ -171,10 +171,25 @@ def _fit(geom: mujoco.MjsGeom, shape: mujoco.mjtGeom) -> None:
 
 
 def _bake(spec: mujoco.MjSpec) -> None:
-    """Replace each primitive that the compiler fits to a mesh by its numbers, so that the mesh is not kept."""
+    """Replace each primitive that the compiler fits to a mesh by a plain one with its numbers: the mesh is not kept.
+
+    The geom itself is replaced: one that once named a mesh is moved by the mesh's offset again at the next compile.
+    """
     fitted = [geom for geom in spec.geoms if geom.meshname and geom.type != mujoco.mjtGeom.mjGEOM_MESH]
     model = spec.compile()
-    for geom in fitted:
-        size, pos, quat = (a[geom.id].copy() for a in (model.geom_size, model.geom_pos, model.geom_quat))
-        geom.meshname = ""
-        geom.size, geom.pos, geom.quat = size, pos, quat
+    numbers = [(model.geom_size[geom.id], model.geom_pos[geom.id], model.geom_quat[geom.id]) for geom in fitted]
+    for geom, (size, pos, quat) in zip(fitted, numbers, strict=True):
+        geom.parent.add_geom(
+            type=geom.type,
+            size=size,
+            pos=pos,
+            quat=quat,
+            rgba=geom.rgba,
+            group=geom.group,
+            contype=geom.contype,
+            conaffinity=geom.conaffinity,
+            condim=geom.condim,
+            friction=geom.friction,
+            mass=0.0,
+        )
+        spec.delete(geom)

@@ -47,6 +47,32 @@ def test_profiles_differ_in_looks_only(models):
     assert models["photo"].nmeshface > 100_000
 
 
+def _corners(model: mujoco.MjModel, geom: int) -> np.ndarray:
+    """Return points (n, 3) that span the geom, in its body's frame: the vertices of a mesh, the box of a primitive."""
+    rotation = np.zeros(9)
+    mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
+    mesh = model.geom_dataid[geom]
+    if mesh >= 0:
+        first = model.mesh_vertadr[mesh]
+        points = model.mesh_vert[first : first + model.mesh_vertnum[mesh]]
+    else:
+        x, y, z = model.geom_size[geom]
+        half = (x, x, x + y) if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE else (x, y, z)
+        points = np.array(np.meshgrid(*((-h, h) for h in half))).reshape(3, -1).T
+    return points @ rotation.reshape(3, 3).T + model.geom_pos[geom]
+
+
+def test_fitted_primitives_lie_where_the_meshes_lie(models):
+    fast, photo = models["fast"], models["photo"]
+    for body in (*(f"link{i}" for i in range(8)), "base", "right_driver", "left_follower"):
+        middles = []
+        for model in (fast, photo):
+            shown = [g for g in range(model.ngeom) if model.geom_bodyid[g] == model.body(body).id]
+            corners = np.concatenate([_corners(model, g) for g in shown if model.geom_group[g] == 2])
+            middles.append((corners.min(0) + corners.max(0)) / 2)
+        assert np.abs(middles[0] - middles[1]).max() < 0.03, body
+
+
 def test_servos_are_named_and_limited_as_the_datasheet_says(models):
     model = models["fast"]
     assert [model.actuator(i).name for i in range(model.nu)] == list(PANDA_2F85.joint_names)
