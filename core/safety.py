@@ -1,6 +1,6 @@
 """The last filter before the actuators: limits, staleness, finiteness and a latched stop.
 
-The filter never trusts what asked: it clips position, velocity and acceleration against the robot's limits, rejects
+The filter never trusts what asked: it keeps position, velocity and acceleration within the robot's limits, rejects
 non-finite values, holds when commands are stale, and holds until reset once stopped.
 """
 
@@ -105,25 +105,42 @@ class SafetyFilter:
         return ""
 
     def _limit(self, wanted: np.ndarray, joints: JointState, duration_s: float) -> np.ndarray:
-        """Clip to position, acceleration and velocity limits, counting each kind that bit; arm (n,) and gripper."""
+        """Bring to position, velocity and acceleration limits, counting each kind that bit; arm (n,) and gripper.
+
+        All arm joints slow down together, so that the tool keeps to its way; the gripper is limited by its speed alone.
+        """
         robot = self.robot
         low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
         clipped = np.clip(wanted, low, high)
-        if np.abs(clipped - wanted).max() > 1e-9:
-            self.counts["position_limited"] += 1
+        self._count("position_limited", clipped, wanted)
         velocity = (clipped - joints.positions) / duration_s
-        arm_speed = np.array(robot.velocity_max) * self.config.velocity_fraction
-        speed = np.append(arm_speed, robot.gripper_velocity_max)
-        limited = np.clip(velocity, -speed, speed)
-        if np.abs(limited - velocity).max() > 1e-9:
-            self.counts["velocity_limited"] += 1
-        previous = joints.velocities if self._velocity is None else self._velocity
+        speed = np.array(robot.velocity_max) * self.config.velocity_fraction
         step = np.array(robot.acceleration_max) * self.config.acceleration_fraction * duration_s
-        step = np.append(step, np.inf)  # the gripper is limited by its speed alone
-        smooth = np.clip(limited, previous - step, previous + step)
-        if np.abs(smooth - limited).max() > 1e-9:
-            self.counts["acceleration_limited"] += 1
-        smooth = np.clip(smooth, -speed, speed)
-        self._velocity = smooth
-        return np.clip(joints.positions + smooth * duration_s, low, high)
+        previous = joints.velocities if self._velocity is None else self._velocity
+        arm = _slowed(velocity[:-1], speed)
+        gripper = np.clip(velocity[-1:], -robot.gripper_velocity_max, robot.gripper_velocity_max)
+        self._count("velocity_limited", np.append(arm, gripper), velocity)
+        smooth = _reachable(arm, previous[:-1], step)
+        self._count("acceleration_limited", smooth, arm)
+        self._velocity = np.append(_slowed(smooth, speed), gripper)
+        return np.clip(joints.positions + self._velocity * duration_s, low, high)
+
+    def _count(self, limit: str, kept: np.ndarray, asked: np.ndarray) -> None:
+        if np.abs(kept - asked).max() > 1e-9:
+            self.counts[limit] += 1
+
+
+def _slowed(velocity: np.ndarray, speed: np.ndarray) -> np.ndarray:
+    """Return ``velocity`` (n,) in its direction, as fast as ``speed`` (n,) > 0 lets every joint go [rad/s]."""
+    excess = float((np.abs(velocity) / speed).max())
+    return velocity if excess <= 1.0 else velocity / excess
+
+
+def _reachable(wanted: np.ndarray, previous: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the velocity (n,) nearest to ``wanted`` on the straight line from ``previous`` that ``step`` (n,) allows.
+
+    From rest, or along the present motion, its direction is that of ``wanted``; in a turn it lies between the two.
+    """
+    excess = float((np.abs(wanted - previous) / step).max())
+    return wanted if excess <= 1.0 else previous + (wanted - previous) / excess

@@ -79,6 +79,26 @@ def test_leaving_the_workspace_holds_but_coming_back_is_allowed():
     assert f.filter(np.array([0.55, 0, 0, 0]), joints(0.56), 0.1).held == ""
 
 
+def test_all_arm_joints_slow_down_together_so_that_the_tool_keeps_to_its_way():
+    f = safety()
+    command = f.filter(np.array([0.3, -0.15, 0.06, 0.0]), joints(), 0.1)  # 3 m/s asked, 1 m/s allowed, 0.5 in one step
+    np.testing.assert_allclose(command.positions[:3], [0.05, -0.025, 0.01], rtol=1e-12)
+    assert (f.counts["velocity_limited"], f.counts["acceleration_limited"]) == (1, 1)
+
+
+def test_the_gripper_is_limited_by_its_own_speed_and_slows_no_arm_joint():
+    command = safety().filter(np.array([0.02, 0.01, 0, 0.8]), joints(), 0.05)
+    np.testing.assert_array_equal(command.positions[:2], [0.0125, 0.00625])  # 5 m/s^2 x (0.05 s)^2, and half of it
+    assert command.positions[3] == pytest.approx(8.0 * 0.05)
+
+
+def test_a_turn_that_is_too_sharp_goes_part_of_the_way_from_the_old_velocity_to_the_new():
+    f = safety(workspace_margin_m=1.0)
+    f.filter(np.array([0.05, 0, 0, 0]), joints(), 0.1)  # now 0.5 m/s along x
+    command = f.filter(np.array([0.05, 0.1, 0, 0]), joints(0.05), 0.1)  # asked: 1 m/s along y; 0.5 m/s may change
+    np.testing.assert_allclose((command.positions[:3] - [0.05, 0, 0]) / 0.1, [0.25, 0.5, 0.0], atol=1e-12)
+
+
 def test_no_sequence_of_commands_ever_exceeds_the_limits():
     rng = np.random.default_rng(0)
     f, q, velocity = safety(), np.zeros(4), np.zeros(3)
