@@ -14,13 +14,16 @@ import numpy as np
 
 from engram.core.types import (
     ActionChunk,
+    Advice,
     CameraFrame,
+    Evidence,
     GraphUpdate,
     JointCommand,
     MemoryTokens,
     Observation,
     OracleOutcome,
     Pose,
+    Record,
     SceneNode,
     SceneObservation,
     Transition,
@@ -69,20 +72,69 @@ class Detector(ABC):
 
 @dataclass(frozen=True)
 class MemoryQuery:
-    """Text and/or place; an empty text matches everything."""
+    """What is asked: words, a place, a relation, a time, in any combination; an empty one matches everything.
+
+    ``text`` describes an object; ``engram.memory.questions.parse`` makes a query of a whole question.
+    """
 
     text: str = ""
     place: np.ndarray | None = None  # (3,) m, base_link
     radius_m: float = float("inf")
     limit: int = 5
+    relation: str = ""  # on, in, near, held_by; empty = none asked
+    target: str = ""  # label or node id that the relation points at
+    valid_ns: tuple[int, int] | None = None  # true in the world during [start, end]; None = now
+    believed_ns: int | None = None  # as the memory believed it at this time; None = as it knows today
+    now_ns: int | None = None  # when it is asked; None = at the newest observation
+    robot_place: np.ndarray | None = None  # (3,) m: where the robot is, for the cost of looking
+    vector: np.ndarray | None = None  # (384,) embedding of text; filled in by the memory
 
 
 @dataclass(frozen=True)
 class MemoryAnswer:
-    """Nodes, best first, with one score each (0..1)."""
+    """Nodes, best first, with one score each (0..1); a past node is as it was then."""
 
     nodes: tuple[SceneNode, ...]
     scores: tuple[float, ...]
+    text: str = ""  # one sentence
+    confidence: float = 0.0  # 0..1, that the sentence is right
+    age_s: float = float("inf")  # s between the evidence for the first node and the time that was asked about
+    evidence: tuple[Evidence, ...] = ()  # best first
+    advice: Advice | None = None  # when the memory is not sure
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What a store wants on disk since the last time it was asked."""
+
+    changed: tuple[Record, ...] = ()
+    removed: tuple[str, ...] = ()  # keys
+
+
+class MemoryStore(ABC):
+    """One of the stores that live on what happens in the scene graph: short-term, episodic, semantic.
+
+    One caller at a time, but each store is called from a thread of its own: share nothing that is written.
+    ``name`` is its name in evidence and on disk.
+    """
+
+    name: str
+
+    @abstractmethod
+    def update(self, change: GraphUpdate, stamp_ns: int) -> None:
+        """Take in what the scene graph says has changed at ``stamp_ns``; must not block."""
+
+    @abstractmethod
+    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+        """Return what fits ``query``, best first, at most ``query.limit``; ``query.vector`` is set if text is."""
+
+    @abstractmethod
+    def state(self) -> StoreState:
+        """Return the rows that changed and the keys that went since the last call; the caller makes them durable."""
+
+    @abstractmethod
+    def restore(self, records: Sequence[Record]) -> None:
+        """Take over what was on disk, into an empty store; these rows are no change."""
 
 
 class Memory(ABC):
@@ -101,8 +153,11 @@ class Memory(ABC):
         """Return the entries that matter for ``instruction``, for the policy's action head."""
 
     @abstractmethod
-    def graph(self) -> GraphUpdate:
-        """Return the full graph, ``full=True``, with the current sequence number."""
+    def graph(self, at_ns: int | None = None) -> GraphUpdate:
+        """Return the full graph, ``full=True``, with the current sequence number.
+
+        With ``at_ns``, as it was in the world at that time, by what is known today.
+        """
 
     @abstractmethod
     def commit(self) -> int:

@@ -130,6 +130,19 @@ class DetectedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Hand:
+    """The robot's hand while a frame was taken: what lies between its fingers is held."""
+
+    pose: Pose  # tool frame (between the finger tips, z out of the palm), in base_link
+    closed: float  # 0 = fully open .. 1 = fully closed
+    agent: str = "robot0"  # whose hand it is
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.closed <= 1.0:
+            raise InvalidInputError(f"Hand.closed: {self.closed}, expected 0..1")
+
+
+@dataclass(frozen=True, slots=True)
 class SceneObservation:
     """All objects seen in one frame, with the camera's frustum: what was looked at and not seen counts too."""
 
@@ -140,6 +153,7 @@ class SceneObservation:
     intrinsics: np.ndarray  # (3, 3) of the full image, pixels
     image_size: tuple[int, int]  # (width, height), pixels
     depth_grid: np.ndarray  # (h, w) float32, m: coarse depth over the image, 0 = no return
+    hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
 
     def __post_init__(self) -> None:
         _set(
@@ -147,6 +161,16 @@ class SceneObservation:
             intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),
             depth_grid=checked("SceneObservation.depth_grid", self.depth_grid, (None, None), np.float32),
         )
+
+    @property
+    def id(self) -> str:
+        """The name by which evidence points at this observation: ``camera@stamp``."""
+        return observation_id(self.camera, self.stamp_ns)
+
+
+def observation_id(camera: str, stamp_ns: int) -> str:
+    """Return the name of the observation that ``camera`` made at ``stamp_ns``."""
+    return f"{camera}@{stamp_ns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +190,8 @@ class SceneNode:
     first_seen_ns: int
     last_seen_ns: int
     observations: int
+    first_evidence: str = ""  # observation ids, "camera@stamp"
+    last_evidence: str = ""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.belief <= 1.0:
@@ -189,6 +215,31 @@ class SceneEdge:
     confidence: float = 1.0
 
 
+EVENT_KINDS: tuple[str, ...] = ("new", "moved", "absent", "returned", "held", "released", "merged", "split", "deleted")
+"""What can happen to an object; a sight that changes nothing is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEvent:
+    """Something happened to one object."""
+
+    kind: str  # one of EVENT_KINDS
+    node_id: str
+    label: str
+    stamp_ns: int
+    place: np.ndarray  # (3,) m, base_link, after the event
+    before: np.ndarray | None = None  # (3,) m, before it; None = not known or no other place
+    other_id: str = ""  # merged: the id that is gone; split: the id that came out; held: the agent
+    evidence: str = ""  # observation id
+
+    def __post_init__(self) -> None:
+        if self.kind not in EVENT_KINDS:
+            raise unknown_name("event", self.kind, EVENT_KINDS)
+        _set(self, place=checked("GraphEvent.place", self.place, (3,)))
+        if self.before is not None:
+            _set(self, before=checked("GraphEvent.before", self.before, (3,)))
+
+
 @dataclass(frozen=True, slots=True)
 class GraphUpdate:
     """What changed in the scene graph (``full``: everything there is)."""
@@ -200,6 +251,52 @@ class GraphUpdate:
     edges: tuple[SceneEdge, ...] = ()
     deleted_nodes: tuple[str, ...] = ()
     deleted_edges: tuple[SceneEdge, ...] = ()
+    events: tuple[GraphEvent, ...] = ()  # stays inside the process; readers of the topic see nodes and edges
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One remembered thing that an answer rests on."""
+
+    source: str  # the store it comes from: graph, history, short_term, episodic, semantic
+    text: str  # one sentence
+    score: float  # 0..1, how well it fits the question
+    stamp_ns: int  # when it was last known to be true
+    ids: tuple[str, ...] = ()  # observation ids, episode or event ids
+    node_id: str = ""  # the object it is about; empty = none
+    place: np.ndarray | None = None  # (3,) m, base_link
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:
+            raise InvalidInputError(f"Evidence.score: {self.score}, expected 0..1")
+        if self.place is not None:
+            _set(self, place=checked("Evidence.place", self.place, (3,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Whether looking is worth its way, and where (value of information)."""
+
+    look: bool
+    text: str
+    place: np.ndarray | None = None  # (3,) m, base_link: where to look; None = nowhere
+    label: str = ""  # name of that place
+    probability: float = 0.0  # that the object is there
+    cost_m: float = 0.0  # way there
+    value_m: float = 0.0  # what a look is worth after its way, in metres; above 0 = look
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row that a store keeps on disk."""
+
+    key: str  # unique within its store
+    data: Mapping[str, Any]  # JSON values
+    vector: np.ndarray | None = None  # (384,) float32
+
+    def __post_init__(self) -> None:
+        if self.vector is not None:
+            _set(self, vector=checked(f"Record {self.key!r} vector", self.vector, (EMBEDDING_DIM,), np.float32))
 
 
 @dataclass(frozen=True, slots=True)

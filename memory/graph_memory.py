@@ -141,8 +141,10 @@ class GraphMemory(Memory):
         nodes = self._scene.nodes("object")
         return context_tokens(nodes, instruction, stamp_ns, self._sequence, self._embed, self.config.context)
 
-    def graph(self) -> GraphUpdate:
-        """Return everything there is."""
+    def graph(self, at_ns: int | None = None) -> GraphUpdate:
+        """Return everything there is; the past (``at_ns``) is not kept yet."""
+        if at_ns is not None:
+            raise InvalidInputError(f"at_ns: {at_ns}, only None (now) is known to this memory")
         nodes = tuple(self._scene.nodes())
         return GraphUpdate(self._stamp_ns, self._sequence, True, nodes, self._scene.edges())
 

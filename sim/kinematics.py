@@ -103,9 +103,7 @@ class PandaKinematics(Kinematics):
         reached = self._configuration.q + step
         if (reached >= self._low).all() and (reached <= self._high).all():
             return step
-        return mink.solve_ik(
-            self._configuration, self._tasks, 1.0, solver="daqp", damping=damping, limits=self._limits
-        )
+        return mink.solve_ik(self._configuration, self._tasks, 1.0, solver="daqp", damping=damping, limits=self._limits)
 
 
 @functools.lru_cache(maxsize=4)

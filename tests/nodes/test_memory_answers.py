@@ -37,7 +37,7 @@ class TwoThings(Memory):
     def context(self, instruction, stamp_ns):
         raise NotImplementedError
 
-    def graph(self):
+    def graph(self, at_ns=None):
         return GraphUpdate(0, 1, True, self.nodes)
 
     def commit(self):
