@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import WeightsError
 from engram.learning.replay import Batch
+from engram.learning.weights import compare_specs, tensor_specs
 
 Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
 Shrink = Callable[[str, np.ndarray], np.ndarray]
@@ -101,15 +102,18 @@ class BehaviourCloning:
         return save(_contiguous(tensors), metadata={"behaviour_cloning": json.dumps(about)})
 
     def restore(self, state: bytes) -> None:
-        """Go on from :meth:`save`; raises WeightsError when it is damaged or of another policy."""
+        """Go on from :meth:`save`; if it is damaged or of another network: WeightsError, and nothing has changed."""
         try:
             tensors = load(state)
             header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
             about = json.loads(header["__metadata__"]["behaviour_cloning"])
-            self.policy.load_state_dict(_under(tensors, "policy."))
-            self._averaged.load_state_dict(_under(tensors, "averaged."))
-        except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
-            raise WeightsError(f"training state does not fit this policy: {error}") from error
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise WeightsError(f"training state cannot be read: {error}") from error
+        found, network = tensor_specs(state), tensor_specs(self.weights())
+        for prefix in ("policy.", "averaged."):  # before anything is changed: PyTorch loads what fits, then raises
+            compare_specs(_under(found, prefix), network, "training state of another network")
+        self.policy.load_state_dict(_under(tensors, "policy."))
+        self._averaged.load_state_dict(_under(tensors, "averaged."))
         entries: dict[int, dict[str, Tensor]] = {}
         for key, tensor in _under(tensors, "optimizer.").items():
             index, name = key.split(".", 1)
@@ -135,5 +139,5 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k: v.detach().contiguous().clone() for k, v in tensors.items()}  # a clone: shared storage is refused
 
 
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+def _under[T](entries: Mapping[str, T], prefix: str) -> dict[str, T]:
+    return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,19 @@ def write_atomic(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     fresh.rename(path)
     sync_folder(path.parent)
+
+
+def set_aside(folder: Path, names: Iterable[str]) -> Path:
+    """Move what exists of ``names`` in ``folder`` into a new folder ``set-aside-<UTC time>`` there and return that."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    aside = folder / f"set-aside-{stamp}"
+    aside.mkdir()
+    for name in names:
+        if (folder / name).exists():
+            (folder / name).rename(aside / name)
+    sync_folder(aside)
+    sync_folder(folder)
+    return aside
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.database import sync_folder, write_atomic
 from engram.learning.replay import Batch, ReplayBuffer, ReplayConfig
@@ -88,6 +88,7 @@ class Learner:
 
     Raises:
         InvalidInputError: the folder's state belongs to another configuration.
+        WeightsError: the folder's state is damaged or belongs to another network.
     """
 
     def __init__(
@@ -192,7 +193,10 @@ class Learner:
                 f"{folder}: was trained with another {', '.join(changed)} "
                 f"({', '.join(str(progress['config'].get(k)) for k in changed)}); use that or another folder"
             )
-        self.trainer.restore(state)
+        try:
+            self.trainer.restore(state)
+        except WeightsError as error:
+            raise WeightsError(f"{folder}: {error}") from error
         self._progress = _Progress(**progress)
         for number in self._progress.replay:
             transitions = self._source.episode(number)

@@ -62,6 +62,18 @@ def tensor_specs(data: bytes | memoryview, name: str = "weights") -> dict[str, T
     return {key: (entry.shape, entry.dtype) for key, entry in _header(memoryview(data), name).items()}
 
 
+def compare_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, TensorSpec], what: str) -> None:
+    """Raise WeightsError that names ``what`` and the first tensor that is missing, left over or of another kind."""
+    for kind, names in (("lacks", expected.keys() - found.keys()), ("has unknown", found.keys() - expected.keys())):
+        if names:
+            raise WeightsError(f"{what}: {kind} tensor {min(names)!r} ({len(names)} in all)")
+    for name, (shape, dtype) in expected.items():
+        if found[name][0] != tuple(shape):
+            raise WeightsError(f"{what}: tensor {name!r} has shape {found[name][0]}, expected {tuple(shape)}")
+        if found[name][1] != dtype:
+            raise WeightsError(f"{what}: tensor {name!r} has dtype {found[name][1]}, expected {dtype}")
+
+
 def verify(
     source: Path | str | bytes, manifest: PolicyManifest, expected: Mapping[str, TensorSpec] | None = None
 ) -> bytes:
@@ -82,7 +94,7 @@ def verify(
     view = memoryview(data)
     header = _header(view, what)
     if expected is not None:
-        _compare(header, expected, what)
+        compare_specs({key: (entry.shape, entry.dtype) for key, entry in header.items()}, expected, what)
     body = 8 + int.from_bytes(view[:8], "little")
     for name, entry in header.items():
         bad = _not_finite(view[body + entry.begin : body + entry.end], entry.dtype)
@@ -151,17 +163,6 @@ def _header(view: memoryview, what: str) -> dict[str, _Entry]:
 def _entry(values: Mapping[str, Any]) -> _Entry:
     begin, end = (int(n) for n in values["data_offsets"])
     return _Entry(tuple(int(n) for n in values["shape"]), str(values["dtype"]), begin, end)
-
-
-def _compare(header: Mapping[str, _Entry], expected: Mapping[str, TensorSpec], what: str) -> None:
-    for kind, names in (("lacks", expected.keys() - header.keys()), ("has unknown", header.keys() - expected.keys())):
-        if names:
-            raise WeightsError(f"{what}: {kind} tensor {min(names)!r} ({len(names)} in all)")
-    for name, (shape, dtype) in expected.items():
-        if header[name].shape != tuple(shape):
-            raise WeightsError(f"{what}: tensor {name!r} has shape {header[name].shape}, expected {tuple(shape)}")
-        if header[name].dtype != dtype:
-            raise WeightsError(f"{what}: tensor {name!r} has dtype {header[name].dtype}, expected {dtype}")
 
 
 def _not_finite(data: memoryview, dtype: str) -> int:

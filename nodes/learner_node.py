@@ -15,11 +15,12 @@ from typing import Any, NoReturn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import PolicyManifest, Transition
+from engram.learning.database import set_aside
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.store import SqliteExperienceStore
-from engram.learning.weights import make_manifest, sign
+from engram.learning.weights import compare_specs, make_manifest, sign, tensor_specs
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.factories import make_trainer
@@ -72,16 +73,38 @@ class LearnerNode(EngramNode):
             settings = dataclasses.replace(
                 settings, replay=dataclasses.replace(settings.replay, chunk_size=chunk_steps)
             )
-        self.library = WeightsLibrary(folder / "weights")
         self.store = SqliteExperienceStore(folder / "experience")
-        self.learner = Learner(self.store, trainer, folder / "training", self.library.current or version, settings)
-        if not self.library.current:
-            self._keep_first(trainer.weights(), version)
+        try:
+            self._resume(folder, trainer, version, settings)
+        except (UnknownNameError, WeightsError) as error:
+            aside = set_aside(folder, ("training", "weights"))
+            self.get_logger().error(
+                f"{error}; training and weights of {folder} are set aside in {aside.name}, "
+                f"learning begins anew from {version} with the experience that is there"
+            )
+            self.health.note("set aside", f"{aside}: {error}")
+            self._resume(folder, trainer, version, settings)
         self.stored = self.store.size()
         self.saved = self.learner.metrics["updates"]
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
+
+    def _resume(self, folder: Path, trainer: Any, version: str, settings: LearnerConfig) -> None:
+        """Go on with what ``folder`` holds.
+
+        Raises:
+            WeightsError: it is damaged or does not fit the network of ``trainer``, which is then unchanged.
+            UnknownNameError: the weights that drove are gone.
+        """
+        self.library = WeightsLibrary(folder / "weights")
+        if self.library.current:
+            data, _ = self.library.get(self.library.current)
+            what = f"{folder / 'weights'}: {self.library.current}"
+            compare_specs(tensor_specs(data), tensor_specs(trainer.weights()), what)
+        self.learner = Learner(self.store, trainer, folder / "training", self.library.current or version, settings)
+        if not self.library.current:
+            self._keep_first(trainer.weights(), version)
 
     def start(self) -> None:
         """Take in experience, and train whenever there is something to learn."""

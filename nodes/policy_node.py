@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from sensor_msgs.msg import JointState
 
+from engram.core.errors import WeightsError
 from engram.core.types import MemoryTokens, Observation
 from engram.nodes import messages, qos
 from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
@@ -79,9 +80,7 @@ class PolicyNode(EngramNode):
     def setup(self) -> None:
         """Load the policy."""
         self.robot = make_robot(self.config.robot)
-        self.runner = PolicyRunner(
-            make_policy(self.config.policy), on_refused=lambda error: self.report("weights", error)
-        )
+        self.runner = PolicyRunner(make_policy(self.config.policy), on_refused=self._on_refused)
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
@@ -124,6 +123,9 @@ class PolicyNode(EngramNode):
         self.goals.close()
         if self.experience is not None:
             self.experience.close()
+
+    def _on_refused(self, error: WeightsError) -> None:
+        self.report("weights", WeightsError(f"refused, {self.runner.policy.version} drives on: {error}"))
 
     def _folder(self, template: str) -> Path:
         return Path(template.replace("{robot_id}", self.config.robot_id)).expanduser()

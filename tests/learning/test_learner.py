@@ -12,6 +12,7 @@ from torch import nn
 
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
+from engram.learning.database import set_aside
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay import ReplayConfig
 from engram.learning.store import SqliteExperienceStore
@@ -156,11 +157,32 @@ def test_a_damaged_state_is_refused_by_name(store, tmp_path):
     (file,) = (tmp_path / "learner").glob("state-*/trainer.safetensors")
     whole = file.read_bytes()
     file.write_bytes(whole[:100])
-    with pytest.raises(WeightsError, match="does not fit this policy"):
+    with pytest.raises(WeightsError, match=r"state-.*: training state cannot be read"):
         Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
     file.unlink()
     with pytest.raises(StoreError, match="cannot be read"):
         Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+
+
+def test_the_state_of_another_network_is_refused_by_the_tensors_name_and_changes_nothing(store, tmp_path):
+    narrow = TinyPolicy()
+    narrow.body[0] = nn.Linear(15 + 3 * 8 * 8, 16)
+    Learner(store, BehaviourCloning(narrow, lambda batch: batch), tmp_path / "learner", "base", CONFIG).save()
+    mine = trainer()
+    before = mine.save()
+    with pytest.raises(WeightsError, match=r"another network: tensor 'body\.0\.\w+' has shape \(16.*expected \(32"):
+        Learner(store, mine, tmp_path / "learner", "base", CONFIG)
+    assert mine.save() == before
+
+
+def test_what_is_set_aside_keeps_its_content_and_makes_room(tmp_path):
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "current").write_text("state-1")
+    (tmp_path / "experience").mkdir()
+    first, second = (set_aside(tmp_path, ("training", "weights")) for _ in range(2))
+    assert (first / "training" / "current").read_text() == "state-1"
+    assert list(second.iterdir()) == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["experience", first.name, second.name])
 
 
 def test_a_loss_that_is_not_finite_is_not_learnt_from():

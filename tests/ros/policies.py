@@ -8,6 +8,7 @@ import numpy as np
 
 from engram.core.contracts import Policy
 from engram.core.types import ActionChunk
+from engram.learning.weights import compare_specs, tensor_specs
 
 
 class EyesAndNoise(Policy):
@@ -42,3 +43,17 @@ class EyesAndNoise(Policy):
     @property
     def version(self):
         return "v0"
+
+
+class OneWeight(EyesAndNoise):
+    """Takes weights of one tensor ``w`` (3,) and nothing else."""
+
+    _version = "v0"
+
+    def load_weights(self, path, version):
+        compare_specs(tensor_specs(path.read_bytes()), {"w": ((3,), "F32")}, f"weights {version!r}")
+        self._version = version
+
+    @property
+    def version(self):
+        return self._version

@@ -28,10 +28,10 @@ def episode(number: int, steps: int) -> list[Transition]:
     ]  # fmt: skip
 
 
-def start(graph, tmp_path, promote):
+def start(graph, tmp_path, promote, trainer="Counting"):
     return graph.start(
         "learner_node",
-        policy="tests.ros.trainers:Counting",
+        policy=f"tests.ros.trainers:{trainer}",
         folder=str(tmp_path / "learner"),
         promote=promote,
         commit_period_s=0.1,
@@ -87,3 +87,36 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     back = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
     assert back.accepted
     assert back.version == "tests.ros.trainers.Counting"
+
+
+def test_state_of_an_older_network_is_set_aside_and_learning_begins_anew_with_the_experience(graph, tmp_path):
+    out = graph.node.create_publisher(Experience, "experience", qos.EXPERIENCE)
+    acks = graph.listen(ExperienceAck, "experience/ack", qos.EXPERIENCE)
+    manifests = graph.listen(PolicyManifest, "policy/manifest", qos.LATCHED)
+    spool = Spool(tmp_path / "spool", "r")
+    for transition in episode(1, 6):
+        spool.add(transition)
+    spool.commit()
+    old = start(graph, tmp_path, "auto")
+    graph.active("learner_node")
+    graph.wait(lambda: out.get_subscription_count(), 30, "the learner listens")
+    for transition in spool.due(0.0, 100):
+        out.publish(messages.transition_to_msg(transition))
+    graph.wait(lambda: acks and acks[-1].sequence == 6, 60, "ack of 6")
+    drove = graph.wait(lambda: [m for m in manifests if m.stage == "approved"], 60, "a candidate that drives")[-1]
+    assert old.end() == 0
+
+    graph.diagnostics.clear()
+    manifests.clear()
+    new = start(graph, tmp_path, "auto", "Wider")
+    graph.active("learner_node")
+    folder = tmp_path / "learner"
+    (aside,) = folder.glob("set-aside-*")
+    why = f"{folder / 'weights'}: {drove.version}: tensor 'count' has shape (20000,), expected (30000,)"
+    assert why in new.output()
+    assert str(aside) in graph.value("learner_node", "set aside")
+    assert (aside / "weights" / f"{drove.version}.safetensors").exists()
+    assert (aside / "training" / "current").exists()
+    assert graph.value("learner_node", "stored transitions") == "6"
+    again = graph.wait(lambda: [m for m in manifests if m.stage == "approved"], 60, "a candidate from old experience")
+    assert (again[-1].parent, again[-1].size > 4 * 30_000) == ("tests.ros.trainers.Wider", True)

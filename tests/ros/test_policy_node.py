@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 from rclpy.action import ActionClient
+from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 
 from engram.core.types import PolicyManifest, Pose
+from engram.learning.weights import make_manifest
 from engram.nodes import messages, qos
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import ActionChunk, TaskStatus
+from engram_interfaces.msg import ActionChunk, TaskStatus, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from tests.core.gantry import joints
 
@@ -25,10 +27,9 @@ class Robot:
         graph.start(
             "policy_node",
             robot="tests.core.gantry:GANTRY",
-            policy="tests.ros.policies:EyesAndNoise",
             cameras=["front"],
             lockstep=True,
-            **parameters,
+            **{"policy": "tests.ros.policies:EyesAndNoise", **parameters},
         )
         make = graph.node.create_publisher
         self.joints = make(JointState, "joint_states", qos.SENSOR)
@@ -37,6 +38,7 @@ class Robot:
         self.info = make(CameraInfo, "camera/front/camera_info", qos.SENSOR)
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
         self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
+        self.slices = make(WeightChunk, "policy/weights", qos.WEIGHTS)
         self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.EVENTS)
         graph.active("policy_node")
         graph.spin(1.0)
@@ -74,6 +76,29 @@ def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
     manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate")
     robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))
     graph.problem("policy_node", "'v9' is a candidate: refused, only approved ones are taken")
+
+
+def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_ones_drive_on(graph, tmp_path):
+    robot = Robot(graph, policy="tests.ros.policies:OneWeight", weights_folder=str(tmp_path))
+
+    def announce(version, size):
+        data = save({"w": np.zeros(size, np.float32)})
+        robot.manifest.publish(messages.manifest_to_msg(make_manifest(data, version), 0, 64))
+        for slice_ in messages.weight_chunks_to_msgs(version, data, 64):
+            robot.slices.publish(slice_)
+
+    announce("older", 2)
+    graph.wait(lambda: graph.value("policy_node", "weights received") == "1", 20, "weights received")
+    robot.show(1)
+    graph.problem(
+        "policy_node", "refused, v0 drives on: weights 'older': tensor 'w' has shape (2,), expected (3,)", timeout_s=20
+    )
+    assert graph.wait(lambda: robot.chunks, 20, "a chunk")[-1].policy_version == "v0"
+    announce("newer", 3)
+    graph.wait(lambda: graph.value("policy_node", "weights received") == "2", 20, "weights received")
+    for step in range(2, 6):  # until the next chunk is due
+        robot.show(step)
+    graph.wait(lambda: graph.value("policy_node", "policy version") == "newer", 20, "weights that fit")
 
 
 def send_goal(graph, instruction, task=""):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 from safetensors.numpy import load, save
 
+from engram.learning.weights import compare_specs, tensor_specs
+
 
 class Counting:
     """Each update adds one."""
 
+    size = 20_000
+
     def __init__(self):
-        self.count = np.zeros(20_000, np.float32)
+        self.count = np.zeros(self.size, np.float32)
 
     def update(self, batch, seed):
         self.count += 1
@@ -26,4 +30,11 @@ class Counting:
         return self.weights()
 
     def restore(self, state):
+        compare_specs(tensor_specs(state), tensor_specs(self.weights()), "training state")
         self.count = load(state)["count"].copy()
+
+
+class Wider(Counting):
+    """The next release's network, which old weights do not fit."""
+
+    size = 30_000

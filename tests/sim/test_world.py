@@ -146,3 +146,11 @@ def test_a_timestep_that_does_not_divide_the_control_step_is_refused():
 def test_nothing_works_before_a_scene_is_loaded():
     with pytest.raises(EngramError, match="call reset or load first"):
         MujocoWorld(WorldConfig(profile="none")).observe()
+
+
+def test_each_reset_is_one_episode_also_when_the_scene_changes(world):
+    numbers = []
+    for task in ("reach", "stack", "open_drawer", "reach"):
+        world.reset(task, 0)
+        numbers.append(world.oracle_outcome().episode)
+    assert np.diff(numbers).tolist() == [1, 1, 1]
