@@ -10,8 +10,6 @@ which also goes to benchmarks/results/perception.json.
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +20,7 @@ import tyro
 from scipy.optimize import linear_sum_assignment
 
 from engram.benchmarks.perception_scenes import SCENE, OracleEye, OracleThing, draw_scene
+from engram.core.provenance import commit, machine
 from engram.core.statistics import wilson
 from engram.core.types import CameraFrame
 from engram.perception.cloud import above, lift
@@ -162,8 +161,8 @@ def main(bench: PerceptionBenchmark) -> None:
     result = {
         "benchmark": "perception",
         "config": asdict(bench),
-        "commit": _commit(),
-        "machine": _machine(),
+        "commit": commit(),
+        "machine": machine(),
         "rows": rows,
     }
     RESULTS.parent.mkdir(exist_ok=True)
@@ -179,22 +178,6 @@ def _figure(part: int, whole: int) -> dict[str, object]:
 def _share(figure: dict) -> str:
     low, high = figure["interval"]
     return f"{figure['value']:.3f} [{low:.3f}, {high:.3f}]".rjust(22)
-
-
-def _commit() -> str:
-    root = Path(__file__).resolve().parent
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def _machine() -> str:
-    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), "")
-    return (
-        f"{model or platform.processor()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from rich.console import Console
 from rich.table import Table
 
+from engram.core.provenance import commit, machine
 from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
@@ -184,6 +185,7 @@ def main(config: PolicyBenchmark | None = None) -> None:
     config = config or tyro.cli(PolicyBenchmark)
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    where = machine()  # with the load before the measurement
     found = contenders()
     for contender in found:
         contender.turn(1)  # caches, the text encoder
@@ -196,7 +198,14 @@ def main(config: PolicyBenchmark | None = None) -> None:
         median, low, high = contender.quartiles_ms()
         table.add_row(contender.name, contender.what, f"{median:.1f}", f"{low:.1f} - {high:.1f}")
     Console(width=120, stderr=True).print(table)
-    result = {"benchmark": "policy", "figures": figures(found), "threads": 1, "torch": torch.__version__}
+    result = {
+        "benchmark": "policy",
+        "figures": figures(found),
+        "threads": 1,
+        "torch": torch.__version__,
+        "commit": commit(),
+        "machine": where,
+    }
     config.output.parent.mkdir(parents=True, exist_ok=True)
     config.output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))

@@ -10,9 +10,6 @@ machine, too. Prints one table; the last line is JSON, which also goes to benchm
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import engram.sim  # noqa: F401 - registers the environments
+from engram.core.provenance import commit, machine
 from engram.core.types import JointCommand
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -232,14 +230,6 @@ def print_table(found: list[Contender], missing: dict[str, str]) -> None:
     Console(width=160).print(table)
 
 
-def commit() -> str:
-    """Return the repository's commit, or ``unknown`` outside one."""
-    asked = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).resolve().parent, capture_output=True, text=True
-    )
-    return asked.stdout.strip() or "unknown"
-
-
 def main(config: SimBenchmark | None = None) -> None:
     """Measure, print, save."""
     config = config or tyro.cli(SimBenchmark)
@@ -248,7 +238,7 @@ def main(config: SimBenchmark | None = None) -> None:
         c.turn(0.05)  # caches, contexts
         c.wall.clear()
         c.cpu.clear()
-    load = os.getloadavg()[0]
+    where = machine()  # with the load before the measurement
     for _ in range(max(5, config.blocks // 5) if config.quick else config.blocks):
         for c in found:
             c.turn(config.block_s)
@@ -260,7 +250,7 @@ def main(config: SimBenchmark | None = None) -> None:
         "missing": missing,
         "config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items() if k != "output"},
         "commit": commit(),
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f} at the start",
+        "machine": where,
         "mujoco": mujoco.__version__,
     }
     for c in found:

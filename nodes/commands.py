@@ -7,11 +7,13 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
 from engram.core.errors import unknown_name
+from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.train import TrainConfig
@@ -33,6 +35,10 @@ class EvalConfig:
     """Which tasks; default: all."""
     swap: bool = False
     """Say the words of another object on the same table and see whether the robot does that instead."""
+    held_out: bool = False
+    """Say it in wordings that training never used."""
+    output: str = ""
+    """File for the report, with commit and machine; empty: none."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -40,11 +46,16 @@ def evaluate(config: EvalConfig) -> int:
     from engram.sim import evaluation
     from engram.sim.tasks import TASKS
 
+    where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     tasks = config.tasks or tuple(TASKS)
     if config.policy == "experts":
-        evaluation.experts(config.episodes, tasks)
+        report = evaluation.experts(config.episodes, tasks)
     else:
-        evaluation.policy(config.policy, config.episodes, tasks, config.swap)
+        report = evaluation.policy(config.policy, config.episodes, tasks, config.swap, config.held_out)
+    if config.output:
+        path = Path(config.output).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**json.loads(report.to_json()), **where}, indent=1) + "\n")
     return 0
 
 

@@ -10,7 +10,6 @@ import ctypes
 import ctypes.util
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -28,6 +27,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from engram.core.errors import InvalidInputError
+from engram.core.provenance import commit
 from engram.policies.checkpoint import WEIGHTS, export, load_training_state, read_weights, save_training_state
 from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import Frames, load_frames
@@ -224,7 +224,7 @@ class Trainer:
             "frames": len(self.frames),
             "tasks": list(self.frames.groups),
             "parameters": sum(p.numel() for p in self.policy.parameters()),
-            "commit": _commit(),
+            "commit": commit(),
         }
 
     @torch.no_grad()
@@ -308,13 +308,6 @@ def _frames(config: TrainConfig) -> Frames:
 def _mix(seed: int, step: int, rank: int) -> int:
     """Return one torch seed for (seed, step, rank), far from those of the neighbours."""
     return int(np.random.SeedSequence((seed, step, rank)).generate_state(1, np.uint64)[0])
-
-
-def _commit() -> str:
-    """Return the commit of the code that trains; empty outside a repository."""
-    here = Path(__file__).resolve().parent
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-    return asked.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
         )
 
 
-def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0) -> None:
+def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0) -> Report:
     """Evaluate the scripted experts; the last line is the report as JSON.
 
     Args:
@@ -271,6 +271,7 @@ def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed:
     report = evaluate_experts(tasks, episodes=seeds, first_seed=first_seed)
     Console(stderr=True).print(report.table())
     print(report.to_json())
+    return report
 
 
 def policy(
@@ -279,7 +280,7 @@ def policy(
     tasks: tuple[str, ...] = tuple(TASKS),
     swap: bool = False,
     held_out: bool = False,
-) -> None:
+) -> Report | SwapReport:
     """Evaluate a policy; the last line is the report as JSON.
 
     Args:
@@ -295,12 +296,13 @@ def policy(
     if swap:
         run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
         named = tuple(task for task in tasks if TASKS[task].slots())
-        print(evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds).to_json())
+        report: Report | SwapReport = evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds)
     else:
         report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out)
         Console(stderr=True).print(report.table())
-        print(report.to_json())
+    print(report.to_json())
     world.close()
+    return report
 
 
 def main() -> None:

@@ -1,0 +1,29 @@
+"""Where a figure comes from: the commit of the code and the machine that ran it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def commit() -> str:
+    """Return the commit of the code that runs, with ``+`` when files were changed since; empty outside a repository."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def machine() -> str:
+    """Return processor, number of CPUs, operating system, Python and the load of the last minute, in words."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    return (
+        f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+    )

@@ -1,0 +1,17 @@
+"""Provenance against what git and the operating system say themselves."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from engram.core.provenance import commit, machine
+
+
+def test_commit_is_the_head_of_the_repository_that_holds_the_code() -> None:
+    here = Path(__file__).resolve().parent
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    assert commit().removesuffix("+") == asked.stdout.strip()
+
+
+def test_machine_names_the_number_of_cpus() -> None:
+    assert f", {os.cpu_count()} CPUs, " in machine()
