@@ -83,12 +83,13 @@ class TaskGoals:
         self._finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
 
     def on_step(self, status: EpisodeStatus) -> None:
-        """Count a control step and tell how far it is."""
+        """Count a control step and tell what the robot does in it."""
         goal = self.goal
         if goal is None or goal.episode != status.episode:
             return
         goal.steps += 1
-        feedback = ExecuteTask.Feedback(step=goal.steps, progress=0.0, phase=self.node.phase)
+        # No reward model runs here, and time that went by is no progress: a robot that is stuck makes none.
+        feedback = ExecuteTask.Feedback(step=goal.steps, progress=float("nan"), phase=self.node.phase)
         feedback.policy_version = self.node.runner.policy.version
         goal.handle.publish_feedback(feedback)
 

@@ -124,6 +124,7 @@ def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     assert (outcome.outcome, outcome.steps) == ("succeeded", 2)
     assert [f.step for f in feedback] == [1, 2]
     assert feedback[-1].policy_version == "v0"
+    assert np.isnan(feedback[-1].progress)  # nothing here can tell it: 0 would be a claim
 
 
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph):
