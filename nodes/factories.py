@@ -94,9 +94,13 @@ def _panda_kinematics() -> Kinematics:
 
 
 def _mujoco_world(config: Any) -> World:
+    from engram.sim.render import check_rendering
     from engram.sim.world import MujocoWorld
 
-    return MujocoWorld(config)
+    world = MujocoWorld(config)
+    if world.config.profile != "none":
+        check_rendering()  # a machine that cannot render shall be told at the start, not by the first episode
+    return world
 
 
 def _geometric() -> Detector:

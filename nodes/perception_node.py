@@ -84,6 +84,12 @@ class PerceptionNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete."""
+        topic = f"camera/{self.config.camera}/color/image_raw"
+        if not self.count_publishers(topic):
+            there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
+            found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))
+            self.health.problem("camera", f"nobody publishes {topic}; cameras there: {found or 'none'}")
+            return
         newest = self.inbox.newest_color()
         if newest is None or newest == self.last_stamp:
             self.health.clear("camera")

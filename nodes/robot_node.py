@@ -36,6 +36,8 @@ class RobotNodeConfig(NodeConfig):
     """Robot that the hardware is."""
     hardware_joints: tuple[str, ...] = ("",)
     """The hardware's joint or motor names in the order of the robot's joints, gripper last; [""]: the same names."""
+    stale_after_s: float = param(0.5, 0.05, 60.0)
+    """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
     silent_after_s: float = param(0.5, 0.05, 60.0)
     """Report hardware that said nothing for this long [s]."""
     lerobot: str = ""
@@ -125,6 +127,11 @@ class RobotNode(EngramNode):
 
     def _on_command(self, msg: JointTrajectory) -> None:
         command = messages.command_from_msg(msg, self.robot.joint_names)
+        age_s = (self.get_clock().now().nanoseconds - command.stamp_ns) / 1e9
+        if age_s > self.config.stale_after_s:  # it waited in a link that was cut: the robot stays where it is
+            self.health.count("stale commands")
+            self.health.problem("command", f"{age_s:.2f} s old, not executed; at most {self.config.stale_after_s:g} s")
+            return
         self.health.count("commands")
         if self.driver is not None:
             self.writing.put(command)

@@ -114,6 +114,11 @@ def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Ge
         model.cam_quat[index] = turned.as_quat(scalar_first=True)
 
 
+def check_rendering() -> None:
+    """Raise EngramError that says what to install unless this process can render."""
+    _open(mujoco.MjModel.from_xml_string("<mujoco/>"), 16, 16).close()
+
+
 def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
     model.vis.global_.offwidth, model.vis.global_.offheight = width, height  # a larger buffer costs time to clear
     try:
@@ -121,6 +126,6 @@ def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
     except Exception as error:  # EGL, OSMesa and GLFW each fail in their own way
         raise EngramError(
             f"no OpenGL context for camera images (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: {error}). "
-            "Install libegl1 and a driver (libgl1-mesa-dri) and set MUJOCO_GL=egl before mujoco is imported, "
+            "Install libegl1 and a driver (libgl1-mesa-dri), set MUJOCO_GL=egl before mujoco is imported, "
             "or use profile 'none'."
         ) from error

@@ -1,0 +1,120 @@
+"""The robot node as a process, between a robot that the test knows by hand and the safety node."""
+
+import time
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from tf2_msgs.msg import TFMessage
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.types import ActionChunk, JointCommand
+from engram.nodes import messages, qos
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
+from engram_interfaces.msg import TaskStatus
+from tests.core.gantry import GANTRY
+from tests.nodes.lerobotgantry import MOTORS
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+
+
+def x_of(msg: JointState) -> float:
+    return messages.joints_from_msg(msg, GANTRY.joint_names).positions[0]
+
+
+class LeRobotGraph:
+    """robot_node on a LeRobot robot that goes where it is told, and safety_node before it."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.images = graph.listen(Image, "camera/front/color/image_raw", qos.SENSOR)
+        self.infos = graph.listen(CameraInfo, "camera/front/camera_info", qos.SENSOR)
+        self.poses = graph.listen(TFMessage, "tf_static", qos.LATCHED)
+        self.joints = graph.listen(JointState, "joint_states", qos.SENSOR)
+        self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
+        make = graph.node.create_publisher
+        self.status = make(TaskStatus, "task/status", qos.LATCHED)
+        self.chunks = make(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
+        self.bypass = make(JointTrajectory, "command", qos.COMMAND)
+        graph.start(
+            "robot_node",
+            driver="lerobot",
+            lerobot="tests.nodes.lerobotgantry:LeRobotGantry",
+            robot="tests.core.gantry:GANTRY",
+            hardware_joints=list(MOTORS),
+            unit="rad",
+            camera_intrinsics=[4.0, 4.0, 3.0, 2.0],
+            camera_poses=[0.1, 0.2, 0.3, 1.0, 0.0, 0.0, 0.0],
+        )
+        graph.start("safety_node", robot="tests.core.gantry:GANTRY", kinematics="tests.core.gantry:GantryKinematics")
+        graph.active("robot_node", "safety_node")
+
+    def begin(self):
+        stamp = self.graph.wait(lambda: self.joints, 20, "joint states")[-1].header.stamp
+        status = messages.EpisodeStatus(messages.from_stamp(stamp), "r", 1, "", "go right", 0, "running")
+        self.status.publish(messages.status_to_msg(status))
+
+    def ask(self, action, rows):
+        """Publish a chunk that answers the newest joint state."""
+        stamp_ns = messages.from_stamp(self.joints[-1].header.stamp)
+        chunk = ActionChunk(stamp_ns, 1, "ee_delta", np.tile(action, (rows, 1)), 0.1, rows, "v")
+        self.chunks.publish(messages.chunk_to_msg(chunk))
+
+
+def test_a_lerobot_robot_is_seen_moved_and_held_when_commands_end_or_come_late(graph):
+    robot = LeRobotGraph(graph)
+    graph.wait(lambda: robot.images and robot.infos and robot.poses, 20, "images, camera_info and tf")
+    image = messages.color_from_msg(robot.images[-1], "front")
+    assert (image.shape, image.min(), image.max()) == ((4, 6, 3), 7, 7)
+    assert robot.images[-1].header.frame_id == robot.infos[-1].header.frame_id == "front_optical_frame"
+    np.testing.assert_array_equal(robot.infos[-1].k.reshape(3, 3), [[4, 0, 3], [0, 4, 2], [0, 0, 1]])
+    assert robot.poses[-1].transforms[0].transform.translation.y == 0.2
+
+    robot.begin()
+    robot.ask([0.4, 0, 0, 0, 0, 0, -1.0], rows=20)
+    graph.wait(lambda: x_of(robot.joints[-1]) > 0.03, 20, "the robot moves to the right")
+    robot.commands.clear()  # the chunk runs out after 2 s, and no other comes
+    graph.problem("safety_node", "hold: no_command", 20)
+    graph.spin(0.5)
+    held = x_of(robot.joints[-1])
+    graph.spin(1.0)
+    assert x_of(robot.joints[-1]) == held
+
+    late = JointCommand(time.time_ns() - 2 * 10**9, GANTRY.joint_names, np.array([0.3, 0, 0, 0]), 0.1)
+    graph.diagnostics.clear()
+    robot.bypass.publish(messages.command_to_msg(late))
+    status = graph.problem("robot_node", "s old, not executed; at most 0.5 s", 20)
+    assert {v.key: v.value for v in status.values}["stale commands"] == "1"
+    assert x_of(robot.joints[-1]) == held
+
+
+def test_a_ros2_control_robot_is_renamed_both_ways_and_its_silence_is_named(graph):
+    names = ["claw", "lift", "left", "forth"]  # of the hardware, in an order of its own
+    graph.start("robot_node", robot="tests.core.gantry:GANTRY", hardware_joints=["left", "forth", "lift", "claw"])
+    hardware = graph.node.create_publisher(JointState, "hardware/joint_states", qos.SENSOR)
+    commands = graph.node.create_publisher(JointTrajectory, "command", qos.COMMAND)
+    joints = graph.listen(JointState, "joint_states", qos.SENSOR)
+    trajectories = graph.listen(JointTrajectory, "joint_trajectory_controller/joint_trajectory", qos.COMMAND)
+    graph.active("robot_node")
+    graph.problem("robot_node", "hardware/joint_states: nothing for", 20)
+    graph.wait(lambda: hardware.get_subscription_count() and commands.get_subscription_count(), 20, "matching")
+
+    state = JointState(name=names, position=[0.8, 0.2, 0.1, 0.3])
+    state.header.stamp = messages.to_stamp(time.time_ns())
+    hardware.publish(state)
+    seen = messages.joints_from_msg(graph.wait(lambda: joints, 20, "joint states")[-1], GANTRY.joint_names)
+    np.testing.assert_array_equal(seen.positions, [0.1, 0.3, 0.2, 0.8])
+
+    command = JointCommand(time.time_ns(), GANTRY.joint_names, np.array([0.11, 0.31, 0.21, 0.0]), 0.1)
+    commands.publish(messages.command_to_msg(command))
+    sent = graph.wait(lambda: trajectories, 20, "the hardware's command")[-1]
+    assert sent.joint_names == ["left", "forth", "lift", "claw"]
+    np.testing.assert_array_equal(sent.points[0].positions, [0.11, 0.31, 0.21, 0.0])
+    assert messages.from_stamp(sent.header.stamp) == 0  # now
+
+
+def test_hardware_that_is_described_wrongly_is_an_error_and_the_end(graph):
+    process = graph.start("robot_node", robot="tests.core.gantry:GANTRY", hardware_joints=["left", "claw"])
+    assert process.child.wait(60) == 1
+    assert "hardware_joints: 2 names, expected 4: x, y, z, gripper" in process.output()
+    graph.processes.remove(process)

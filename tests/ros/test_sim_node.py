@@ -1,0 +1,35 @@
+"""The simulation as a process, on machines that lack something."""
+
+import os
+
+import pytest
+
+from tests.ros.processes import NodeProcess
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent", "EGL"),
+        ("MUJOCO_EGL_DEVICE_ID", "77", "MUJOCO_EGL_DEVICE_ID"),
+    ],
+)
+def test_a_machine_that_cannot_render_is_told_so_at_the_start_and_the_node_ends(monkeypatch, variable, value, why):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv(variable, value)
+    process = NodeProcess("sim_node", {}, int(os.environ["ROS_DOMAIN_ID"]))
+    assert process.child.wait(120) == 1
+    output = process.output()
+    assert "configure failed: no OpenGL context for camera images (MUJOCO_GL='egl'" in output
+    assert why in output
+    assert "libegl1" in output
+    assert "Traceback" not in output
+
+
+def test_without_cameras_no_opengl_is_needed(graph, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")
+    graph.start("sim_node", world_config__profile="none")
+    graph.active("sim_node")
