@@ -1,0 +1,198 @@
+"""What a class of objects does: where it stays, for how long, how often it was moved. Bounded counts only."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from engram.core.statistics import Rate, wilson
+from engram.memory.survival import Chance, MovingRate, SurvivalCurve, moving_rate
+
+_PLACES = 32
+_STAYS = 256
+_CURVE_FROM = 10
+_CELL_M = 0.5
+
+
+@dataclass(slots=True)
+class Stay:
+    """Where an object rests now."""
+
+    label: str
+    key: str  # of the place
+    support_label: str
+    place: np.ndarray  # (3,) m, base_link
+    since_ns: int  # when it probably came
+    noticed_ns: int  # when it was first seen there
+    seen_ns: int  # and last
+    whole: bool  # its beginning was noticed
+
+    def seconds(self, until_ns: int) -> float:
+        """Return how long it has lasted at ``until_ns``."""
+        return max(0.0, (until_ns - self.since_ns) / 1e9)
+
+    def data(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {**{name: getattr(self, name) for name in self.__slots__}, "place": self.place.tolist()}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Stay:
+        """Return what :meth:`data` gave."""
+        return cls(**{**data, "place": np.array(data["place"])})
+
+
+@dataclass(slots=True)
+class UsualPlace:
+    """One place of a class: how often and for how long objects stayed there."""
+
+    label: str  # of what carries them; empty = just a place
+    visits: int = 0
+    seconds: float = 0.0
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(3))  # (3,) m, base_link
+
+    def add(self, place: np.ndarray, seconds: float) -> None:
+        """Count one stay."""
+        self.visits += 1
+        self.seconds += seconds
+        self.mean = self.mean + (place - self.mean) / self.visits
+
+
+@dataclass(slots=True)
+class Habits:
+    """All that is kept of one class, or of one object."""
+
+    places: dict[str, UsualPlace] = field(default_factory=dict)
+    stays_s: list[float] = field(default_factory=list)  # whole stays, beginning and end known, newest last
+    moves: int = 0
+    exposure_s: float = 0.0
+    vector: np.ndarray | None = None  # (384,) of the class
+    seen_ns: int = 0
+
+    def add_stay(self, key: str, label: str, place: np.ndarray, seconds: float, moved: bool, whole: bool) -> None:
+        """Count a stay of ``seconds`` at ``place`` (3,) m: ended by a ``moved`` object, ``whole`` = seen to begin."""
+        self.places.setdefault(key, UsualPlace(label)).add(place, seconds)
+        if len(self.places) > _PLACES:
+            del self.places[min(self.places, key=lambda one: (self.places[one].seconds, one))]
+        self.exposure_s += seconds
+        if moved:
+            self.moves += 1
+            if whole:
+                self.stays_s.append(seconds)
+                del self.stays_s[:-_STAYS]
+
+    def usual(self, limit: int) -> list[tuple[UsualPlace, float, Rate]]:
+        """Return the places by share of the time, with that share and the share of visits (Wilson interval)."""
+        seconds = sum(place.seconds for place in self.places.values())
+        visits = sum(place.visits for place in self.places.values())
+        ranked = sorted(self.places.items(), key=lambda item: (-item[1].seconds, -item[1].visits, item[0]))
+        return [
+            (place, place.seconds / seconds if seconds > 0 else place.visits / visits, wilson(place.visits, visits))
+            for _, place in ranked[:limit]
+        ]
+
+    def with_running(self, stays: Sequence[Stay]) -> Habits:
+        """Return a copy that also counts the stays that have not ended."""
+        both = deepcopy(self)
+        for stay in stays:
+            seconds = stay.seconds(stay.seen_ns)
+            both.add_stay(stay.key, stay.support_label, stay.place, seconds, moved=False, whole=False)
+        return both
+
+    def survival(self, running: Sequence[Stay]) -> Survival | None:
+        """Return how long objects stay, given the stays that have not ended; None while nothing is known."""
+        running_s = [one for one in (stay.seconds(stay.seen_ns) for stay in running if stay.whole) if one > 0]
+        exposure = self.exposure_s + sum(stay.seconds(stay.seen_ns) for stay in running)
+        if exposure <= 0:
+            return None
+        curve = None
+        if len(self.stays_s) >= _CURVE_FROM:
+            known = [*self.stays_s, *running_s]
+            curve = SurvivalCurve(known, [True] * len(self.stays_s) + [False] * len(running_s))
+        return Survival(moving_rate(self.moves, exposure), curve)
+
+    def data(self) -> dict[str, Any]:
+        """Return JSON values."""
+        places = {key: [p.label, p.visits, p.seconds, *p.mean.tolist()] for key, p in self.places.items()}
+        return {
+            "places": places,
+            "stays_s": self.stays_s,
+            "moves": self.moves,
+            "exposure_s": self.exposure_s,
+            "seen_ns": self.seen_ns,
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], vector: np.ndarray | None) -> Habits:
+        """Return what :meth:`data` gave."""
+        places = {
+            key: UsualPlace(label, visits, seconds, np.array(mean))
+            for key, (label, visits, seconds, *mean) in data["places"].items()
+        }
+        return cls(places, list(data["stays_s"]), data["moves"], data["exposure_s"], vector, data["seen_ns"])
+
+
+class HabitTable:
+    """Habits by name, bounded: those changed longest ago go first. Keeps what changed and what is to be distilled."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.habits: OrderedDict[str, Habits] = OrderedDict()
+        self.stale: dict[str, None] = {}  # to be distilled, oldest first
+        self.changed: set[str] = set()
+        self.removed: set[str] = set()
+
+    def touch(self, name: str) -> Habits:
+        """Return the habits of ``name``, now the newest, to be changed by the caller."""
+        found = self.habits.pop(name, None) or Habits()
+        self.put(name, found)
+        self.changed.add(name)
+        self.removed.discard(name)
+        return found
+
+    def put(self, name: str, habits: Habits) -> None:
+        """Set the habits of ``name``; over the limit the oldest go."""
+        self.habits[name] = habits
+        self.stale[name] = None
+        if len(self.habits) > self.limit:
+            oldest, _ = self.habits.popitem(last=False)
+            self.stale.pop(oldest, None)
+            self.changed.discard(oldest)
+            self.removed.add(oldest)
+
+
+@dataclass(frozen=True)
+class Survival:
+    """The curve within what was seen, the constant rate beyond and where stays are few."""
+
+    rate: MovingRate
+    curve: SurvivalCurve | None
+
+    def still_there(self, age_s: float, known_s: float = 0.0) -> Chance:
+        """Return the chance that an object that was put somewhere is there ``age_s`` later.
+
+        ``known_s``: it was still seen there after this time.
+        """
+        if self.curve is None or age_s > self.curve.longest_s:
+            return self.rate.still_there(age_s - known_s)
+        then, now = self.curve.still_there(known_s).value, self.curve.still_there(age_s)
+        if then <= 0:  # it has outlasted all others
+            return self.rate.still_there(age_s - known_s)
+        return Chance(now.value / then, now.low / then, min(1.0, now.high / then))
+
+    @property
+    def median_s(self) -> float:
+        """Time after which half of them have moved."""
+        return self.curve.median_s if self.curve is not None and self.curve.median_s < inf else self.rate.median_s
+
+
+def place_key(support_id: str, place: np.ndarray) -> str:
+    """Return the name under which a place is counted: what carries the object, else a cell of half a metre."""
+    if support_id:
+        return support_id
+    return "cell " + " ".join(str(int(np.floor(value / _CELL_M))) for value in place)

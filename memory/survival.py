@@ -1,0 +1,89 @@
+"""How long objects of a class stay where they are: Kaplan-Meier, and a constant rate where little is known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+
+import numpy as np
+from scipy.stats import CensoredData, ecdf, gamma
+
+from engram.core.errors import InvalidInputError
+
+# SciPy warns that log-log intervals do not exist where the curve is 1 or 0; still_there() says what holds there
+warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A probability with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
+
+@dataclass(frozen=True)
+class MovingRate:
+    """Moves a second if the chance to be moved does not depend on how long an object has been there."""
+
+    moves: int
+    exposure_s: float  # time that objects of the class were watched over, moved or not
+    rate: float
+    low: float
+    high: float
+
+    def still_there(self, age_s: float) -> Chance:
+        """Return the chance that an object stayed for ``age_s`` more seconds."""
+        return Chance(exp(-self.rate * age_s), exp(-self.high * age_s), exp(-self.low * age_s))
+
+    @property
+    def median_s(self) -> float:
+        """Time after which half of the objects have moved; infinite when none ever did."""
+        return log(2) / self.rate if self.rate > 0 else inf
+
+
+def moving_rate(moves: int, exposure_s: float) -> MovingRate:
+    """Return the rate with its exact 95 % interval (Garwood 1936: the gamma quantiles of a Poisson count).
+
+    Memoryless: stays whose beginning was not seen count with the time that was.
+    """
+    if moves < 0 or not exposure_s > 0:
+        raise InvalidInputError(f"moving_rate: {moves} moves in {exposure_s} s, expected 0 or more in a time above 0")
+    low = float(gamma.ppf(0.025, moves)) / exposure_s if moves else 0.0
+    return MovingRate(moves, exposure_s, moves / exposure_s, low, float(gamma.ppf(0.975, moves + 1)) / exposure_s)
+
+
+class SurvivalCurve:
+    """Kaplan-Meier estimate from stays (n,) [s]; those that did not end yet are censored."""
+
+    def __init__(self, stayed_s: Sequence[float], ended: Sequence[bool]) -> None:
+        stayed, over = np.asarray(stayed_s, np.float64), np.asarray(ended, bool)
+        if len(stayed) != len(over) or not over.any():
+            raise InvalidInputError(f"SurvivalCurve: {len(stayed)} stays of which {over.sum()} ended, expected some")
+        curve = ecdf(CensoredData(uncensored=stayed[over], right=stayed[~over])).sf
+        interval = curve.confidence_interval(method="log-log")
+        self._times = curve.quantiles
+        self._values = curve.probabilities
+        self._low, self._high = interval.low.probabilities, interval.high.probabilities
+        self.longest_s = float(stayed.max())
+
+    def still_there(self, age_s: float) -> Chance:
+        """Return the share of stays that are longer than ``age_s``; beyond the longest, what held at its end."""
+        i = int(np.searchsorted(self._times, age_s, side="right")) - 1
+        if i < 0:
+            return Chance(1.0, 1.0, 1.0)
+        value = float(self._values[i])
+        low, high = float(self._low[i]), float(self._high[i])  # not a number where the curve reaches 0 or is 1
+        return Chance(value, low if np.isfinite(low) else 0.0, high if np.isfinite(high) else max(value, 1.0))
+
+    @property
+    def median_s(self) -> float:
+        """First time by which half of the stays had ended; infinite if it never came to that."""
+        below = np.flatnonzero(self._values <= 0.5)
+        return float(self._times[below[0]]) if len(below) else inf

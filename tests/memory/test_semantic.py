@@ -1,0 +1,205 @@
+"""Semantic memory: habits, survival and skills against numbers worked out by hand or by SciPy."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from engram.core.contracts import MemoryQuery
+from engram.core.errors import InvalidInputError
+from engram.memory.semantic import SemanticConfig, SemanticMemory
+from engram.memory.survival import SurvivalCurve, moving_rate
+from tests.contracts.memory_store import MemoryStoreContract
+from tests.memory.updates import SECOND, embed, event, node, step
+
+FREIREICH = {  # weeks of remission under 6-MP, Freireich et al. 1963; True = ended, False = censored
+    True: [6, 6, 6, 7, 10, 13, 16, 22, 23],
+    False: [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35],
+}
+
+
+class TestSemanticMemory(MemoryStoreContract):
+    def make(self):
+        return SemanticMemory(embed)
+
+    def settle(self, store):
+        store.consolidate(10.0)
+
+
+def test_kaplan_meier_gives_the_textbook_numbers():
+    stays = [(weeks, ended) for ended, all_weeks in FREIREICH.items() for weeks in all_weeks]
+    curve = SurvivalCurve([weeks for weeks, _ in stays], [ended for _, ended in stays])
+    expected = {0: 1.0, 6: 18 / 21, 8: 0.8067, 10: 0.7529, 13: 0.6902, 16: 0.6275, 22: 0.5378, 23: 0.4482, 40: 0.4482}
+    for weeks, share in expected.items():
+        assert curve.still_there(weeks).value == pytest.approx(share, abs=1e-4)
+    assert curve.median_s == 23
+    ten = curve.still_there(10)
+    assert (ten.low, ten.high) == (pytest.approx(0.5032, abs=1e-3), pytest.approx(0.8894, abs=1e-3))
+
+
+def test_a_constant_rate_has_the_exact_poisson_interval():
+    rate = moving_rate(4, 100.0)
+    assert rate.rate == 0.04 and rate.median_s == pytest.approx(log(2) / 0.04)
+    assert rate.low == pytest.approx(chi2.ppf(0.025, 8) / 200) and rate.high == pytest.approx(chi2.ppf(0.975, 10) / 200)
+    chance = rate.still_there(25.0)
+    assert chance.value == pytest.approx(exp(-1)) and chance.low < chance.value < chance.high
+    never = moving_rate(0, 100.0)
+    assert (never.rate, never.low) == (0.0, 0.0) and never.high == pytest.approx(-log(0.025) / 100)
+    with pytest.raises(InvalidInputError, match="above 0"):
+        moving_rate(1, 0.0)
+
+
+def test_the_interval_of_the_rate_covers_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        moves = int(rng.poisson(0.02 * 300))
+        rate = moving_rate(moves, 300.0)
+        covered += rate.low <= 0.02 <= rate.high
+    assert covered / 400 >= 0.93
+
+
+def live(store: SemanticMemory, stays: list[tuple[str, float]], node_id: str = "object_1", label: str = "cup") -> float:
+    """Let an object rest at each place in turn for so many seconds, seen all the time; return the end [s]."""
+    places = [node("place_1", "table"), node("place_2", "shelf")]
+    now, before = 0.0, ""
+    for i, (place_id, seconds) in enumerate(stays):
+        place = (float(place_id[-1]), 0.0, 0.0)
+        change = event("moved" if i else "new", node_id, label, now, place)
+        off = before if before != place_id else ""
+        store.update(step(change, on=place_id, off=off, seen_too=places), 0)
+        now, before = now + seconds, place_id
+        store.update(step(stamp_s=now, seen_too=[node(node_id, label, place, now)]), 0)
+    store.consolidate(10.0)
+    return now
+
+
+def test_usual_places_are_shares_of_the_time_with_wilson_intervals_of_the_stays():
+    store = SemanticMemory(embed)
+    live(store, [("place_1", 300.0), ("place_2", 100.0)] * 3 + [("place_1", 1.0)])
+    (first, share, visits), (second, _, _) = store.usual_places("cup")
+    assert (first.label, second.label) == ("table", "shelf")
+    assert share == pytest.approx(901 / 1201) and (visits.successes, visits.n) == (4, 7)
+    np.testing.assert_allclose(first.mean, (1, 0, 0))
+    (found, _) = store.recall(MemoryQuery(vector=embed("cup")))
+    assert found.score == pytest.approx(901 / 1201, abs=1e-6)
+    assert found.text.startswith("the cup is usually at the table: 75 % of the time, 0.571 [0.250, 0.842] n=7")
+    assert [one.place[0] for one in store.recall(MemoryQuery(vector=embed("cup"), target="shelf"))] == [2.0]
+
+
+def test_survival_counts_whole_stays_and_the_time_of_all():
+    store = SemanticMemory(embed)
+    live(store, [("place_1", 50.0), ("place_2", 100.0)] * 6 + [("place_1", 40.0)])
+    survival = store.survival("cup")
+    assert (survival.rate.moves, survival.rate.exposure_s) == (12, pytest.approx(6 * 150 + 40))
+    # the first stay began unseen: 11 whole ones (5 x 50, 6 x 100), and 40 s so far
+    assert survival.curve.still_there(60.0).value == pytest.approx(6 / 11)
+    assert survival.still_there(1000.0).value == pytest.approx(exp(-1000 * 12 / 940))  # beyond what was seen
+    # it has been there for 40 s: all six longer ones of the eleven lasted to 60
+    assert store.still_there("object_1", "cup", int((940 + 20) * SECOND)).value == pytest.approx(6 / 11)
+    assert store.still_there("object_9", "cup", 0) is None and store.survival("bowl") is None
+
+
+def test_an_unnoticed_move_is_dated_to_the_middle_of_the_gap():
+    store = SemanticMemory(embed)
+    store.update(step(event("new", "object_1", "cup", 0)), 0)
+    store.update(step(stamp_s=100, seen_too=[node("object_1", "cup", stamp_s=100)]), 0)
+    store.update(step(event("moved", "object_1", "cup", 300, (1.0, 0, 0))), 0)
+    store.consolidate(10.0)
+    # 0 .. 200 at the first place; at the new one since 200, last seen there at 300
+    assert store.survival("cup").rate.exposure_s == pytest.approx(200 + 100)
+
+
+def test_a_carried_object_does_not_rest():
+    store = SemanticMemory(embed, SemanticConfig(settle_s=2.0))
+    store.update(step(event("new", "object_1", "cup", 0)), 0)
+    for i in range(20):
+        store.update(step(event("moved", "object_1", "cup", 100 + 0.5 * i, (0.1 * i, 0, 0))), 0)
+    store.update(step(event("moved", "object_1", "cup", 300, (5, 0, 0))), 0)
+    store.consolidate(10.0)
+    assert store.survival("cup").rate.moves == 2  # it left the first place and the last, not the 19 between
+
+
+def test_what_never_moved_lasts_for_all_that_is_known():
+    store = SemanticMemory(embed)
+    live(store, [("place_1", 5000.0)], label="sofa")
+    assert store.survival("sofa").still_there(1e6).value == 1.0
+    assert store.survival("sofa").still_there(1e6).low == pytest.approx(0.0, abs=1e-6)
+    assert store.usual_places("sofa")[0][0].label == "table"
+
+
+def test_an_object_that_is_known_well_has_its_own_places():
+    store = SemanticMemory(embed)
+    live(store, [("place_1", 300.0), ("place_1", 300.0)] * 3, "object_1")
+    live(store, [("place_2", 3000.0), ("place_2", 3000.0)] * 3, "object_2")
+    assert store.usual_places("cup")[0][0].label == "shelf"
+    assert store.usual_places("cup", "object_1")[0][0].label == "table"
+    assert store.usual_places("cup", "object_7")[0][0].label == "shelf"
+
+
+def test_skills_are_counted_by_policy_version():
+    store = SemanticMemory(embed)
+    for version, results in (("base", (1, 0, 0, 1)), ("edited", (1, 1, 1))):
+        for success in results:
+            store.skill("pick_place", version, bool(success))
+    rate = store.success("pick_place", "base")
+    assert (rate.successes, rate.n) == (2, 4) and rate.low == pytest.approx(0.150, abs=1e-3)
+    assert store.success("pick_place", "other") is None
+    found = store.recall(MemoryQuery(vector=embed("pick place")))
+    assert [one.text.split(" [")[0] for one in found] == [
+        "pick_place with policy edited succeeds 1.000",
+        "pick_place with policy base succeeds 0.500",
+    ]
+
+
+class StepClock:
+    """Every look at it takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_consolidation_keeps_to_its_budget_gets_on_and_goes_round():
+    store = SemanticMemory(embed, clock=StepClock())
+    for i in range(10):
+        store.update(step(event("new", f"object_{i}", f"kind {i}", 0)), 0)
+    assert store.stale == 10
+    assert store.consolidate(2.5) == 7  # a look at the clock after each: 1 s, 2 s, 3 s > 2.5
+    assert store.consolidate(0.0) == 6  # at least one
+    while store.stale:
+        store.consolidate(0.0)
+    store.update(step(stamp_s=50, seen_too=[node("object_3", "kind 3", stamp_s=50)]), 0)
+    for _ in range(10):
+        store.consolidate(0.0)
+    assert store.survival("kind 3").rate.exposure_s == pytest.approx(50)  # no event, and yet refreshed
+
+
+def test_habits_and_skills_stay_bounded_over_a_long_life():
+    config = SemanticConfig(max_classes=20, max_objects=30, max_skills=5)
+    store = SemanticMemory(embed, config)
+    rng = np.random.default_rng(0)
+    keys: set[str] = set()
+    for i in range(2000):
+        number = rng.integers(200)
+        changed = event("moved", f"object_{number}", f"kind {number}", 10.0 * i, rng.uniform(-30, 30, 3))
+        deleted = [f"object_{rng.integers(200)}"] if i % 3 == 0 else []
+        store.update(step(changed, deleted=deleted), 0)
+        store.skill(f"task {number}", "base", True)
+        if i % 50 == 0:
+            store.consolidate(0.01)
+            state = store.state()
+            keys = (keys | {row.key for row in state.changed}) - set(state.removed)
+    state = store.state()
+    keys = (keys | {row.key for row in state.changed}) - set(state.removed)
+    count = {kind: sum(key.startswith(kind) for key in keys) for kind in ("class/", "object/", "skill/", "stay/")}
+    assert (count["class/"], count["object/"], count["skill/"]) == (20, 30, 5)
+    assert count["stay/"] <= 200
+    largest = max(len(str(dict(row.data))) for row in state.changed)
+    assert largest < 10_000
