@@ -36,8 +36,8 @@ class EventIndex:
 
     def __init__(self, config: RecallConfig | None = None) -> None:
         self.config = config or RecallConfig()
-        self._vectors = np.zeros((64, EMBEDDING_DIM), np.float32)
-        self._sums = np.zeros((2, EMBEDDING_DIM), np.float32)  # of each chunk of positions
+        self._vectors: np.ndarray = np.zeros((64, EMBEDDING_DIM), np.float32)
+        self._sums: np.ndarray = np.zeros((2, EMBEDDING_DIM), np.float32)  # of each chunk of positions
         self._n = 0
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class EventIndex:
         summaries = self._sums[:count]
         norms = np.maximum(np.linalg.norm(summaries, axis=1), 1e-9)
         best = np.argsort(-(summaries @ vector) / norms, kind="stable")[: self.config.chunks]
-        rows = (np.sort(best)[:, None] * size + np.arange(size)).ravel()
+        rows: np.ndarray = (np.sort(best)[:, None] * size + np.arange(size)).ravel()
         rows = rows[rows < self._n]
         scores[rows] = self._vectors[rows] @ vector
         return np.clip(scores[: self._n], 0.0, 1.0)
