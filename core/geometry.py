@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.types import Pose
+from engram.core.types import Pose, SceneObservation
 
 
 def rotation(pose: Pose) -> Rotation:
@@ -54,3 +56,28 @@ def to_frame(points: np.ndarray, pose: Pose) -> np.ndarray:
 def from_frame(points: np.ndarray, pose: Pose) -> np.ndarray:
     """Express parent-frame points (..., 3) in the child frame of ``pose``; the inverse of :func:`to_frame`."""
     return (points - pose.position) @ rotation(pose).as_matrix()
+
+
+def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray) -> SceneObservation:
+    """Express ``scene`` (in base_link) in the frame of ``base``, the robot's pose there when it was seen.
+
+    Args:
+        scene: what was seen, in base_link.
+        base: base_link in the wanted frame, for example ``map``.
+        covariance: (3, 3) m^2, how well the place of the base is known: added to that of every object.
+    """
+    turn = rotation(base)
+    matrix_ = turn.as_matrix()
+
+    def carried(pose: Pose) -> Pose:
+        return make_pose(to_frame(pose.position, base), turn * rotation(pose), base.frame)
+
+    objects = tuple(
+        replace(
+            seen,
+            pose=carried(seen.pose),
+            position_covariance=matrix_ @ seen.position_covariance @ matrix_.T + covariance,
+        )
+        for seen in scene.objects
+    )
+    return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose))
