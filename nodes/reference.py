@@ -1,13 +1,15 @@
-"""Prints ``docs/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
+"""Writes ``docs/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
 
-``python -m engram.nodes.reference > docs/nodes.md``; a test holds the file to what this prints.
+``python -m engram.nodes.reference``; a test holds the file to what this writes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -15,6 +17,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from engram.nodes import qos
 from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.learner_node import LearnerNode
+from engram.nodes.lifecycle_manager import LifecycleManager, LifecycleManagerConfig
 from engram.nodes.memory_node import MemoryNode
 from engram.nodes.params import descriptions
 from engram.nodes.perception_node import PerceptionNode
@@ -22,14 +25,16 @@ from engram.nodes.policy_node import PolicyNode
 from engram.nodes.robot_node import RobotNode
 from engram.nodes.safety_node import SafetyNode
 from engram.nodes.sim_node import SimNode
+from engram.nodes.viewer_node import ViewerNode
 
-NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode)
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "nodes.md"
+NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode)
 TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
     (
         "camera/<name>/color/image_raw",
         "sensor_msgs/Image (rgb8; bgr8 is read)",
-        "sim, robot -> perception, policy",
+        "sim, robot, drivers -> perception, policy, viewer",
         qos.SENSOR,
     ),
     (
@@ -38,13 +43,18 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
         "sim, drivers -> perception",
         qos.SENSOR,
     ),
-    ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot -> perception, policy", qos.SENSOR),
-    ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety", qos.SENSOR),
+    ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot, drivers -> perception, policy", qos.SENSOR),
+    ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety, viewer", qos.SENSOR),
     ("tf", "tf2_msgs/TFMessage", "sim, drivers -> perception, policy", qos.SENSOR),
     ("tf_static", "tf2_msgs/TFMessage", "sim, robot -> perception, policy", qos.LATCHED),
-    ("task/status", "engram_interfaces/TaskStatus", "sim, policy (on a robot) -> policy, safety, memory", qos.LATCHED),
+    (
+        "task/status",
+        "engram_interfaces/TaskStatus",
+        "sim, policy (on a robot) -> policy, safety, memory, viewer",
+        qos.LATCHED,
+    ),
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
-    ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> all", qos.GRAPH),
+    ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> viewer, yours", qos.GRAPH),
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety", qos.CHUNK),
     ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
@@ -66,7 +76,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
         "robot -> ros2_control",
         qos.COMMAND,
     ),
-    ("diagnostics", "diagnostic_msgs/DiagnosticArray", "every node", qos.DIAGNOSTICS),
+    ("diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, yours; once a second", qos.DIAGNOSTICS),
 )
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
@@ -78,7 +88,15 @@ SERVICES = (
     ("memory/get_graph", "engram_interfaces/srv/GetGraph", "memory", "the whole scene graph"),
     ("policy/promote", "engram_interfaces/srv/PromotePolicy", "learner", "let a version drive"),
     ("policy/rollback", "engram_interfaces/srv/RollbackPolicy", "learner", "go back to an earlier version"),
+    ("lifecycle_manager/startup", "std_srvs/srv/Trigger", "lifecycle_manager", "bring every node up"),
+    ("lifecycle_manager/pause", "std_srvs/srv/Trigger", "lifecycle_manager", "deactivate every node"),
+    ("lifecycle_manager/shutdown", "std_srvs/srv/Trigger", "lifecycle_manager", "clean every node up"),
+    ("lifecycle_manager/is_active", "std_srvs/srv/Trigger", "lifecycle_manager", "whether every node is active"),
+    ("<node>/get_state", "lifecycle_msgs/srv/GetState", "every lifecycle node", "its lifecycle state"),
+    ("<node>/change_state", "lifecycle_msgs/srv/ChangeState", "every lifecycle node", "the next transition"),
 )
+
+HEAD = ("parameter", "default", "valid", "what it does")
 
 
 def parameters(cls: type, prefix: str = "", skip: type | None = None) -> Iterator[tuple[str, Any, str, str]]:
@@ -88,8 +106,8 @@ def parameters(cls: type, prefix: str = "", skip: type | None = None) -> Iterato
         name = f"{prefix}.{field.name}" if prefix else field.name
         if field.name in inherited:
             continue
-        if dataclasses.is_dataclass(field.default_factory):
-            yield from parameters(field.default_factory, name)  # type: ignore[arg-type]
+        if isinstance(field.default_factory, type) and dataclasses.is_dataclass(field.default_factory):
+            yield from parameters(field.default_factory, name)
             continue
         low, high = field.metadata.get("range", (None, None))
         valid = f"{low} .. {high}" if low is not None else ", ".join(field.metadata.get("choices", ()))
@@ -99,12 +117,8 @@ def parameters(cls: type, prefix: str = "", skip: type | None = None) -> Iterato
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return lines + [
-        "| " + " | ".join(cell.replace("\n", " ").replace("|", "\\|") for cell in row) + " |" for row in rows
+        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows
     ]
-
-
-def _shown(default: Any) -> str:
-    return f"`{list(default) if isinstance(default, tuple) else default!r}`"
 
 
 def _quality(profile: QoSProfile) -> str:
@@ -114,16 +128,22 @@ def _quality(profile: QoSProfile) -> str:
 
 
 def _parameter_table(cls: type, prefix: str = "", skip: type | None = None) -> list[tuple[str, ...]]:
-    return [(f"`{name}`", _shown(default), valid, text) for name, default, valid, text in parameters(cls, prefix, skip)]
+    rows = parameters(cls, prefix, skip)
+    return [(f"`{name}`", f"`{json.dumps(default)}`", valid, text) for name, default, valid, text in rows]
 
 
-def _node(cls: type[EngramNode]) -> list[str]:
-    name = inspect.getmodule(cls).__name__.rsplit(".", 1)[-1]  # type: ignore[union-attr]
+def _node(cls: type, rows: list[tuple[str, ...]]) -> list[str]:
+    module = inspect.getmodule(cls)
+    assert module is not None
+    name, about = module.__name__.rsplit(".", 1)[-1], inspect.getdoc(module) or ""
+    return [f"## {name}", "", about, "", *_table(HEAD, rows), ""]
+
+
+def _lifecycle_node(cls: type[EngramNode]) -> list[str]:
     rows = _parameter_table(cls.config_class, skip=NodeConfig)
     for prefix, section in cls.sections.items():
         rows += _parameter_table(section, prefix)
-    about = inspect.getdoc(inspect.getmodule(cls)) or ""
-    return [f"## {name}", "", about, "", *_table(("parameter", "default", "valid", "meaning"), rows), ""]
+    return _node(cls, rows)
 
 
 def reference() -> str:
@@ -133,8 +153,11 @@ def reference() -> str:
     lines = [
         "# Nodes: topics, services, parameters",
         "",
-        "Written by `python -m engram.nodes.reference`. Names are relative to the robot's namespace, but `/clock`.",
-        "Images are subscribed to best effort in free running, reliably in lock-step. Every node is a lifecycle node.",
+        "Written by `python -m engram.nodes.reference`; a test keeps it in step with the code. Names are relative to",
+        "the robot's namespace, but `/clock`. Images are subscribed to best effort in free running, reliably in",
+        "lock-step. Every node but the lifecycle manager is a lifecycle node. Parameters are read once, at start; an",
+        "unknown one, or a value out of range, is an error that names the valid ones. `ros2 param describe` shows the",
+        "same text.",
         "",
         "## Topics",
         "",
@@ -144,15 +167,17 @@ def reference() -> str:
         "",
         *_table(("name", "type", "node", "what it does"), services),
         "",
-        "## Every node",
+        "## Every node but the lifecycle manager",
         "",
-        *_table(("parameter", "default", "valid", "meaning"), _parameter_table(NodeConfig)),
+        *_table(HEAD, _parameter_table(NodeConfig)),
         "",
     ]
     for cls in NODES:
-        lines += _node(cls)
+        lines += _lifecycle_node(cls)
+    lines += _node(LifecycleManager, _parameter_table(LifecycleManagerConfig))
     return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    TARGET.write_text(reference())
+    print(TARGET)
