@@ -21,6 +21,8 @@ def checked(name: str, value: Any, shape: Shape, dtype: Any = np.float64, *, fin
         InvalidInputError: naming ``name``, what it was and what is valid.
     """
     array = np.asarray(value)
+    if array.shape == shape and array.dtype == dtype and not (finite and not np.isfinite(array).all()):
+        return _frozen(array)  # by far the most frequent case
     if array.dtype != np.dtype(dtype):
         if array.dtype == object or not np.can_cast(array.dtype, dtype, casting="same_kind"):
             raise InvalidInputError(f"{name}: dtype {array.dtype} cannot become {np.dtype(dtype)}")
@@ -32,6 +34,11 @@ def checked(name: str, value: Any, shape: Shape, dtype: Any = np.float64, *, fin
     if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise InvalidInputError(f"{name}: {bad} of {array.size} values are not finite")
+    return _frozen(array)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """Return ``array`` if nobody can write through it, else a copy that nobody can."""
     if array.flags.writeable or (isinstance(array.base, np.ndarray) and array.base.flags.writeable):
         array = array.copy()
         array.flags.writeable = False

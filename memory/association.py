@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from engram.core.types import DetectedObject, SceneNode
+from engram.core.types import EMBEDDING_DIM, DetectedObject, SceneNode
+from engram.memory.columns import NodeColumns
 
 _FAR = 1e6
 
@@ -32,6 +34,43 @@ class AssociationConfig:
 
 
 @dataclass(frozen=True)
+class Looks:
+    """Where n objects are and what they look like, as arrays."""
+
+    labels: Sequence[str]
+    position: np.ndarray  # (n, 3) m
+    covariance: np.ndarray  # (n, 3, 3) m^2
+    size: np.ndarray  # (n, 3) m
+    color: np.ndarray  # (n, 3) rgb, 0..1
+    embedding: np.ndarray  # (n, 384) float32
+
+    @classmethod
+    def of(cls, seen: Sequence[DetectedObject] | Sequence[SceneNode]) -> Looks:
+        """Return the looks of detections or nodes."""
+        return cls(
+            [one.label for one in seen],
+            np.array([one.pose.position for one in seen]).reshape(-1, 3),
+            np.array([one.position_covariance for one in seen]).reshape(-1, 3, 3),
+            np.array([one.size for one in seen]).reshape(-1, 3),
+            np.array([one.color for one in seen]).reshape(-1, 3),
+            np.array([one.embedding for one in seen], np.float32).reshape(-1, EMBEDDING_DIM),
+        )
+
+    @classmethod
+    def rows(cls, columns: NodeColumns, rows: np.ndarray) -> Looks:
+        """Return the looks of known nodes."""
+        return cls(
+            [columns.about(int(row)).label for row in rows], columns.position[rows], columns.covariance[rows],
+            columns.size[rows], columns.color[rows], columns.embedding[rows],
+        )  # fmt: skip
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """Lengths (n,) m of the boxes' diagonals."""
+        return np.linalg.norm(self.size, axis=1)
+
+
+@dataclass(frozen=True)
 class Assignment:
     """Pairs (node index, detection index) and the detections that are new."""
 
@@ -40,77 +79,67 @@ class Assignment:
     new: tuple[int, ...]
 
 
-def assign(
-    nodes: Sequence[SceneNode],
-    seen: Sequence[DetectedObject],
-    vacated: np.ndarray,
-    config: AssociationConfig | None = None,
-) -> Assignment:
-    """Match ``seen`` with ``nodes``; ``vacated`` (n,) bool: the node's place was seen empty, it may be elsewhere.
+def assign(known: Looks, seen: Looks, vacated: np.ndarray, config: AssociationConfig | None = None) -> Assignment:
+    """Match ``seen`` with ``known``; ``vacated`` (n,) bool: the node's place was seen empty, it may be elsewhere.
 
     First by place and looks together; what is left may be a vacated node of the same label and colour; the rest
     is new, except a second sight of an object that is already matched (a detector that split it), which is dropped.
     """
     config = config or AssociationConfig()
-    if not nodes or not seen:
-        return Assignment((), (), tuple(range(len(seen))))
-    looks, alike, color = _looks(nodes, seen, config)
-    apart, place = _place_distance(nodes, seen, config)
+    if not len(known.labels) or not len(seen.labels):
+        return Assignment((), (), tuple(range(len(seen.labels))))
+    looks, alike, color = _unlike(known, seen, config)
+    apart, place = _place_distance(known, seen, config)
     near = place <= config.place_gate
     stayed = _solve(np.where(near & alike, place / config.place_gate + looks, _FAR))
-    node_left = np.ones(len(nodes), bool)
-    seen_left = np.ones(len(seen), bool)
+    node_left = np.ones(len(known.labels), bool)
+    seen_left = np.ones(len(seen.labels), bool)
     _take(stayed, node_left, seen_left)
 
     moved: tuple[tuple[int, int], ...] = ()
     free = np.flatnonzero(vacated & node_left)
     if len(free) and seen_left.any():
-        same = np.array([[nodes[i].label == one.label for one in seen] for i in free]) & seen_left
+        same = np.array([[known.labels[i] == label for label in seen.labels] for i in free]) & seen_left
         same &= alike[free] & (color[free] <= config.moved_color_gate)
         pairs = _solve(np.where(same, apart[free] + looks[free], _FAR))
         moved = tuple((int(free[i]), j) for i, j in pairs)
         _take(moved, node_left, seen_left)
-    new = tuple(int(j) for j in np.flatnonzero(seen_left) if not _duplicate(seen[j], nodes, stayed, seen, config))
+    new = tuple(int(j) for j in np.flatnonzero(seen_left) if not _duplicate(int(j), known, seen, stayed, config))
     return Assignment(stayed, moved, new)
 
 
-def resembles(first: SceneNode, second: SceneNode, config: AssociationConfig) -> bool:
-    """Tell whether two nodes could be one object: same label, alike in colour, size and embedding."""
-    diagonals = np.linalg.norm(first.size), np.linalg.norm(second.size)
+def resembling(one: Looks, others: Looks, config: AssociationConfig) -> np.ndarray:
+    """Tell (n,) bool which of ``others`` could be the single object ``one``: same label, alike in all looks."""
+    diagonal, theirs = np.maximum(one.diagonal, 1e-4), np.maximum(others.diagonal, 1e-4)
     return (
-        first.label == second.label
-        and float(np.linalg.norm(first.color - second.color)) <= config.moved_color_gate
-        and float(first.embedding @ second.embedding) >= config.cosine_gate
-        and max(diagonals) <= config.size_gate * min(diagonals)
+        np.array([label == one.labels[0] for label in others.labels], bool)
+        & (np.linalg.norm(others.color - one.color, axis=1) <= config.moved_color_gate)
+        & (others.embedding @ one.embedding[0] >= config.cosine_gate)
+        & (np.maximum(diagonal, theirs) <= config.size_gate * np.minimum(diagonal, theirs))
     )
 
 
-def _looks(
-    nodes: Sequence[SceneNode], seen: Sequence[DetectedObject], config: AssociationConfig
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _unlike(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and the rgb distances."""
-    cosine = np.array([n.embedding for n in nodes]) @ np.array([s.embedding for s in seen]).T
-    colors = np.array([n.color for n in nodes])[:, None] - np.array([s.color for s in seen])[None]
+    cosine = known.embedding @ seen.embedding.T
+    colors = known.color[:, None] - seen.color[None]
     color = np.sqrt(np.einsum("nmi,nmi->nm", colors, colors))
-    ours = np.linalg.norm(np.array([n.size for n in nodes]), axis=1)
-    theirs = np.linalg.norm(np.array([s.size for s in seen]), axis=1)
-    size = np.abs(np.log(np.maximum(ours, 1e-4))[:, None] - np.log(np.maximum(theirs, 1e-4))[None])
+    ours, theirs = np.maximum(known.diagonal, 1e-4), np.maximum(seen.diagonal, 1e-4)
+    size = np.abs(np.log(ours)[:, None] - np.log(theirs)[None])
     limit = np.log(config.size_gate)
     alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, color
 
 
-def _place_distance(
-    nodes: Sequence[SceneNode], seen: Sequence[DetectedObject], config: AssociationConfig
-) -> tuple[np.ndarray, np.ndarray]:
+def _place_distance(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.ndarray, np.ndarray]:
     """Return the distance (n, m) m and the squared Mahalanobis distance, an object being free to move.
 
     Pairs that are surely outside the gate get infinity: the 3x3 systems of the few others are solved.
     """
-    offset = np.array([n.pose.position for n in nodes])[:, None] - np.array([s.pose.position for s in seen])[None]
+    offset = known.position[:, None] - seen.position[None]
     squared = np.einsum("nmi,nmi->nm", offset, offset)
-    ours = np.array([n.position_covariance for n in nodes])
-    theirs = np.array([s.position_covariance for s in seen]) + np.eye(3) * config.motion_m**2
+    ours = known.covariance
+    theirs = seen.covariance + np.eye(3) * config.motion_m**2
     # the trace bounds the largest variance, so nothing within the gate is lost here
     widest = np.trace(ours, axis1=1, axis2=2)[:, None] + np.trace(theirs, axis1=1, axis2=2)[None]
     i, j = np.nonzero(squared <= config.place_gate * widest)
@@ -121,8 +150,12 @@ def _place_distance(
 
 
 def _solve(cost: np.ndarray) -> tuple[tuple[int, int], ...]:
-    rows, columns = linear_sum_assignment(cost)
-    return tuple((int(i), int(j)) for i, j in zip(rows, columns, strict=True) if cost[i, j] < _FAR)
+    """Return the cheapest assignment; only the rows and columns that have a possible pair are solved."""
+    possible = cost < _FAR
+    rows, columns = np.flatnonzero(possible.any(axis=1)), np.flatnonzero(possible.any(axis=0))
+    some = cost[np.ix_(rows, columns)]
+    pairs = zip(*linear_sum_assignment(some), strict=True)
+    return tuple((int(rows[i]), int(columns[j])) for i, j in pairs if some[i, j] < _FAR)
 
 
 def _take(pairs: Sequence[tuple[int, int]], node_left: np.ndarray, seen_left: np.ndarray) -> None:
@@ -131,16 +164,13 @@ def _take(pairs: Sequence[tuple[int, int]], node_left: np.ndarray, seen_left: np
 
 
 def _duplicate(
-    one: DetectedObject,
-    nodes: Sequence[SceneNode],
-    stayed: Sequence[tuple[int, int]],
-    seen: Sequence[DetectedObject],
-    config: AssociationConfig,
+    one: int, known: Looks, seen: Looks, stayed: Sequence[tuple[int, int]], config: AssociationConfig
 ) -> bool:
-    """Whether ``one`` lies inside an object that this frame already explains, with its colour."""
-    for i, j in stayed:
-        reach = max(float(np.linalg.norm(nodes[i].size)), float(np.linalg.norm(seen[j].size))) / 2
-        apart = float(np.linalg.norm(one.pose.position - seen[j].pose.position))
-        if apart < 0.7 * reach and float(np.linalg.norm(one.color - seen[j].color)) < config.moved_color_gate:
-            return True
-    return False
+    """Whether sight ``one`` lies inside an object that this frame already explains, with its colour."""
+    if not stayed:
+        return False
+    i, j = np.array(stayed).T
+    reach = np.maximum(known.diagonal[i], seen.diagonal[j]) / 2
+    apart = np.linalg.norm(seen.position[j] - seen.position[one], axis=1)
+    color = np.linalg.norm(seen.color[j] - seen.color[one], axis=1)
+    return bool(((apart < 0.7 * reach) & (color < config.moved_color_gate)).any())

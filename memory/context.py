@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.types import EMBEDDING_DIM, MemoryTokens, SceneNode
-from engram.memory.retrieval import similarity
+from engram.core.types import EMBEDDING_DIM, MemoryTokens
+from engram.memory.columns import ABSENT, NodeColumns
 
 
 @dataclass(frozen=True)
@@ -22,27 +21,24 @@ class ContextConfig:
 
 
 def context_tokens(
-    nodes: Sequence[SceneNode],
-    instruction: str,
-    stamp_ns: int,
-    version: int,
-    embed: Callable[[str], np.ndarray],
+    columns: NodeColumns, rows: np.ndarray, cosine: np.ndarray, stamp_ns: int, version: int,
     config: ContextConfig | None = None,
-) -> MemoryTokens:
-    """Return the k entries that fit ``instruction`` best (cosine x belief, ties by id), best first, then padding.
+) -> MemoryTokens:  # fmt: skip
+    """Return the k of ``rows`` that fit an instruction best (``cosine`` (n,) x belief, ties by id), then padding.
 
     A token is the node's embedding (384,); its age is the time since the object was last seen, never negative.
     Padding is zero, with an empty source id and mask False.
     """
     config = config or ContextConfig()
-    nodes = [node for node in nodes if node.state != "absent" and node.belief >= config.belief_min]
-    scores = similarity(nodes, instruction, embed) * [node.belief for node in nodes]
-    best = [nodes[i] for i in sorted(range(len(nodes)), key=lambda i: (-scores[i], nodes[i].id))][: config.tokens]
+    kept = (columns.state[rows] != ABSENT) & (columns.belief[rows] >= config.belief_min)
+    kept &= np.array([columns.about(int(row)).layer == "object" for row in rows], bool)
+    rows, scores = rows[kept], (np.clip(cosine, 0.0, 1.0) * columns.belief[rows])[kept]
+    order = sorted(range(len(rows)), key=lambda i: (-scores[i], columns.about(int(rows[i])).id))[: config.tokens]
+    best, count = rows[order], len(order)
     tokens = np.zeros((config.tokens, EMBEDDING_DIM), np.float32)
     age, place = np.zeros(config.tokens, np.float32), np.zeros((config.tokens, 3), np.float32)
-    for row, node in enumerate(best):
-        tokens[row] = node.embedding
-        age[row] = max(0, stamp_ns - node.last_seen_ns) / 1e9
-        place[row] = node.pose.position
-    ids = tuple(node.id for node in best) + ("",) * (config.tokens - len(best))
-    return MemoryTokens(stamp_ns, version, tokens, age, place, np.arange(config.tokens) < len(best), ids)
+    tokens[:count] = columns.embedding[best]
+    age[:count] = np.maximum(0, stamp_ns - columns.last_ns[best]) / 1e9
+    place[:count] = columns.position[best]
+    ids = tuple(columns.about(int(row)).id for row in best) + ("",) * (config.tokens - count)
+    return MemoryTokens(stamp_ns, version, tokens, age, place, np.arange(config.tokens) < count, ids)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.types import DetectedObject, Pose, SceneNode
+from engram.core.types import DetectedObject, SceneNode
+from engram.memory.association import Looks
+from engram.memory.columns import NodeColumns
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,27 @@ class FusionConfig:
     """Belief saturates here, so that about five clear misses are enough to give an object up."""
     memory: int = 10
     """Appearance is averaged over about this many sights."""
+    doubt: float = 0.5
+    """Belief in an object out of view falls to this when one just like it turns up elsewhere: it was carried there,
+    or it has a double."""
 
 
-def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig) -> SceneNode:
+@dataclass(frozen=True)
+class Sights:
+    """The detections of one frame as arrays."""
+
+    looks: Looks
+    quaternion: np.ndarray  # (m, 4) wxyz
+    score: np.ndarray  # (m,) 0..1
+
+    @classmethod
+    def of(cls, seen: Sequence[DetectedObject]) -> Sights:
+        """Return the arrays of detections."""
+        quaternion = np.array([one.pose.quaternion for one in seen]).reshape(-1, 4)
+        return cls(Looks.of(seen), quaternion, np.array([one.score for one in seen]))
+
+
+def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig, evidence: str = "") -> SceneNode:
     """Return the node of an object seen for the first time; even odds before the sight."""
     return SceneNode(
         id=node_id,
@@ -41,56 +61,35 @@ def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig
         size=seen.size,
         color=seen.color,
         embedding=seen.embedding,
-        belief=_odds(0.5, 1 + (config.hit_ratio - 1) * seen.score, config),
+        belief=float(bayes(np.float64(0.5), hit(np.float64(seen.score), config), config)),
         state="visible",
         first_seen_ns=stamp_ns,
         last_seen_ns=stamp_ns,
         observations=1,
+        first_evidence=evidence,
+        last_evidence=evidence,
     )
 
 
-def fuse(
-    nodes: Sequence[SceneNode],
-    seen: Sequence[DetectedObject],
-    labels: Sequence[str],
-    stamp_ns: int,
-    config: FusionConfig,
-) -> list[SceneNode]:
-    """Return each of ``nodes`` after its sight: Kalman update of the place, running mean of the appearance."""
-    if not nodes:
-        return []
-    places, covariances = fuse_positions(
-        np.array([node.pose.position for node in nodes]),
-        np.array([node.position_covariance for node in nodes]),
-        np.array([one.pose.position for one in seen]),
-        np.array([one.position_covariance for one in seen]),
-        config,
+def fuse(columns: NodeColumns, rows: np.ndarray, seen: Sights, of: np.ndarray, config: FusionConfig) -> None:
+    """Write sight ``of[i]`` into row ``rows[i]``: Kalman update of the place, running mean of the appearance.
+
+    State, times, cameras and labels are the caller's.
+    """
+    looks = seen.looks
+    columns.position[rows], columns.covariance[rows] = fuse_positions(
+        columns.position[rows], columns.covariance[rows], looks.position[of], looks.covariance[of], config
     )
-    weight = 1 / np.minimum([node.observations + 1 for node in nodes], config.memory)[:, None]
-    sizes = _mean([node.size for node in nodes], [one.size for one in seen], weight)
-    colors = _mean([node.color for node in nodes], [one.color for one in seen], weight)
-    embeddings = _mean([node.embedding for node in nodes], [one.embedding for one in seen], weight)
-    norms = np.sqrt(np.einsum("ni,ni->n", embeddings, embeddings))
-    embeddings = (embeddings / np.maximum(norms, 1e-6)[:, None]).astype(np.float32)
-    for array in (places, covariances, sizes, colors, embeddings):
-        array.flags.writeable = False  # rows need no copy on their way into a node
-    return [
-        replace(
-            node,
-            label=labels[i],
-            pose=Pose(places[i], seen[i].pose.quaternion, node.pose.frame),
-            position_covariance=covariances[i],
-            size=sizes[i],
-            color=colors[i],
-            embedding=embeddings[i],
-            belief=_odds(node.belief, 1 + (config.hit_ratio - 1) * seen[i].score, config),
-            state="visible",
-            first_seen_ns=min(node.first_seen_ns, stamp_ns),
-            last_seen_ns=max(node.last_seen_ns, stamp_ns),
-            observations=node.observations + 1,
-        )
-        for i, node in enumerate(nodes)
-    ]
+    columns.quaternion[rows] = seen.quaternion[of]
+    weight = 1 / np.minimum(columns.sights[rows] + 1, config.memory)[:, None]
+    columns.size[rows] = (1 - weight) * columns.size[rows] + weight * looks.size[of]
+    columns.color[rows] = (1 - weight) * columns.color[rows] + weight * looks.color[of]
+    differ = (columns.embedding[rows] != looks.embedding[of]).any(axis=1)
+    mixed = ((1 - weight) * columns.embedding[rows] + weight * looks.embedding[of])[differ]
+    norms = np.sqrt(np.einsum("ni,ni->n", mixed, mixed))
+    columns.embedding[rows[differ]] = mixed / np.maximum(norms, 1e-6)[:, None]
+    columns.changed_embedding.update(rows[differ].tolist())
+    columns.belief[rows] = bayes(columns.belief[rows], hit(seen.score[of], config), config)
 
 
 def fuse_positions(
@@ -111,16 +110,12 @@ def fuse_positions(
     return position, np.where(moved[:, None, None], noise, (updated + np.swapaxes(updated, 1, 2)) / 2)
 
 
-def _mean(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], weight: np.ndarray) -> np.ndarray:
-    return (1 - weight) * np.array(ours) + weight * np.array(theirs)
+def hit(score: np.ndarray, config: FusionConfig) -> np.ndarray:
+    """Return the likelihood ratio of a sight with ``score`` 0..1."""
+    return 1 + (config.hit_ratio - 1) * score
 
 
-def missed(node: SceneNode, filled: bool, absent_below: float, config: FusionConfig) -> SceneNode:
-    """Return ``node`` after a look at its place that did not find it."""
-    belief = _odds(node.belief, config.filled_ratio if filled else config.free_ratio, config)
-    return replace(node, belief=belief, state="absent" if belief < absent_below else node.state)
-
-
-def _odds(belief: float, ratio: float, config: FusionConfig) -> float:
-    odds = ratio * belief / max(1 - belief, 1e-9)
-    return min(max(odds / (1 + odds), 1 - config.belief_max), config.belief_max)
+def bayes(belief: np.ndarray, ratio: np.ndarray | float, config: FusionConfig) -> np.ndarray:
+    """Return ``belief`` after evidence with likelihood ratio ``ratio``, kept within 1 - max .. max."""
+    odds = ratio * belief / np.maximum(1 - belief, 1e-9)
+    return np.clip(odds / (1 + odds), 1 - config.belief_max, config.belief_max)

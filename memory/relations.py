@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.spatial.transform import Rotation
 
 from engram.core.types import SceneNode
+from engram.memory.columns import LARGE_M, half_extents
 from engram.memory.scene_graph import EdgeKey
 
 
@@ -25,48 +25,55 @@ class RelationConfig:
     """A box that changed less than this keeps its relations."""
 
 
-def half_extents(nodes: Sequence[SceneNode]) -> np.ndarray:
-    """Return the axis-aligned half extents (n, 3) m of each node's box in base_link."""
-    quaternions = np.array([node.pose.quaternion for node in nodes])
-    sizes = np.array([node.size for node in nodes])
-    turned = np.abs(Rotation.from_quat(quaternions, scalar_first=True).as_matrix())
-    return np.einsum("nij,nj->ni", turned, sizes) / 2
+@dataclass(frozen=True)
+class Boxes:
+    """Axis-aligned boxes of n nodes in base_link."""
+
+    ids: Sequence[str]
+    layers: Sequence[str]
+    centre: np.ndarray  # (n, 3) m
+    half: np.ndarray  # (n, 3) m, half extents
+
+
+def boxes(nodes: Sequence[SceneNode]) -> Boxes:
+    """Return the boxes of ``nodes``."""
+    half = half_extents(np.array([n.pose.quaternion for n in nodes]), np.array([n.size for n in nodes]))
+    return Boxes([n.id for n in nodes], [n.layer for n in nodes], np.array([n.pose.position for n in nodes]), half)
 
 
 def relations(
-    nodes: Sequence[SceneNode], config: RelationConfig | None = None, touched: Collection[str] | None = None
+    among: Boxes, config: RelationConfig | None = None, touched: Collection[str] | None = None
 ) -> list[EdgeKey]:
-    """Return the (source, target, relation) that hold among ``nodes``, one relation a pair.
+    """Return the (source, target, relation) that hold among boxes, one relation a pair.
 
     ``in`` wins over ``on`` and ``on`` over ``near``; ``near`` is symmetric and stored once, smaller id first, and
     only between nodes of one layer (everything on a table is near it). With ``touched``, only the relations of
     those nodes.
     """
     config = config or RelationConfig()
-    if len(nodes) < 2:
+    ids, layers, centre, half = among.ids, among.layers, among.centre, among.half
+    if len(ids) < 2:
         return []
-    centre = np.array([node.pose.position for node in nodes])
-    half = half_extents(nodes)
     first, second = _candidates(centre, half, config.near_m)
     if touched is not None:
-        mask = np.array([node.id in touched for node in nodes])
+        mask = np.array([node_id in touched for node_id in ids])
         kept = mask[first] | mask[second]
         first, second = first[kept], second[kept]
     found: list[EdgeKey] = []
     related = np.zeros(len(first), bool)
     for inner, outer in ((first, second), (second, first)):
         inside = _inside(centre, half, inner, outer) & ~related
-        found += [(nodes[i].id, nodes[j].id, "in") for i, j in zip(inner[inside], outer[inside], strict=True)]
+        found += [(ids[i], ids[j], "in") for i, j in zip(inner[inside], outer[inside], strict=True)]
         related |= inside
     for upper, lower in ((first, second), (second, first)):
         rests = _on(centre, half, upper, lower, config.contact_m) & ~related
-        found += [(nodes[i].id, nodes[j].id, "on") for i, j in zip(upper[rests], lower[rests], strict=True)]
+        found += [(ids[i], ids[j], "on") for i, j in zip(upper[rests], lower[rests], strict=True)]
         related |= rests
     gap = np.maximum(np.abs(centre[first] - centre[second]) - half[first] - half[second], 0.0)
     close = (np.linalg.norm(gap, axis=1) <= config.near_m) & ~related
     for i, j in zip(first[close], second[close], strict=True):
-        if nodes[i].layer == nodes[j].layer:
-            source, target = sorted((nodes[i].id, nodes[j].id))
+        if layers[i] == layers[j] == "object":
+            source, target = sorted((ids[i], ids[j]))
             found.append((source, target, "near"))
     return found
 
@@ -74,7 +81,7 @@ def relations(
 def _candidates(centre: np.ndarray, half: np.ndarray, near_m: float) -> tuple[np.ndarray, np.ndarray]:
     """Return index pairs that may be related: neighbours by KD-tree, and all pairs with the few large boxes."""
     radius = np.linalg.norm(half, axis=1)
-    large = radius > 0.5  # a table in the tree's radius would pair everything with everything
+    large = radius > LARGE_M  # a table in the tree's radius would pair everything with everything
     small = np.flatnonzero(~large)
     pairs = [np.empty((0, 2), np.int64)]
     if len(small) > 1:

@@ -1,17 +1,24 @@
-"""Text + place search over the nodes: cosine of embeddings, a KD-tree for the radius, belief as weight."""
+"""What fits a question: words, place, relation and time, over the nodes of today or the facts of the past."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from scipy.spatial import cKDTree
 
-from engram.core.contracts import MemoryAnswer, MemoryQuery
-from engram.core.errors import InvalidInputError
-from engram.core.types import EMBEDDING_DIM, SceneNode
+from engram.core.contracts import MemoryQuery
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id
+from engram.memory.columns import ABSENT, NodeColumns
+from engram.memory.history import FOREVER, Fact
+from engram.memory.scene_graph import RELATIONS
+from engram.memory.tracker import Tracker
+from engram.memory.vectors import VectorIndex
+
+Embed = Callable[[str], np.ndarray]
 
 
 class Encoder(Protocol):
@@ -27,11 +34,30 @@ class RetrievalConfig:
 
     half_distance_m: float = 1.0
     """A node this far from the asked place scores half."""
+    cosine_min: float = 0.35
+    """What is less alike than this does not answer a question in words."""
+    cosine_sure: float = 0.7
+    """From here on the words are taken to mean the object."""
+    near_m: float = 0.5
+    """What "near" means between the middles of two objects."""
+    persistence_s: float = 7 * 86400.0
+    """Time in which the chance that an unseen object is still where it was falls to 1 / e."""
 
 
-def text_embedder(encoder: Encoder | None) -> Callable[[str], np.ndarray]:
-    """Return a text -> (384,) function; without ``encoder`` the default MiniLM loads at the first call."""
+@dataclass(frozen=True)
+class Hits:
+    """Nodes, best first."""
 
+    nodes: tuple[SceneNode, ...] = ()
+    scores: tuple[float, ...] = ()  # 0..1, for ranking
+    confidence: tuple[float, ...] = ()  # 0..1, that the node is what was asked for and was where it says
+    facts: tuple[Fact | None, ...] = ()  # what each rests on
+
+
+def text_embedder(encoder: Encoder | None) -> Embed:
+    """Return a text -> (384,) function that remembers; without ``encoder`` MiniLM loads at the first call."""
+
+    @lru_cache(maxsize=256)
     def embed(text: str) -> np.ndarray:
         nonlocal encoder
         if encoder is None:
@@ -41,46 +67,261 @@ def text_embedder(encoder: Encoder | None) -> Callable[[str], np.ndarray]:
         vector = np.asarray(encoder.encode([text]), np.float32)[0]
         if vector.shape != (EMBEDDING_DIM,):
             raise InvalidInputError(f"encoder {type(encoder).__name__}: {vector.shape}, expected ({EMBEDDING_DIM},)")
+        vector.flags.writeable = False
         return vector
 
     return embed
 
 
-def similarity(nodes: Sequence[SceneNode], text: str, embed: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Return the cosine (n,) 0..1 of each node to ``text``; 1 for an empty text, 0 for opposite meanings."""
-    if not text or not nodes:
-        return np.ones(len(nodes))
-    # a plain product beats an index up to some 1e5 rows
-    return np.clip(np.array([node.embedding for node in nodes]) @ embed(text), 0.0, 1.0).astype(np.float64)
-
-
-def answer(
-    nodes: Sequence[SceneNode],
-    query: MemoryQuery,
-    embed: Callable[[str], np.ndarray],
-    config: RetrievalConfig | None = None,
-) -> MemoryAnswer:
-    """Return the best nodes for ``query``: score = cosine x belief x nearness, ties by id."""
-    config = config or RetrievalConfig()
+def check(query: MemoryQuery) -> None:
+    """Raise InvalidInputError for a query that makes no sense."""
     if query.limit <= 0:
         raise InvalidInputError(f"MemoryQuery.limit: {query.limit}, expected 1 or more")
     if not query.radius_m > 0:
         raise InvalidInputError(f"MemoryQuery.radius_m: {query.radius_m}, expected metres above 0")
     if query.place is not None:
-        nodes = _within(nodes, query.place, query.radius_m)
-    scores = similarity(nodes, query.text, embed) * [node.belief for node in nodes]
-    if query.place is not None and nodes:
-        apart = np.linalg.norm([node.pose.position - query.place for node in nodes], axis=1)
+        place = np.asarray(query.place, np.float64)
+        if place.shape != (3,) or not np.isfinite(place).all():
+            raise InvalidInputError(f"MemoryQuery.place: {place.tolist()}, expected 3 finite metres")
+    if query.relation and query.relation not in RELATIONS:
+        raise unknown_name("relation", query.relation, RELATIONS)
+    if query.valid_ns is not None and query.valid_ns[0] > query.valid_ns[1]:
+        raise InvalidInputError(f"MemoryQuery.valid_ns: {query.valid_ns}, expected (start, end)")
+
+
+def search(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
+    """Return what fits ``query``, whose ``vector`` is set if it has a text.
+
+    Raises:
+        UnknownNameError: the relation's target is not known; lists what is.
+    """
+    check(query)
+    targets = anchors(tracker, query.target) if query.target else None
+    if query.valid_ns is not None or query.believed_ns is not None:
+        return _then(tracker, index, query, targets, config)
+    return _now(tracker, index, query, targets, config)
+
+
+def anchors(tracker: Tracker, name: str) -> list[str]:
+    """Return the ids of the nodes that ``name`` means: an id, a label, or the labels that contain its words."""
+    columns = tracker.columns
+    if name in columns:
+        return [name]
+    words = set(name.split())
+    rows = columns.rows()
+    labels = [columns.about(int(row)).label for row in rows]
+    exact = [row for row, label in zip(rows, labels, strict=True) if label == name]
+    loose = [row for row, label in zip(rows, labels, strict=True) if words <= set(label.split())]
+    if name in ("robot", "hand"):
+        exact = [row for row in rows if columns.about(int(row)).layer == "agent"]
+    found = exact or loose
+    if not found:
+        raise unknown_name("node or label", name, {*labels, *columns.row_of})
+    return [columns.about(int(row)).id for row in found]
+
+
+# -- now -------------------------------------------------------------------------------------------------------------
+
+
+def _now(
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
+) -> Hits:
+    columns = tracker.columns
+    rows, cosine = _candidates(tracker, index, query, targets, config)
+    if not len(rows):
+        return Hits()
+    scores = cosine * columns.belief[rows]
+    if query.place is not None:
+        apart = np.linalg.norm(columns.position[rows] - query.place, axis=1)
         scores = scores * config.half_distance_m / (config.half_distance_m + apart)
-    best = sorted(range(len(nodes)), key=lambda i: (-scores[i], nodes[i].id))[: query.limit]
-    return MemoryAnswer(tuple(nodes[i] for i in best), tuple(float(scores[i]) for i in best))
+    # of two that fit alike, the one seen last; then the smaller id
+    order = sorted(np.argsort(-scores, kind="stable")[: 4 * query.limit + 16].tolist(), key=lambda i: (
+        -round(float(scores[i]), 3), -int(columns.last_ns[rows[i]]), columns.about(int(rows[i])).id))  # fmt: skip
+    best = np.array(order[: query.limit], np.int64)
+    now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
+    nodes = columns.nodes(rows[best])
+    sure = [_confidence(node, float(cosine[i]), now_ns, config) for node, i in zip(nodes, best, strict=True)]
+    facts = [tracker.history.current(node.id) for node in nodes]
+    found = [None if row is None else tracker.history.facts([row])[0] for row in facts]
+    return Hits(tuple(nodes), tuple(float(s) for s in scores[best]), tuple(sure), tuple(found))
 
 
-def _within(nodes: Sequence[SceneNode], place: np.ndarray, radius_m: float) -> Sequence[SceneNode]:
-    place = np.asarray(place, np.float64)
-    if place.shape != (3,) or not np.isfinite(place).all():
-        raise InvalidInputError(f"MemoryQuery.place: {place.tolist()}, expected 3 finite metres")
-    if not nodes or not np.isfinite(radius_m):
-        return nodes
-    tree = cKDTree(np.array([node.pose.position for node in nodes]))
-    return [nodes[i] for i in sorted(tree.query_ball_point(place, radius_m))]
+def _candidates(
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of objects and agents that pass every filter, and their cosines (1 without words)."""
+    columns = tracker.columns
+    narrow: np.ndarray | None = None
+    if targets is not None:
+        narrow = _related(tracker, query.relation or "near", targets, config)
+    if query.place is not None and np.isfinite(query.radius_m):
+        place = np.asarray(query.place, np.float64)
+        near = np.array(sorted(columns.objects_within(place - query.radius_m, place + query.radius_m)), np.int64)
+        near = near[np.linalg.norm(columns.position[near] - place, axis=1) <= query.radius_m]
+        narrow = near if narrow is None else np.intersect1d(narrow, near)
+    if narrow is not None:
+        narrow = _of_layers(columns, narrow)
+        cosine = np.ones(len(narrow)) if query.vector is None else columns.embedding[narrow] @ query.vector
+    elif query.vector is None:
+        narrow = columns.rows("object", "agent")
+        cosine = np.ones(len(narrow))
+    else:
+        narrow, cosine = index.nearest(query.vector, 8 * query.limit + 64)
+        keep = np.array([columns.about(int(row)).layer in ("object", "agent") for row in narrow], bool)
+        narrow, cosine = narrow[keep], cosine[keep]
+    if query.vector is not None:
+        narrow, cosine = narrow[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
+    return narrow, np.clip(cosine, 0.0, 1.0).astype(np.float64)
+
+
+def _of_layers(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
+    return np.array([row for row in rows if columns.about(int(row)).layer in ("object", "agent")], np.int64)
+
+
+def _related(tracker: Tracker, relation: str, targets: list[str], config: RetrievalConfig) -> np.ndarray:
+    """Return the rows that stand in ``relation`` to one of ``targets``; what is in a box in a room is in the room."""
+    columns, graph = tracker.columns, tracker.scene.graph
+    found: set[int] = set()
+    if relation == "near":
+        for target in targets:
+            row = columns.row_of[target]
+            margin = columns.half[row] + config.near_m
+            centre = columns.position[row]
+            for other in columns.objects_within(centre - margin, centre + margin) - {row}:
+                gap = np.maximum(np.abs(columns.position[other] - centre) - columns.half[row], 0.0)
+                if np.linalg.norm(gap) <= config.near_m and columns.state[other] != ABSENT:
+                    found.add(other)
+        return np.array(sorted(found), np.int64)
+    for target in targets:
+        found |= {columns.row_of[s] for s, _, r in graph.in_edges(target, data="relation") if r == relation}
+    return np.array(sorted(found), np.int64)
+
+
+def _confidence(node: SceneNode, cosine: float, now_ns: int, config: RetrievalConfig) -> float:
+    """Return how sure it is that ``node`` is what was meant and is where it was."""
+    meant = min(1.0, cosine / config.cosine_sure)
+    if node.layer == "agent":
+        return meant
+    age_s = max(0, now_ns - node.last_seen_ns) / 1e9
+    return meant * node.belief * float(np.exp(-age_s / config.persistence_s))
+
+
+# -- then ------------------------------------------------------------------------------------------------------------
+
+
+def _then(
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
+) -> Hits:
+    """Return what was true at ``valid_ns``, as the memory believed at ``believed_ns``, best first."""
+    history = tracker.history
+    named = _named(tracker, index, query, config) if query.vector is not None else None
+    if named is not None and not named:
+        return Hits()
+    rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named))
+    if targets is not None and query.relation != "near":
+        rows = _inside_then(tracker, rows, query, targets)
+    facts = _newest_of_each(history.facts(rows))
+    if query.place is not None:
+        facts = [fact for fact in facts if np.linalg.norm(fact.place - query.place) <= query.radius_m]
+    if targets is not None and query.relation == "near":
+        spots = {t: tracker.columns.position[tracker.columns.row_of[t]] for t in targets}
+        limit = config.near_m
+        facts = [f for f in facts if any(
+            f.node_id != t and np.linalg.norm(f.place - spot) <= limit + float(np.linalg.norm(_half(tracker, t)))
+            for t, spot in spots.items())]  # fmt: skip
+    found = []
+    for fact in facts:
+        cosine = 1.0 if named is None else named[fact.node_id]
+        sure = chance(fact, query, config)
+        found.append((cosine * sure, min(1.0, cosine / config.cosine_sure) * sure, fact))
+    found.sort(key=lambda one: (-round(one[0], 3), -one[2].last_sight, one[2].node_id))
+    best = found[: query.limit]
+    nodes = tuple(node_then(tracker, fact, query, sure) for _, sure, fact in best)
+    return Hits(nodes, tuple(s for s, _, _ in best), tuple(c for _, c, _ in best), tuple(f for _, _, f in best))
+
+
+def _half(tracker: Tracker, node_id: str) -> np.ndarray:
+    return tracker.columns.half[tracker.columns.row_of[node_id]]
+
+
+def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> dict[str, float]:
+    """Return node id -> cosine of every object, present or past, that the words may mean."""
+    columns, history = tracker.columns, tracker.history
+    assert query.vector is not None
+    rows, cosine = index.nearest(query.vector, 1000)
+    rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
+    found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
+    wanted = set(query.text.split())
+    for node_id in tracker.gone:  # not in the graph any more: its label is all that is left
+        labels = {fact.label for fact in history.of(node_id)}
+        score = max((len(wanted & set(label.split())) / max(1, len(wanted)) for label in labels), default=0.0)
+        if score >= config.cosine_min:
+            found[node_id] = score
+    return found
+
+
+def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets: list[str]) -> np.ndarray:
+    """Return facts whose relation was the asked one, or whose place lies in the target's box (rooms)."""
+    history, columns = tracker.history, tracker.columns
+    told = history.of_target(rows, targets)
+    told = told[[history.words[history.relation[row]] == (query.relation or "in") for row in told.tolist()]]
+    if query.relation not in ("in", ""):
+        return told
+    boxes = [columns.row_of[t] for t in targets if columns.about(columns.row_of[t]).layer != "object"]
+    inside = [rows[(np.abs(history.place[rows] - columns.position[b]) < columns.half[b]).all(axis=1)] for b in boxes]
+    return np.unique(np.concatenate((told, *inside)))
+
+
+def _newest_of_each(facts: list[Fact]) -> list[Fact]:
+    """Return one fact an object: the latest in which it was there, else the latest."""
+    newest: dict[str, Fact] = {}
+    for fact in sorted(facts, key=lambda one: (one.present, one.valid_from, one.believed_from)):
+        newest[fact.node_id] = fact
+    return list(newest.values())
+
+
+def asked(query: MemoryQuery) -> int:
+    """Return the instant that a question about the past is about: the end of its interval."""
+    end = query.valid_ns[1] if query.valid_ns is not None else query.believed_ns
+    assert end is not None
+    return end
+
+
+def chance(fact: Fact, query: MemoryQuery, config: RetrievalConfig) -> float:
+    """Return the probability that ``fact`` held at the asked time.
+
+    While it was being seen: by the number of sights. After the last sight the object may have left: with a constant
+    hazard when nothing more is known, evenly over the gap when a later look found it gone.
+    """
+    at = min(asked(query), fact.valid_to - 1)
+    seen = fact.sights / (fact.sights + 0.2)
+    gap = max(0, at - fact.last_sight)
+    if not gap or not fact.present:
+        return seen
+    belief = FOREVER - 1 if query.believed_ns is None else query.believed_ns
+    if fact.valid_to != FOREVER and belief >= fact.closed_at:
+        return seen * (1 - gap / max(1, fact.valid_to - fact.last_sight))
+    return seen * float(np.exp(-gap / 1e9 / config.persistence_s))
+
+
+def node_then(tracker: Tracker, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
+    """Return the object of ``fact`` as it was."""
+    columns = tracker.columns
+    at = asked(query)
+    last = min(fact.last_sight, at)
+    state = "absent" if not fact.present else "visible" if at <= fact.last_sight else "unseen"
+    camera = fact.evidence[-1].rpartition("@")[0] if fact.evidence else ""
+    evidence = fact.evidence[-1] if last == fact.last_sight and fact.evidence else observation_id(camera, last)
+    if fact.node_id in columns:
+        node = columns.node(columns.row_of[fact.node_id])
+    else:
+        none = np.zeros(EMBEDDING_DIM, np.float32)
+        upright = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+        node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, 0.05),
+                         np.full(3, 0.5), none, 0.5, "unseen", 0, 0, 1)  # fmt: skip
+    return replace(
+        node, label=fact.label, pose=Pose(fact.place, node.pose.quaternion, node.pose.frame),
+        belief=sure if fact.present else 1 - sure, state=state, first_seen_ns=fact.valid_from, last_seen_ns=last,
+        observations=fact.sights, first_evidence=fact.evidence[0] if fact.evidence else "",
+        last_evidence=evidence if camera else "",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The working view of what the robot knows: a networkx DiGraph of layered nodes."""
+"""The working view of what the robot knows: node columns, and their relations as a networkx DiGraph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import networkx as nx
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import SceneEdge, SceneNode
+from engram.memory.columns import LAYERS, NodeColumns
 
-LAYERS: Mapping[str, int] = {"building": 5, "room": 4, "place": 3, "object": 2, "agent": 2}
-"""Layer name -> height, numbered as in spark_dsg (Hughes et al., Hydra)."""
 RELATIONS: tuple[str, ...] = ("on", "in", "near", "held_by")
-STATES: tuple[str, ...] = ("visible", "occluded", "unseen", "absent")
 
 EdgeKey = tuple[str, str, str]
 
@@ -22,6 +20,7 @@ class SceneGraph:
 
     def __init__(self) -> None:
         self.graph = nx.DiGraph()
+        self.columns = NodeColumns()
         self._issued: dict[str, int] = {}
 
     def new_id(self, layer: str) -> str:
@@ -36,40 +35,45 @@ class SceneGraph:
         """How many ids each layer has issued."""
         return dict(self._issued)
 
-    def restore(self, nodes: Iterable[SceneNode], issued: Mapping[str, int]) -> None:
-        """Take over stored nodes and id counters."""
-        for node in nodes:
-            self.put(node)
+    def restore(self, issued: Mapping[str, int]) -> None:
+        """Go on with stored id counters, after the columns were restored."""
+        self.graph.add_nodes_from(self.columns.row_of)
         self._issued = dict(issued)
 
-    def put(self, node: SceneNode) -> None:
-        """Add ``node`` or replace the one with its id."""
-        if node.layer not in LAYERS:
-            raise unknown_name("layer", node.layer, LAYERS)
-        if node.state not in STATES:
-            raise unknown_name("state", node.state, STATES)
-        self.graph.add_node(node.id, node=node)
+    def put(self, node: SceneNode, votes: Mapping[str, float] | None = None) -> int:
+        """Add ``node`` or replace the one with its id; return its row."""
+        row = self.columns.put(node, votes)
+        self.graph.add_node(node.id)
+        return row
 
     def remove(self, node_id: str) -> None:
         """Forget a node and its edges; raises InvalidInputError when there is none."""
-        if node_id not in self.graph:
-            raise InvalidInputError(f"node {node_id!r}: not in the graph of {len(self.graph)} nodes")
+        if node_id not in self.columns:
+            raise InvalidInputError(f"node {node_id!r}: not in the graph of {len(self.columns)} nodes")
+        self.columns.remove(node_id)
         self.graph.remove_node(node_id)
+
+    def row(self, node_id: str) -> int:
+        """Return the row of the node ``node_id``."""
+        if node_id not in self.columns:
+            raise unknown_name("node", node_id, self.columns.row_of)
+        return self.columns.row_of[node_id]
 
     def node(self, node_id: str) -> SceneNode:
         """Return the node ``node_id``."""
-        if node_id not in self.graph:
-            raise unknown_name("node", node_id, self.graph)
-        return self.graph.nodes[node_id]["node"]
+        return self.columns.node(self.row(node_id))
 
     def nodes(self, *layers: str) -> list[SceneNode]:
         """Return the nodes of ``layers`` (none given = all), oldest first."""
-        found = (data["node"] for _, data in self.graph.nodes(data=True))
-        return [node for node in found if not layers or node.layer in layers]
+        return self.columns.nodes(self.columns.rows(*layers))
 
     def edges(self) -> tuple[SceneEdge, ...]:
         """Return all relations, sorted."""
         return tuple(SceneEdge(*key) for key in sorted(self._edge_keys()))
+
+    def related(self, node_id: str) -> Mapping[str, str]:
+        """Return target -> relation of the edges that leave ``node_id``."""
+        return {target: data["relation"] for target, data in self.graph[node_id].items()}
 
     def set_edges(
         self, wanted: Iterable[EdgeKey], touched: Collection[str] | None = None

@@ -1,9 +1,18 @@
-"""The store of record: node columns in zarr 3, made atomic and versioned by icechunk."""
+"""The store of record: tables of columns in zarr 3, made atomic and versioned by icechunk.
+
+Damage is found, never read: each chunk ends with a CRC-32C, each snapshot carries a digest of every row and a checksum
+of its own attributes, and ``head.json`` beside the repository holds the hash of its list of snapshots.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +22,18 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from engram.core.errors import EngramError, StoreError
+from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
-from engram.core.types import SceneNode
-from engram.memory.records import COLUMNS, SCHEMA, from_row, to_rows
+from engram.memory.migrations import MIGRATIONS
+from engram.memory.records import SCHEMA, TABLES, Column, Rows, row_hashes
 
 _BRANCH = "main"
-# what icechunk, zarr and its codecs raise for files that are missing, cut or altered
-_UNREADABLE = (icechunk.IcechunkError, EngramError, ValueError, RuntimeError, KeyError, OSError, TypeError)
+_HEAD, _BACKUP = "head.json", "snapshots.backup"
+_MANIFEST_CHUNKS = 1000
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
+
+Tables = Mapping[str, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,13 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class StoredGraph:
+class Stored:
     """What a snapshot holds."""
 
-    nodes: tuple[SceneNode, ...]
+    tables: Tables
     sequence: int
     stamp_ns: int
-    issued: Mapping[str, int]
+    about: Mapping[str, Any]  # JSON: id counters and the like
 
 
 class GraphStore:
@@ -70,46 +81,44 @@ class GraphStore:
         self._lock = WriterLock(self.path)
         try:
             self._repository = _open(self.path, create=True)
-            self._loaded, self._row_of = _read(self.path, self._repository, None)
+            self._loaded, self._found_schema = _newest(self.path, self._repository)
         except BaseException:
             self._lock.release()
             raise
+        self._hashes: dict[tuple[str, str], np.ndarray] = {}
+        if self._loaded and self._found_schema == SCHEMA:
+            for table, columns in self._loaded.tables.items():
+                self._hashes |= {(table, name): _hash_all(v) for name, v in columns.items() if len(v)}
         self._durable = self._loaded.sequence if self._loaded else 0
         self._commits = 0
 
-    def load(self) -> StoredGraph | None:
+    def load(self) -> Stored | None:
         """Return the newest committed state as it was when the store was opened; None in a new store."""
         return self._loaded
 
-    def commit(
-        self,
-        nodes: Sequence[SceneNode],
-        removed: Collection[str],
-        sequence: int,
-        stamp_ns: int,
-        issued: Mapping[str, int],
-    ) -> int:
-        """Write changed ``nodes`` and forget ``removed`` in one atomic step; return the durable sequence.
+    def commit(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> int:
+        """Write rows of tables in one atomic step; return the durable sequence.
 
-        Nothing is written when ``sequence`` is already durable and nothing changed.
+        Nothing is written when ``sequence`` is already durable and there are no rows.
         """
-        if not nodes and not removed and sequence == self._durable:
+        if sequence == self._durable and not any(len(rows.index) for rows in writes.values()):
             return self._durable
         session = self._repository.writable_session(_BRANCH)
         root = zarr.open_group(session.store, mode="a")
-        row_of = dict(self._row_of)
-        freed = [row_of.pop(node_id) for node_id in sorted(removed) if node_id in row_of]
-        used = set(row_of.values())
-        free = iter([row for row in range(len(used) + len(freed) + len(nodes)) if row not in used])
-        rows = [row_of.setdefault(node.id, -1) for node in nodes]
-        for i, node in enumerate(nodes):
-            if rows[i] < 0:
-                rows[i] = row_of[node.id] = next(free)
-        _write(root, nodes, rows, [row for row in freed if row not in rows])
-        about: dict[str, Any] = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "issued": dict(issued)}
-        root.attrs.update(about)
-        session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
-        self._row_of, self._durable = row_of, sequence
+        if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
+            for name in list(root):
+                del root[name]
+            writes = _merged(self._loaded.tables, writes)
+            self._found_schema = SCHEMA
+        hashes = dict(self._hashes)
+        for table, rows in writes.items():
+            _write(root, table, rows, hashes)
+        attributes = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "about": dict(about)}
+        attributes["digests"] = {f"{table}/{name}": _digest(values) for (table, name), values in hashes.items()}
+        root.attrs.update({**attributes, "check": _check(attributes)})
+        snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
+        self._write_head(snapshot, sequence)
+        self._hashes, self._durable, self._loaded = hashes, sequence, None
         self._commits += 1
         if self._commits % self.config.expire_every == 0:
             self.expire(self.config.keep_snapshots)
@@ -126,16 +135,39 @@ class GraphStore:
             return 0
         self._repository.expire_snapshots(older_than=known[keep - 1].written_at)
         self._repository.garbage_collect(datetime.datetime.now(datetime.UTC))
+        self._write_head(known[0].id, known[0].sequence)
         return len(known) - len(self.snapshots())
 
     def close(self) -> None:
         """Let the next writer in; may be called twice. Uncommitted changes were never here."""
         self._lock.release()
 
+    def _write_head(self, snapshot: str, sequence: int) -> None:
+        """Write beside the repository what its list of snapshots is, and a copy of it."""
+        listed = (self.path / "graph" / "repo").read_bytes()
+        head = {"snapshot": snapshot, "sequence": sequence, "sha256": hashlib.sha256(listed).hexdigest()}
+        for name, data in ((_BACKUP, listed), (_HEAD, json.dumps(head).encode())):
+            temporary = self.path / f"{name}.new"
+            temporary.write_bytes(data)
+            os.replace(temporary, self.path / name)
 
-def read_snapshot(path: Path | str, snapshot: str | None = None) -> StoredGraph | None:
-    """Read a snapshot (None = the newest) without a lock, also while another process writes."""
-    return _read(Path(path), _open(Path(path), create=False), snapshot)[0]
+
+def read_snapshot(path: Path | str, snapshot: str | None = None) -> Stored | None:
+    """Read a snapshot (None = the newest) without a lock, also while another process writes.
+
+    A snapshot that is named opens as long as it is good itself, whatever else in the store is damaged.
+    """
+    path = Path(path)
+    if snapshot is None:
+        return _newest(path, _open(path, create=False))[0]
+    if not (path / "graph").exists():
+        raise StoreError(f"{path}: no memory store there")
+    known: list[Snapshot] = []
+    for repository in _sources(path):
+        known = known or list(_snapshots(repository))
+        if snapshot in {one.id for one in _snapshots(repository)}:
+            return _checked(path, repository, snapshot)[0]
+    raise StoreError(f"{path}: no snapshot {snapshot!r}; newest: {', '.join(one.id for one in known[:5])}")
 
 
 def list_snapshots(path: Path | str) -> tuple[Snapshot, ...]:
@@ -143,17 +175,106 @@ def list_snapshots(path: Path | str) -> tuple[Snapshot, ...]:
     return _snapshots(_open(Path(path), create=False))
 
 
-def _open(path: Path, create: bool) -> icechunk.Repository:
-    folder = path / "graph"
-    storage = icechunk.local_filesystem_storage(str(folder))
+def repair(path: Path | str) -> int:
+    """Go on from the newest good snapshot of a damaged store; return its sequence. Past snapshots stay behind.
+
+    The damaged files are kept beside it as ``graph.damaged-<n>``.
+    """
+    path = Path(path)
+    lock = WriterLock(path)
     try:
-        if icechunk.Repository.exists(storage):
-            return icechunk.Repository.open(storage)
+        good = _newest_good(path)
+        if good is None:
+            raise StoreError(f"{path}: no snapshot is good any more")
+        number = next(n for n in range(1, 10_000) if not (path / f"graph.damaged-{n}").exists())
+        os.rename(path / "graph", path / f"graph.damaged-{number}")
+        for name in (_HEAD, _BACKUP):
+            (path / name).unlink(missing_ok=True)
+    finally:
+        lock.release()
+    store = GraphStore(path)
+    try:
+        return store.commit(_merged(good.tables, {}), good.sequence, good.stamp_ns, good.about)
+    finally:
+        store.close()
+
+
+# -- opening ---------------------------------------------------------------------------------------------------------
+
+
+def _open(path: Path, create: bool) -> icechunk.Repository:
+    """Open the repository; its list of snapshots is the one that was written last, or the error says so."""
+    folder = path / "graph"
+    if not (folder / "repo").exists():
         if create and not (folder.exists() and any(folder.iterdir())):
-            return icechunk.Repository.create(storage)
-    except _UNREADABLE as error:
-        raise StoreError(f"{path}: the store's list of snapshots is damaged: {_first_line(error)}") from error
-    raise StoreError(f"{path}: no memory store there" + (", but files of a damaged one" if folder.exists() else ""))
+            return icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), _config())
+        raise StoreError(f"{path}: no memory store there" + (", but files of a damaged one" if folder.exists() else ""))
+    try:
+        repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
+        known = [one.id for one in _snapshots(repository)]
+    except Exception as error:
+        raise _damaged(path, f"the store's list of snapshots is damaged: {_first_line(error)}") from error
+    head = _head(path)
+    if head and head["snapshot"] not in known and _list_hash(path) != head["sha256"]:  # it was acknowledged
+        raise _damaged(path, f"the store's list of snapshots is damaged: {head['snapshot']} is missing")
+    return repository
+
+
+def _config() -> icechunk.RepositoryConfig:
+    """Split long manifests: a commit rewrites only those that it touches."""
+    anywhere = {icechunk.ManifestSplitDimCondition.Any(): _MANIFEST_CHUNKS}
+    splitting = icechunk.ManifestSplittingConfig.from_dict({icechunk.ManifestSplitCondition.AnyArray(): anywhere})
+    return icechunk.RepositoryConfig(manifest=icechunk.ManifestConfig(splitting=splitting))
+
+
+def _list_hash(path: Path) -> str:
+    return hashlib.sha256((path / "graph" / "repo").read_bytes()).hexdigest()
+
+
+def _head(path: Path) -> Mapping[str, Any] | None:
+    try:
+        head = json.loads((path / _HEAD).read_bytes())
+        return head if {"snapshot", "sequence", "sha256"} <= head.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None  # a store of an older version, or a damaged head: the snapshots speak for themselves
+
+
+def _sources(path: Path) -> Iterator[icechunk.Repository]:
+    """Yield the store as far as its list of snapshots can be read: as it is, then through the copy that the last
+    commit left of that list."""
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in (path / "graph").iterdir():
+            if entry.is_dir():
+                os.symlink(entry.resolve(), Path(folder) / entry.name)
+        if (path / _BACKUP).exists():
+            shutil.copy(path / _BACKUP, Path(folder) / "repo")
+        for source in (path / "graph", Path(folder)):
+            try:
+                repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(source)))
+                _snapshots(repository)
+            except Exception:  # noqa: BLE001 damaged: see _open
+                continue
+            yield repository
+
+
+def _damaged(path: Path, what: str, known_bad: str = "") -> StoreError:
+    good = _newest_good_id(path, known_bad)
+    hint = f"the newest good one is {good.id} (sequence {good.sequence})" if good else "no other one is good"
+    return StoreError(f"{path}: {what}; {hint}; `engram memory repair` goes on from there")
+
+
+def _newest_good_id(path: Path, known_bad: str = "") -> Snapshot | None:
+    found: list[Snapshot] = []
+    for repository in _sources(path):
+        listed = (one for one in _snapshots(repository) if one.id != known_bad)
+        good = next((one for one in listed if _is_good(repository, one.id)), None)
+        found += [good] if good else []
+    return max(found, key=lambda one: one.sequence, default=None)
+
+
+def _newest_good(path: Path) -> Stored | None:
+    good = _newest_good_id(path)
+    return read_snapshot(path, good.id) if good else None
 
 
 def _snapshots(repository: icechunk.Repository) -> tuple[Snapshot, ...]:
@@ -164,73 +285,140 @@ def _snapshots(repository: icechunk.Repository) -> tuple[Snapshot, ...]:
     )
 
 
-def _read(
-    path: Path, repository: icechunk.Repository, snapshot: str | None
-) -> tuple[StoredGraph | None, dict[str, int]]:
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _newest(path: Path, repository: icechunk.Repository) -> tuple[Stored | None, Mapping[str, Any]]:
+    known = _snapshots(repository)
+    if not known:
+        return None, SCHEMA
+    stored, schema = _checked(path, repository, known[0].id)
+    head = _head(path)
+    if head and stored.sequence < head["sequence"] and _list_hash(path) != head["sha256"]:
+        raise _damaged(path, f"sequence {head['sequence']} was acknowledged, the newest there is {stored.sequence}")
+    return stored, schema
+
+
+def _checked(path: Path, repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mapping[str, Any]]:
     try:
-        known = _snapshots(repository)
-    except _UNREADABLE as error:
-        raise StoreError(f"{path}: the store's history is damaged: {_first_line(error)}") from error
-    if not known and snapshot is None:
-        return None, {}
-    wanted = snapshot or known[0].id
-    if wanted not in {one.id for one in known}:
-        raise StoreError(f"{path}: no snapshot {wanted!r}; newest: {', '.join(one.id for one in known[:5])}")
-    try:
-        return _read_one(repository, wanted)
-    except _UNREADABLE as error:
-        good = next((one for one in known if one.id != wanted and _is_good(repository, one.id)), None)
-        hint = f"the newest good one is {good.id} (sequence {good.sequence})" if good else "no other one is good"
-        raise StoreError(f"{path}: snapshot {wanted} cannot be read ({_first_line(error)}); {hint}") from error
+        return _read(repository, snapshot)
+    except Exception as error:
+        what = f"snapshot {snapshot} cannot be read ({_first_line(error)})"
+        raise _damaged(path, what, known_bad=snapshot) from error
 
 
 def _is_good(repository: icechunk.Repository, snapshot: str) -> bool:
     try:
-        _read_one(repository, snapshot)
-    except _UNREADABLE:
+        _read(repository, snapshot)
+    except Exception:  # noqa: BLE001 see _checked
         return False
     return True
 
 
-def _read_one(repository: icechunk.Repository, snapshot: str) -> tuple[StoredGraph, dict[str, int]]:
+def _read(repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mapping[str, Any]]:
+    """Return what ``snapshot`` holds, in today's schema, and the schema that it has on disk."""
     root = zarr.open_group(repository.readonly_session(snapshot_id=snapshot).store, mode="r")
-    attributes: Mapping[str, Any] = dict(root.attrs)
-    if attributes.get("schema") != SCHEMA:
-        raise StoreError(f"schema {attributes.get('schema')}, this version reads {SCHEMA}")
-    columns = {name: np.asarray(_column(root, name)[:]) for name in COLUMNS}
-    nodes, row_of = [], {}
-    for row in np.flatnonzero(columns["time"][:, 3]):
-        node = from_row(*(columns[name][row] for name in ("number", "time", "embedding", "text")))
-        nodes.append(node)
-        row_of[node.id] = int(row)
-    nodes.sort(key=lambda node: (node.first_seen_ns, node.id))
-    graph = StoredGraph(tuple(nodes), attributes["sequence"], attributes["stamp_ns"], attributes["issued"])
-    return graph, row_of
+    attributes: dict[str, Any] = dict(root.attrs)
+    schema = attributes.get("schema", {})
+    migration = MIGRATIONS.get((schema.get("name"), schema.get("version")))
+    if migration is not None:
+        tables, about = migration(root, attributes)
+        return Stored(tables, attributes["sequence"], attributes["stamp_ns"], about), schema
+    if schema != SCHEMA:
+        raise StoreError(f"schema {schema}, this version reads {SCHEMA} and {sorted(MIGRATIONS)}")
+    if attributes.pop("check", None) != _check(attributes):
+        raise StoreError("its attributes were altered")
+    digests = attributes["digests"]
+    tables = {table: {name: _column(root, table, name, column) for name, column in columns.items()}
+              for table, columns in TABLES.items()}  # fmt: skip
+    for table, columns in tables.items():
+        for name, values in columns.items():
+            if len(values) and _digest(_hash_all(values)) != digests.get(f"{table}/{name}"):
+                raise StoreError(f"column {table}/{name} was altered")
+            if not len(values) and f"{table}/{name}" in digests:
+                raise StoreError(f"column {table}/{name} is missing")
+    return Stored(tables, attributes["sequence"], attributes["stamp_ns"], attributes["about"]), schema
 
 
-def _write(root: zarr.Group, nodes: Sequence[SceneNode], rows: Sequence[int], freed: Sequence[int]) -> None:
-    for name, (dtype, width, chunk) in COLUMNS.items():
-        if name not in root:
-            codecs = [ZstdCodec(level=1), Crc32cCodec()]  # the checksum finds flipped bits when a chunk is read
-            root.create_array(name, shape=(0, width), chunks=(chunk, width), dtype=dtype, compressors=codecs)
-    length = max([_column(root, "time").shape[0], *(row + 1 for row in rows)])
-    values = to_rows(nodes)
-    order = np.argsort(rows)
-    for name, (_, width, _) in COLUMNS.items():
-        column = _column(root, name)
-        if column.shape[0] < length:
-            column.resize((length, width))
-        if len(rows):
-            column.oindex[np.asarray(rows)[order]] = values[name][order]
-    if len(freed):
-        _column(root, "time").oindex[np.sort(freed)] = 0
+def _column(root: zarr.Group, table: str, name: str, column: Column) -> np.ndarray:
+    """Return a column (n, width); one that was never written has no rows."""
+    key = f"{table}/{name}"
+    if key not in root:
+        return np.empty((0, column.width), object if column.dtype == "string" else column.dtype)
+    return np.asarray(_array(root, key)[:])
 
 
-def _column(root: zarr.Group, name: str) -> zarr.Array:
-    array = root[name]
+def _array(root: zarr.Group, key: str) -> zarr.Array:
+    array = root[key]
     if not isinstance(array, zarr.Array):
-        raise StoreError(f"column {name!r}: a group, expected an array")
+        raise StoreError(f"column {key!r}: a group, expected an array")
     return array
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _write(root: zarr.Group, table: str, rows: Rows, hashes: dict[tuple[str, str], np.ndarray]) -> None:
+    if not len(rows.index):
+        return
+    order = np.argsort(rows.index, kind="stable")
+    index = rows.index[order]
+    for name, column in TABLES[table].items():
+        key = f"{table}/{name}"
+        if key not in root:
+            codecs = [ZstdCodec(level=1), Crc32cCodec()]  # the checksum finds flipped bits when a chunk is read
+            shape, chunks = (0, column.width), (column.chunk, column.width)
+            root.create_array(key, shape=shape, chunks=chunks, dtype=column.dtype, compressors=codecs)
+        array, values = _array(root, key), rows.values[name][order]
+        known = hashes.get((table, name), np.zeros(0, np.uint64))
+        length = max(len(known), int(index[-1]) + 1)
+        if array.shape[0] < length:
+            array.resize((length, column.width))
+        if len(index) == index[-1] - index[0] + 1:
+            array[int(index[0]) : int(index[-1]) + 1] = values
+        else:
+            array.oindex[index] = values
+        if len(known) < length:  # rows between that were never written hold the fill value
+            blank = np.full((length - len(known), column.width), "", object) if column.dtype == "string" else np.zeros(
+                (length - len(known), column.width), column.dtype)  # fmt: skip
+            known = np.concatenate((known, row_hashes(np.arange(len(known), length), blank)))
+        known = known.copy()  # the old ones count until the commit is done
+        known[index] = row_hashes(index, values.astype(array.dtype) if column.dtype != "string" else values)
+        hashes[table, name] = known
+
+
+def _merged(tables: Tables, writes: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Return writes that put down all of ``tables`` with ``writes`` over them."""
+    merged = {}
+    for table, columns in TABLES.items():
+        over = writes.get(table)
+        length = len(next(iter(tables[table].values())))
+        if over and len(over.index):
+            length = max(length, int(over.index.max()) + 1)
+        values = {}
+        for name, column in columns.items():
+            blank: Any = "" if column.dtype == "string" else 0
+            whole = np.full((length, column.width), blank, object if column.dtype == "string" else column.dtype)
+            whole[: len(tables[table][name])] = tables[table][name]
+            if over and len(over.index):
+                whole[over.index] = over.values[name]
+            values[name] = whole
+        merged[table] = Rows(np.arange(length), values)
+    return merged
+
+
+def _hash_all(values: np.ndarray) -> np.ndarray:
+    parts = [row_hashes(np.arange(i, min(i + 65536, len(values))), values[i : i + 65536])
+             for i in range(0, len(values), 65536)]  # fmt: skip
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+
+def _digest(hashes: np.ndarray) -> str:
+    return f"{int(hashes.sum(dtype=np.uint64)):016x}"
+
+
+def _check(attributes: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(attributes, sort_keys=True).encode()).hexdigest()
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from engram.core.contracts import Memory, MemoryQuery
 from engram.core.errors import unknown_name
-from engram.core.types import SceneNode
 from engram.nodes import messages
 
 NEAR_RADIUS_M = 0.5
@@ -15,7 +14,7 @@ NEAR_RADIUS_M = 0.5
 
 
 def answer_query(memory: Memory, query: MemoryQuery, near: str, response: Any) -> Any:
-    """Fill ``response`` (MemoryQuery.Response) with the nodes, scores and one sentence.
+    """Fill ``response`` (MemoryQuery.Response) with what the memory answers.
 
     Raises:
         UnknownNameError: ``near`` names neither a node nor a label; lists what is known.
@@ -25,19 +24,10 @@ def answer_query(memory: Memory, query: MemoryQuery, near: str, response: Any) -
     found = memory.query(query)
     response.nodes = [messages.node_to_msg(node) for node in found.nodes]
     response.scores = [float(score) for score in found.scores]
-    response.confidence = float(found.scores[0] * found.nodes[0].belief) if found.nodes else 0.0
-    response.evidence_ids = [node.id for node in found.nodes]
-    response.answer = sentence(query.text, found.nodes[0] if found.nodes else None)
+    response.confidence = float(found.confidence)
+    response.evidence_ids = list(dict.fromkeys(name for one in found.evidence for name in one.ids))
+    response.answer = found.text
     return response
-
-
-def sentence(text: str, node: SceneNode | None) -> str:
-    """Say where ``node`` is, and how sure that is."""
-    if node is None:
-        return f"I know of nothing like {text!r}." if text else "I know of nothing there."
-    x, y, z = (float(v) for v in node.pose.position)
-    seen = {"visible": "I see it", "absent": "it is not there any more"}.get(node.state, f"it is {node.state}")
-    return f"The {node.label} is at x {x:.2f}, y {y:.2f}, z {z:.2f} m; {seen}; belief {node.belief:.2f}."
 
 
 def _around(memory: Memory, query: MemoryQuery, near: str) -> MemoryQuery:

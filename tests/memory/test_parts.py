@@ -13,11 +13,14 @@ from scipy.spatial.transform import Rotation
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
-from engram.memory.association import assign
+from engram.memory.association import Looks, assign
+from engram.memory.columns import half_extents
 from engram.memory.fusion import FusionConfig, born, fuse_positions
-from engram.memory.relations import half_extents, relations
-from engram.memory.retrieval import answer, text_embedder
+from engram.memory.relations import boxes, relations
+from engram.memory.retrieval import RetrievalConfig, search, text_embedder
 from engram.memory.scene_graph import SceneGraph
+from engram.memory.tracker import Tracker
+from engram.memory.vectors import VectorIndex
 from engram.memory.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look
 from tests.memory.scenes import WordEncoder, seen, view
 
@@ -37,7 +40,7 @@ def test_on_in_and_near_of_a_small_scene():
         box("ball", (0.52, 0.32, 0.03), (0.04, 0.04, 0.04)),
         box("beside", (0.5, 0.12, 0.02), (0.04, 0.04, 0.04)),  # 8 cm free to bottom, 6 cm to bin
     ]
-    assert set(relations(nodes)) == {
+    assert set(relations(boxes(nodes))) == {
         ("bottom", "place_0001", "on"),
         ("top", "bottom", "on"),
         ("bin", "place_0001", "on"),
@@ -58,8 +61,8 @@ def test_relations_of_some_nodes_are_those_of_all_that_touch_them(seed):
         box(f"object_{i}", rng.uniform((0.3, -0.2, 0), (0.7, 0.2, 0.2)), rng.uniform(0.02, 0.2, 3)) for i in range(12)
     ]
     some = {f"object_{i}" for i in rng.choice(12, 3, replace=False)}
-    touching = {edge for edge in relations(nodes) if some & set(edge[:2])}
-    assert set(relations(nodes, touched=some)) == touching
+    touching = {edge for edge in relations(boxes(nodes)) if some & set(edge[:2])}
+    assert set(relations(boxes(nodes), touched=some)) == touching
 
 
 def test_half_extents_of_a_turned_box():
@@ -67,7 +70,7 @@ def test_half_extents_of_a_turned_box():
     for degrees, want in ((90, (0.05, 0.1, 0.02)), (45, (0.3 / 2**0.5 / 2, 0.3 / 2**0.5 / 2, 0.02))):
         pose = make_pose(np.zeros(3), Rotation.from_euler("z", degrees, degrees=True))
         node = replace(box("a", (0, 0, 0), (0.2, 0.1, 0.04)), pose=pose)
-        np.testing.assert_allclose(half_extents([node])[0], want, atol=1e-12)
+        np.testing.assert_allclose(half_extents(node.pose.quaternion[None], node.size[None])[0], want, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -137,14 +140,23 @@ def test_crossed_pairs_are_matched_together_not_greedily():
     """Two like cubes 3 cm apart both seen 2 cm to the right: nearest-first would match the wrong one."""
     nodes = [box("a", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.53, 0, 0), (0.04,) * 3, "red cube")]
     sights = [seen("red cube", (0.55, 0, 0)), seen("red cube", (0.52, 0, 0))]
-    assert set(assign(nodes, sights, np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
+    assert set(assign(Looks.of(nodes), Looks.of(sights), np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
 
 
 def test_colour_decides_when_two_objects_swap_places():
     nodes = [box("r", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.55, 0, 0), (0.04,) * 3, "blue cube")]
     sights = [seen("blue cube", (0.50, 0, 0)), seen("red cube", (0.55, 0, 0))]
     nodes = [replace(n, color=s.color, embedding=s.embedding) for n, s in zip(nodes, sights[::-1], strict=True)]
-    assert set(assign(nodes, sights, np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
+    assert set(assign(Looks.of(nodes), Looks.of(sights), np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
+
+
+def ask(nodes, query, embed):
+    """Search a memory of ``nodes``."""
+    tracker = Tracker()
+    for node in nodes:
+        tracker.scene.put(node)
+    query = replace(query, vector=embed(query.text))
+    return search(tracker, VectorIndex(tracker.columns), query, RetrievalConfig())
 
 
 def test_score_is_cosine_times_belief_times_nearness():
@@ -152,7 +164,7 @@ def test_score_is_cosine_times_belief_times_nearness():
     node = replace(box("a", (1.0, 0, 0), (0.04,) * 3, "red cube"), belief=0.5)
     cosine = float(WordEncoder().encode(["red"])[0] @ node.embedding)
     assert cosine == pytest.approx(2**-0.5, abs=0.1)
-    found = answer([node], MemoryQuery(text="red", place=np.zeros(3)), text_embedder(WordEncoder()))
+    found = ask([node], MemoryQuery(text="red", place=np.zeros(3)), text_embedder(WordEncoder()))
     assert found.scores[0] == pytest.approx(cosine * 0.5 * 0.5, rel=1e-6)
 
 
@@ -182,4 +194,4 @@ def test_the_embedded_sentence_model_finds_by_meaning():
         replace(box(label, (0.5, 0.1 * i, 0), (0.04,) * 3), embedding=embed(label)) for i, label in enumerate(labels)
     ]
     for words, want in (("the red block", "red cube"), ("a coffee cup", "blue mug")):
-        assert answer(nodes, MemoryQuery(text=words), embed).nodes[0].id == want
+        assert ask(nodes, MemoryQuery(text=words), embed).nodes[0].id == want

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,92 +16,119 @@ import pytest
 import zarr
 
 from engram.core.errors import StoreError
+from engram.memory.columns import NodeColumns
 from engram.memory.fusion import FusionConfig, born
-from engram.memory.records import SCHEMA
-from engram.memory.store import GraphStore, GraphStoreConfig, list_snapshots, read_snapshot
+from engram.memory.records import SCHEMA, node_rows, nodes_from
+from engram.memory.store import GraphStore, GraphStoreConfig, list_snapshots, read_snapshot, repair
 from tests.memory.scenes import seen
 
-KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+KILLS = int(os.environ.get("ENGRAM_KILLS", "30"))
+DAMAGES = int(os.environ.get("ENGRAM_DAMAGES", "40"))
 
 
-def node(number: int, x: float = 0.0):
+def node(number: int, x: float = 0.0, label: str = "red cube"):
     """Return node ``object_<number>`` at x m."""
-    return born(f"object_{number:04d}", seen("red cube", (x, 0, 0)), number, FusionConfig())
+    return born(f"object_{number:04d}", seen(label, (x, 0, 0)), number, FusionConfig())
 
 
-def commit(store: GraphStore, sequence: int, *nodes, removed=()):
-    """Commit with made-up stamps."""
-    return store.commit(nodes, removed, sequence, sequence * 10, {"object": 99})
+class Writer:
+    """A store and the columns that it keeps."""
+
+    def __init__(self, path, config: GraphStoreConfig | None = None) -> None:
+        self.store, self.columns = GraphStore(path, config), NodeColumns()
+        stored = self.store.load()
+        for row, known, votes in nodes_from(stored.tables) if stored else ():
+            self.columns.restore(row, known, votes)
+        self.columns.freed_gaps()
+
+    def commit(self, sequence: int, *nodes, removed=()):
+        """Commit with made-up stamps."""
+        for node_id in set(removed) & set(self.columns.row_of):
+            self.columns.remove(node_id)
+        for one in nodes:
+            self.columns.put(one)
+        durable = self.store.commit(node_rows(self.columns), sequence, sequence * 10, {"issued": {"object": 99}})
+        self.columns.forget_changes()
+        return durable
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def nodes(path, snapshot=None):
+    """Return the nodes of a snapshot."""
+    return [one for _, one, _ in nodes_from(read_snapshot(path, snapshot).tables)]
 
 
 def test_a_new_store_is_empty_and_gives_back_what_was_committed(tmp_path):
-    store = GraphStore(tmp_path)
-    assert store.load() is None
-    assert commit(store, 7, node(1, 0.1), node(2, 0.2)) == 7
+    store = Writer(tmp_path)
+    assert store.store.load() is None
+    assert store.commit(7, node(1, 0.1), node(2, 0.2)) == 7
     store.close()
     stored = GraphStore(tmp_path).load()
-    assert (stored.sequence, stored.stamp_ns, stored.issued) == (7, 70, {"object": 99})
-    assert [(n.id, n.pose.position[0]) for n in stored.nodes] == [("object_0001", 0.1), ("object_0002", 0.2)]
-    np.testing.assert_array_equal(stored.nodes[0].embedding, node(1).embedding)
+    assert (stored.sequence, stored.stamp_ns, stored.about["issued"]) == (7, 70, {"object": 99})
+    kept = nodes(tmp_path)
+    assert [(n.id, n.pose.position[0]) for n in kept] == [("object_0001", 0.1), ("object_0002", 0.2)]
+    np.testing.assert_array_equal(kept[0].embedding, node(1).embedding)
 
 
 def test_update_in_place_and_rows_used_again(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, *(node(i) for i in range(1, 6)))
-    commit(store, 2, node(3, 0.3), removed={"object_0002", "object_0004"})
-    commit(store, 3, node(6), node(7), node(8))
+    store = Writer(tmp_path)
+    store.commit(1, *(node(i) for i in range(1, 6)))
+    store.commit(2, node(3, 0.3), removed={"object_0002", "object_0004"})
+    store.commit(3, node(6), node(7), node(8))
     store.close()
-    stored = read_snapshot(tmp_path)
-    assert [n.id[-1] for n in stored.nodes] == list("135678")
-    assert stored.nodes[1].pose.position[0] == 0.3
-    session = store._repository.readonly_session("main")
-    assert zarr.open_group(session.store, mode="r")["time"].shape == (6, 4)  # 5 + 3 - 2: no growth by churn
+    stored = nodes(tmp_path)
+    assert [n.id[-1] for n in stored] == list("135678")
+    assert stored[1].pose.position[0] == 0.3
+    session = store.store._repository.readonly_session("main")
+    assert zarr.open_group(session.store, mode="r")["nodes/time"].shape == (6, 4)  # 5 + 3 - 2: no growth by churn
 
 
 def test_a_removed_id_that_never_was_stored_is_no_error(tmp_path):
-    assert commit(GraphStore(tmp_path), 1, node(1), removed={"object_0009"}) == 1
+    assert Writer(tmp_path).commit(1, node(1), removed={"object_0009"}) == 1
 
 
 def test_labels_in_any_language_and_length_are_kept(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, replace(node(1), label="rote Tasse " + "ß杯🥤" * 50))
-    assert read_snapshot(tmp_path).nodes[0].label == "rote Tasse " + "ß杯🥤" * 50
+    store = Writer(tmp_path)
+    store.commit(1, replace(node(1), label="rote Tasse " + "ß杯🥤" * 50))
+    assert nodes(tmp_path)[0].label == "rote Tasse " + "ß杯🥤" * 50
 
 
 def test_nothing_changed_writes_no_snapshot(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, node(1))
-    assert commit(store, 1) == 1
-    assert len(store.snapshots()) == 1
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    assert store.commit(1) == 1
+    assert len(store.store.snapshots()) == 1
 
 
 def test_a_past_snapshot_opens_while_the_writer_goes_on(tmp_path):
-    store = GraphStore(tmp_path)
+    store = Writer(tmp_path)
     for sequence in range(1, 4):
-        commit(store, sequence, node(1, sequence / 10))
+        store.commit(sequence, node(1, sequence / 10))
     snapshots = list_snapshots(tmp_path)
     assert [s.sequence for s in snapshots] == [3, 2, 1]
-    assert read_snapshot(tmp_path, snapshots[2].id).nodes[0].pose.position[0] == 0.1
-    assert read_snapshot(tmp_path).nodes[0].pose.position[0] == pytest.approx(0.3)
+    assert nodes(tmp_path, snapshots[2].id)[0].pose.position[0] == 0.1
+    assert nodes(tmp_path)[0].pose.position[0] == pytest.approx(0.3)
 
 
 def test_old_snapshots_expire_and_give_their_space_back(tmp_path):
-    store = GraphStore(tmp_path, GraphStoreConfig(keep_snapshots=5, expire_every=20))
+    store = Writer(tmp_path, GraphStoreConfig(keep_snapshots=5, expire_every=20))
 
     def size() -> int:
         return sum(f.stat().st_size for f in (tmp_path / "graph" / "chunks").iterdir())
 
     for sequence in range(1, 20):
-        commit(store, sequence, *(node(i, sequence / 100) for i in range(1, 9)))
+        store.commit(sequence, *(node(i, sequence / 100, f"cube {sequence}") for i in range(1, 9)))
     before = size()
-    commit(store, 20, *(node(i, 0.2) for i in range(1, 9)))
-    assert [s.sequence for s in store.snapshots()] == [20, 19, 18, 17, 16]
+    store.commit(20, *(node(i, 0.2) for i in range(1, 9)))
+    assert [s.sequence for s in store.store.snapshots()] == [20, 19, 18, 17, 16]
     assert size() < before / 3
-    assert len(read_snapshot(tmp_path).nodes) == 8
+    assert len(nodes(tmp_path)) == 8
 
 
 def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
-    store = GraphStore(tmp_path)
+    store = Writer(tmp_path)
     with pytest.raises(StoreError, match=f"written by process {os.getpid()}"):
         GraphStore(tmp_path)
     store.close()
@@ -108,13 +136,13 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
 
 
 def test_another_schema_is_refused_with_both_versions(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, node(1))
-    session = store._repository.writable_session("main")
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    session = store.store._repository.writable_session("main")
     zarr.open_group(session.store, mode="a").attrs["schema"] = {**SCHEMA, "version": 99}
     session.commit("later", metadata={"sequence": 2})
     store.close()
-    with pytest.raises(StoreError, match=r"'version': 99.*this version reads.*'version': 1.*newest good one is"):
+    with pytest.raises(StoreError, match=r"'version': 99.*this version reads.*'version': 2.*newest good one is"):
         GraphStore(tmp_path)
 
 
@@ -124,20 +152,20 @@ def test_a_missing_store_is_named(tmp_path):
 
 
 def test_an_unknown_snapshot_is_refused_with_those_there_are(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, node(1))
-    with pytest.raises(StoreError, match=f"no snapshot 'X'; newest: {store.snapshots()[0].id}"):
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    with pytest.raises(StoreError, match=f"no snapshot 'X'; newest: {store.store.snapshots()[0].id}"):
         read_snapshot(tmp_path, "X")
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
 def test_a_damaged_chunk_is_found_and_the_last_good_snapshot_named_and_readable(tmp_path, damage):
-    store = GraphStore(tmp_path)
-    commit(store, 1, *(node(i) for i in range(1, 9)))
+    store = Writer(tmp_path)
+    store.commit(1, *(node(i) for i in range(1, 9)))
     chunks = tmp_path / "graph" / "chunks"
     old = set(chunks.iterdir())
-    commit(store, 2, *(node(i, 0.5) for i in range(1, 9)))
-    good, bad = store.snapshots()[1], store.snapshots()[0]
+    store.commit(2, *(node(i, 0.5, "blue cube") for i in range(1, 9)))
+    good, bad = store.store.snapshots()[1], store.store.snapshots()[0]
     store.close()
     (victim, *_) = sorted(set(chunks.iterdir()) - old)
     data = bytearray(victim.read_bytes())
@@ -148,28 +176,90 @@ def test_a_damaged_chunk_is_found_and_the_last_good_snapshot_named_and_readable(
         victim.unlink()
     with pytest.raises(StoreError, match=f"{tmp_path}: snapshot {bad.id} cannot be read.*good one is {good.id}"):
         GraphStore(tmp_path)
-    assert len(read_snapshot(tmp_path, good.id).nodes) == 8
+    assert len(nodes(tmp_path, good.id)) == 8
 
 
-def test_a_damaged_list_of_snapshots_is_named(tmp_path):
-    store = GraphStore(tmp_path)
-    commit(store, 1, node(1))
+def test_a_damaged_list_of_snapshots_is_named_and_its_copy_opens_the_last_good_one(tmp_path):
+    store = Writer(tmp_path)
+    store.commit(1, node(1, 0.3))
+    good = store.store.snapshots()[0]
     store.close()
     (tmp_path / "graph" / "repo").write_bytes(b"nonsense")
-    with pytest.raises(StoreError, match=f"{tmp_path}: the store's"):
+    with pytest.raises(StoreError, match=f"{tmp_path}: the store's list.*good one is {good.id}.*memory repair"):
         GraphStore(tmp_path)
+    assert nodes(tmp_path, good.id)[0].pose.position[0] == 0.3
+
+
+def test_a_list_of_snapshots_that_lost_what_was_acknowledged_is_damage(tmp_path):
+    """An older list is whole in itself; only head.json knows that it is not the last."""
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    older = (tmp_path / "graph" / "repo").read_bytes()
+    store.commit(2, node(1, 0.5))
+    store.close()
+    (tmp_path / "graph" / "repo").write_bytes(older)
+    with pytest.raises(StoreError, match=r"is missing; the newest good one is .* \(sequence 2\)"):
+        GraphStore(tmp_path)
+
+
+def test_repair_goes_on_from_the_last_good_snapshot_and_keeps_the_damaged_files(tmp_path):
+    store = Writer(tmp_path)
+    store.commit(1, node(1, 0.1))
+    store.commit(2, node(1, 0.2))
+    store.close()
+    (tmp_path / "graph" / "repo").write_bytes(b"nonsense")
+    assert repair(tmp_path) == 2
+    again = Writer(tmp_path)
+    assert again.commit(3, node(2)) == 3
+    assert [n.id for n in nodes(tmp_path)] == ["object_0001", "object_0002"]
+    assert (tmp_path / "graph.damaged-1" / "repo").read_bytes() == b"nonsense"
+
+
+def test_flipped_bits_and_cut_files_never_give_a_wrong_answer(tmp_path):
+    """The newest state or an error that names a good snapshot: in any file, at any place."""
+    store = Writer(tmp_path / "whole")
+    for sequence in (1, 2, 3):
+        cubes = (node(i, sequence / 10, f"cube {sequence}") for i in range(1, 20))
+        store.commit(sequence, *cubes, removed={f"object_{sequence:04d}"})
+    truth = [(n.id, n.pose.position[0], n.label) for n in nodes(tmp_path / "whole")]
+    past = {s.id: s.sequence for s in store.store.snapshots()}
+    store.close()
+    files = sorted(f.relative_to(tmp_path / "whole") for f in (tmp_path / "whole").rglob("*") if f.is_file())
+    files = [f for f in files if "lock" not in f.name and (tmp_path / "whole" / f).stat().st_size]
+    draw = random.Random(4)
+    opened = named = 0
+    for case in range(DAMAGES):
+        copy = tmp_path / str(case)
+        shutil.copytree(tmp_path / "whole", copy)
+        victim = copy / draw.choice(files)
+        data = bytearray(victim.read_bytes())
+        at = draw.randrange(len(data))
+        if case % 2:
+            data[at] ^= 1 << draw.randrange(8)
+        victim.write_bytes(data if case % 2 else data[:at])
+        try:
+            assert [(n.id, n.pose.position[0], n.label) for n in nodes(copy)] == truth
+            opened += 1
+        except StoreError as error:
+            (good,) = [one for one in past if f"good one is {one}" in str(error)] or [None]
+            assert good is not None, error
+            assert {n.pose.position[0] for n in nodes(copy, good)} <= {0.1, 0.2, 0.3}
+            assert past[good] == read_snapshot(copy, good).sequence
+            named += 1
+        shutil.rmtree(copy)
+    assert opened + named == DAMAGES and min(opened, named) > 0
 
 
 WRITER = """
 import sys
-from engram.memory.store import GraphStore
-from tests.memory.test_store import commit, node
-store = GraphStore(sys.argv[1])
-start = store.load().sequence if store.load() else 0
+from tests.memory.test_store import Writer, node
+store = Writer(sys.argv[1])
+loaded = store.store.load()
+start = loaded.sequence if loaded else 0
 for sequence in range(start + 1, start + 100_000):
     # every commit adds a node, moves an old one and, now and then, removes one
     removed = {f"object_{sequence - 3:04d}"} if sequence % 7 == 0 else set()
-    durable = commit(store, sequence, node(sequence, 0.1), node(max(1, sequence // 2), sequence), removed=removed)
+    durable = store.commit(sequence, node(sequence, 0.1), node(max(1, sequence // 2), sequence), removed=removed)
     print(durable, flush=True)
 """
 
@@ -200,4 +290,4 @@ def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
         # one commit may be done and not yet acknowledged
         assert stored.sequence in (acks[-1], acks[-1] + 1)
         acknowledged = stored.sequence
-        assert {n.id: n.pose.position[0] for n in stored.nodes} == expected(stored.sequence)
+        assert {n.id: n.pose.position[0] for n in nodes(tmp_path)} == expected(stored.sequence)

@@ -5,8 +5,8 @@ import pytest
 
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.errors import UnknownNameError
-from engram.core.types import GraphUpdate, Pose, SceneNode
-from engram.nodes.memory_answers import answer_query, sentence
+from engram.core.types import Evidence, GraphUpdate, Pose, SceneNode
+from engram.nodes.memory_answers import answer_query
 from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
 
 
@@ -32,7 +32,9 @@ class TwoThings(Memory):
             return near and query.text in ("", one.label)
 
         found = tuple(one for one in self.nodes if fits(one))
-        return MemoryAnswer(found, (0.8,) * len(found))
+        evidence = tuple(Evidence("graph", "seen", 0.8, 1, ("front@1", "front@0")) for _ in found)
+        text = f"There are {len(found)}." if found else f"I know of nothing like {query.text!r}."
+        return MemoryAnswer(found, (0.8,) * len(found), text, 0.4, 2.0, evidence)
 
     def context(self, instruction, stamp_ns):
         raise NotImplementedError
@@ -48,17 +50,13 @@ def ask(near="", **query):
     return answer_query(TwoThings(), MemoryQuery(**query), near, MemoryQuerySrv.Response())
 
 
-def test_the_best_node_is_told_with_place_state_and_belief():
+def test_words_confidence_and_evidence_are_those_of_the_memory():
     answer = ask(text="cup")
-    assert answer.answer == "The cup is at x 0.00, y 0.00, z 0.02 m; I see it; belief 0.50."
-    assert answer.confidence == pytest.approx(0.4)  # 0.8 x belief 0.5
-    assert list(answer.evidence_ids) == ["object_cup"]
-
-
-def test_what_is_gone_or_unknown_is_said():
-    assert "it is not there any more" in ask(text="box").answer
+    assert answer.answer == "There are 1."
+    assert answer.confidence == pytest.approx(0.4)
+    assert list(answer.evidence_ids) == ["front@1", "front@0"]
+    assert [n.label for n in answer.nodes] == ["cup"]
     assert ask(text="spoon").answer == "I know of nothing like 'spoon'."
-    assert sentence("", None) == "I know of nothing there."
 
 
 def test_near_takes_a_label_or_an_id():

@@ -1,0 +1,188 @@
+"""What was found -> one sentence, how sure it is, what it rests on, and whether looking would help."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from engram.core.contracts import MemoryAnswer, MemoryQuery
+from engram.core.types import Evidence, SceneNode
+from engram.memory.advice import AdviceConfig, Option, advise
+from engram.memory.history import FOREVER, Fact
+from engram.memory.retrieval import Hits, asked
+from engram.memory.tracker import Tracker
+
+_YEAR_NS = 365 * 86_400 * 10**9
+
+
+def answer(tracker: Tracker, query: MemoryQuery, hits: Hits, advice: AdviceConfig) -> MemoryAnswer:
+    """Say what ``hits`` mean for ``query``."""
+    past = query.valid_ns is not None or query.believed_ns is not None
+    now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
+    at = asked(query) if past else now_ns
+    evidence = tuple(_evidence(tracker, node, fact, score, at)
+                     for node, fact, score in zip(hits.nodes, hits.facts, hits.scores, strict=True))  # fmt: skip
+    if query.relation and not query.text:
+        text, sure = _listed(tracker, query, hits), min(hits.confidence, default=_emptiness(tracker, query))
+    else:
+        text, sure = _first(tracker, query, hits, at), hits.confidence[0] if hits.nodes else 0.0
+    age = max(0, at - hits.nodes[0].last_seen_ns) / 1e9 if hits.nodes else float("inf")
+    advised = None
+    if not past and query.text and sure < advice.sure:
+        advised = advise(options(tracker, hits), query.robot_place, advice)
+    return MemoryAnswer(hits.nodes, hits.scores, text, sure, age, evidence, advised)
+
+
+def with_evidence(
+    found: MemoryAnswer, tracker: Tracker, hits: Hits, query: MemoryQuery, more: Sequence[Evidence],
+    advice: AdviceConfig,
+) -> MemoryAnswer:  # fmt: skip
+    """Return ``found`` with the evidence of other stores; habits change where looking is worth most."""
+    advised = found.advice
+    if advised is not None:
+        habits = [Option(e.place, e.text, e.score) for e in more if e.source == "semantic" and e.place is not None]
+        advised = advise([*options(tracker, hits), *habits], query.robot_place, advice)
+    evidence = sorted((*found.evidence, *more), key=lambda one: -one.score)
+    text = found.text
+    if not found.nodes and more:
+        text = f"{text} But I remember: {evidence[0].text}"
+    return replace(found, text=text, evidence=tuple(evidence), advice=advised)
+
+
+def options(tracker: Tracker, hits: Hits) -> list[Option]:
+    """Return where the object may be: where it was last, and, for what is left, places that were not looked at since.
+
+    A place that was looked at after the last sight of the object counts a tenth of one that was not.
+    """
+    columns = tracker.columns
+    there = [(node, sure) for node, sure in zip(hits.nodes, hits.confidence, strict=True) if node.state != "absent"]
+    found = [Option(n.pose.position, where(tracker, n.pose.position) or f"{n.label}'s last place", s) for n, s in there]
+    left = 1.0 - max((option.probability for option in found), default=0.0)
+    last_seen = max((node.last_seen_ns for node in hits.nodes), default=-1)
+    spots, weights = [], []
+    for row in columns.rows("place", "room").tolist():
+        half, centre = columns.half[row], columns.position[row]
+        if any((np.abs(option.place - centre) < half + 0.3).all() for option in found):
+            continue
+        looked = tracker.coverage.last_look(centre - half, centre + half)
+        spots.append((centre.copy(), f"the {columns.about(row).label}"))
+        weights.append(0.1 if looked is not None and looked > last_seen else 1.0)
+    share = left / max(1.0, sum(weights))
+    return found + [Option(p, label, share * w) for (p, label), w in zip(spots, weights, strict=True)]
+
+
+def where(tracker: Tracker, place: np.ndarray) -> str:
+    """Return the smallest known place or room that holds (3,) m, "the drawer"; empty = none."""
+    columns = tracker.columns
+    rows = [row for row in columns.rows("place", "room", "building").tolist()
+            if (np.abs(columns.position[row] - place) < columns.half[row] + 0.02).all()]  # fmt: skip
+    if not rows:
+        return ""
+    return f"the {columns.about(min(rows, key=lambda row: float(np.prod(columns.half[row])))).label}"
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _first(tracker: Tracker, query: MemoryQuery, hits: Hits, at: int) -> str:
+    past = query.valid_ns is not None or query.believed_ns is not None
+    if not hits.nodes:
+        what = f"nothing like {query.text!r}" if query.text else "nothing there"
+        if past:
+            return f"I know of {what} at that time."
+        return f"I know of {what}."
+    node, fact = hits.nodes[0], hits.facts[0]
+    x, y, z = (float(v) for v in node.pose.position)
+    place = f"at x {x:.2f}, y {y:.2f}, z {z:.2f} m"
+    support = _support(tracker, fact)
+    room = where(tracker, node.pose.position)
+    place += f", {support}" if support else f", at {room}" if room else ""
+    verb = "was" if past else "is"
+    if past and query.believed_ns is not None:
+        return f"I thought the {node.label} was {place}; last seen {_age(at - node.last_seen_ns)} before."
+    if past and node.state == "absent":
+        return f"The {node.label} was not where I had seen it, {place}; I do not know where it was."
+    if past:
+        seen = "I saw it there" if node.state == "visible" else f"last seen {_age(at - node.last_seen_ns)} before"
+        return f"The {node.label} {verb} {place}; {seen}; confidence {hits.confidence[0]:.2f}."
+    gone = "it is not there any more"
+    unseen = f"it is {node.state}, last seen {_age(at - node.last_seen_ns)} ago"
+    seen = {"visible": "I see it", "absent": gone}.get(node.state, unseen)
+    return f"The {node.label} {verb} {place}; {seen}; belief {node.belief:.2f}."
+
+
+def _listed(tracker: Tracker, query: MemoryQuery, hits: Hits) -> str:
+    """Answer "what is in the drawer"."""
+    past = query.valid_ns is not None or query.believed_ns is not None
+    be = "was" if past else "is"
+    relation = query.relation.replace("_", " ")
+    target = query.target or "there"
+    think = "I thought that " if query.believed_ns is not None else ""
+    if hits.nodes:
+        names = ", ".join(f"the {node.label}" for node in hits.nodes if node.state != "absent")
+        if names:
+            text = f"{think}{names} {be} {relation} the {target}."
+            return text[0].upper() + text[1:]
+    if not past and _last_look(tracker, query) is None:
+        return f"I do not know: I have never looked {'into' if query.relation == 'in' else 'at'} the {target}."
+    text = f"{think}nothing {be} {relation} the {target}."
+    return text[0].upper() + text[1:]
+
+
+def _last_look(tracker: Tracker, query: MemoryQuery) -> int | None:
+    """Return when the target's box was last looked at."""
+    columns = tracker.columns
+    looks = []
+    for row in columns.rows().tolist():
+        about = columns.about(row)
+        if query.target in (about.id, about.label):
+            if about.layer == "agent":
+                return tracker.stamp_ns
+            half = columns.half[row] + (0.05 if query.relation != "in" else 0.0)
+            looks.append(tracker.coverage.last_look(columns.position[row] - half, columns.position[row] + half))
+    return max((look for look in looks if look is not None), default=None)
+
+
+def _emptiness(tracker: Tracker, query: MemoryQuery) -> float:
+    """How sure it is that nothing is there: half-way at best, objects are missed and come."""
+    return 0.0 if _last_look(tracker, query) is None else 0.5
+
+
+def _support(tracker: Tracker, fact: Fact | None) -> str:
+    if fact is None or not fact.target:
+        return ""
+    columns = tracker.columns
+    row = columns.row_of.get(fact.target)
+    label = columns.about(row).label if row is not None else fact.target
+    return f"{fact.relation.replace('_', ' ')} {'' if fact.relation == 'held_by' else 'the '}{label}"
+
+
+def _evidence(tracker: Tracker, node: SceneNode, fact: Fact | None, score: float, at: int) -> Evidence:
+    ids = tuple(dict.fromkeys(i for i in (node.last_evidence, node.first_evidence) if i))
+    source = "graph"
+    text = f"{node.label} {node.state} at {_stamp(node.last_seen_ns)}"
+    if fact is not None:
+        end = "" if fact.valid_to == FOREVER else f" until {_stamp(fact.valid_to)}"
+        state = "at its place" if fact.present else "gone from its place"
+        text = f"{fact.label} {state} from {_stamp(fact.valid_from)}{end}, {fact.sights} sights"
+        ids = fact.evidence or ids
+        source = "history"
+    return Evidence(source, text, min(1.0, score), node.last_seen_ns, ids, node.id, node.pose.position)
+
+
+def _stamp(stamp_ns: int) -> str:
+    """Return a stamp in words: the date if it is one, else seconds of the simulation's clock."""
+    if stamp_ns < _YEAR_NS:
+        return f"{stamp_ns / 1e9:.1f} s"
+    return dt.datetime.fromtimestamp(stamp_ns / 1e9, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _age(age_ns: int) -> str:
+    seconds = max(0, age_ns) / 1e9
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,77 @@
+"""Where the robot has looked, and when: never looked is not the same as not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from engram.core.geometry import backproject, to_frame
+from engram.core.types import SceneObservation
+
+CELL_M = 0.25
+GRAIN_NS = 10_000_000_000
+"""A cell that is looked at again within this time is no news for the store."""
+_SPAN = 1 << 20  # cells along each axis: 262 km
+
+
+class Coverage:
+    """Surfaces that a depth camera measured, as cells of 25 cm with the time of the newest look."""
+
+    def __init__(self) -> None:
+        self._looked: dict[int, int] = {}  # packed cell -> stamp
+        self._written: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+
+    def add(self, scene: SceneObservation, max_depth_m: float) -> None:
+        """Take in every surface nearer than ``max_depth_m`` that ``scene`` measured."""
+        height, width = scene.depth_grid.shape
+        scale = np.array([[width / scene.image_size[0]], [height / scene.image_size[1]], [1.0]])
+        points = backproject(scene.depth_grid.astype(np.float64), scene.intrinsics * scale)
+        seen = (scene.depth_grid > 0) & (scene.depth_grid < max_depth_m)
+        for key in np.unique(_pack(to_frame(points[seen], scene.camera_pose))).tolist():
+            if self._looked.get(key, -1) < scene.stamp_ns:
+                self._looked[key] = scene.stamp_ns
+                if scene.stamp_ns - self._written.get(key, -GRAIN_NS - 1) > GRAIN_NS:
+                    self._pending[key] = scene.stamp_ns
+
+    def last_look(self, low: np.ndarray, high: np.ndarray) -> int | None:
+        """Return when a surface between ``low`` and ``high`` (3,) m was last seen; None = never."""
+        cells = [np.arange(np.floor(a / CELL_M), np.floor(b / CELL_M) + 1) for a, b in zip(low, high, strict=True)]
+        if np.prod([len(axis) for axis in cells]) > len(self._looked):
+            keys: Iterable[int] = self._looked if self._looked else ()
+            inside = [key for key in keys if _within(key, cells)]
+        else:
+            grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
+            inside = _pack((grid + 0.5) * CELL_M).tolist()
+        stamps = [self._looked[key] for key in inside if key in self._looked]
+        return max(stamps, default=None)
+
+    def changes(self) -> dict[int, int]:
+        """Return cells -> stamps that the store does not have yet, or has much older."""
+        return dict(self._pending)
+
+    def forget_changes(self) -> None:
+        """What :meth:`changes` returned is durable."""
+        self._written |= self._pending
+        self._pending = {}
+
+    def restore(self, cells: Iterable[int], stamps: Iterable[int]) -> None:
+        """Take over stored cells."""
+        self._looked = dict(zip(cells, stamps, strict=True))
+        self._written = dict(self._looked)
+
+    def __len__(self) -> int:
+        """Return how many cells were looked at."""
+        return len(self._looked)
+
+
+def _pack(points: np.ndarray) -> np.ndarray:
+    """Return one int64 a point (n, 3) m: its cell."""
+    cells = np.floor(points / CELL_M).astype(np.int64) + _SPAN // 2
+    return (cells[:, 0] * _SPAN + cells[:, 1]) * _SPAN + cells[:, 2]
+
+
+def _within(key: int, cells: list[np.ndarray]) -> bool:
+    parts = (key // (_SPAN * _SPAN), key // _SPAN % _SPAN, key % _SPAN)
+    return all(axis[0] <= part - _SPAN // 2 <= axis[-1] for part, axis in zip(parts, cells, strict=True))

@@ -1,0 +1,316 @@
+"""Bitemporal facts: when something was true in the world, and when the memory believed it.
+
+A fact says that one object was at one place (or that its place was looked at and it was gone). Six times make it
+bitemporal (Snodgrass, *Developing Time-Oriented Database Applications in SQL*, 1999):
+
+* ``valid_from`` .. ``valid_to``: true in the world; ``valid_to`` is FOREVER while nothing speaks against it;
+* ``last_sight``: the newest positive evidence; between it and ``valid_to`` the fact is an inference;
+* ``believed_from`` .. ``believed_to``: in the memory; ``believed_to`` is FOREVER unless the fact was taken back;
+* ``closed_at``: when the memory learnt ``valid_to``; asked what it believed before, the fact is open.
+
+Nothing is overwritten: a merge, a split or a false detection takes facts back and states others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engram.core.types import observation_id
+
+FOREVER = np.iinfo(np.int64).max
+ROW_BYTES = 190
+"""RAM of one fact with its index entry, measured."""
+_COLUMNS = {  # name: (shape of a row, dtype)
+    "place": ((3,), np.float32),
+    "valid_from": ((), np.int64),
+    "last_sight": ((), np.int64),
+    "valid_to": ((), np.int64),
+    "believed_from": ((), np.int64),
+    "closed_at": ((), np.int64),
+    "believed_to": ((), np.int64),
+    "sights": ((), np.int32),
+    "node": ((), np.int32),  # numbers of words
+    "label": ((), np.int32),
+    "relation": ((), np.int32),
+    "target": ((), np.int32),
+    "camera": ((), np.int32),  # that saw it first
+    "last_camera": ((), np.int32),
+    "present": ((), np.bool_),
+    "used": ((), np.bool_),
+}
+COLUMN_NAMES = tuple(_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact, as one reader sees it."""
+
+    row: int
+    node_id: str
+    label: str
+    place: np.ndarray  # (3,) m
+    present: bool  # False: its place was seen without it
+    relation: str  # on, in, held_by; empty = none
+    target: str  # node id
+    valid_from: int
+    last_sight: int
+    valid_to: int
+    believed_from: int
+    closed_at: int
+    believed_to: int
+    sights: int
+    evidence: tuple[str, ...]  # observation ids, first and last
+
+
+class History:
+    """Facts in columns, found by object, by container and by time; bounded by :meth:`thin`."""
+
+    place: np.ndarray
+    valid_from: np.ndarray
+    last_sight: np.ndarray
+    valid_to: np.ndarray
+    believed_from: np.ndarray
+    closed_at: np.ndarray
+    believed_to: np.ndarray
+    sights: np.ndarray
+    node: np.ndarray
+    label: np.ndarray
+    relation: np.ndarray
+    target: np.ndarray
+    camera: np.ndarray
+    last_camera: np.ndarray
+    present: np.ndarray
+    used: np.ndarray
+
+    def __init__(self, capacity: int = 256) -> None:
+        for name, (shape, dtype) in _COLUMNS.items():
+            setattr(self, name, np.zeros((capacity, *shape), dtype))
+        self.words: list[str] = [""]
+        self._letters = 0  # in all words
+        self._number: dict[str, int] = {"": 0}
+        self._rows_of: dict[int, list[int]] = {}  # number of the node id -> its facts, in the order of belief
+        self._current: dict[str, int] = {}  # node id -> its open fact
+        self._free: list[int] = []
+        self._top = 0
+        self.changed: set[int] = set()
+
+    def __len__(self) -> int:
+        """Return how many facts there are."""
+        return self._top - len(self._free)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def state(
+        self, node_id: str, label: str, place: np.ndarray, stamp_ns: int, *, present: bool = True,
+        relation: str = "", target: str = "", camera: str = "", believed_ns: int | None = None, sights: int = 1,
+    ) -> int:  # fmt: skip
+        """Open a fact that holds from ``stamp_ns`` on, closing the one before; return its row."""
+        believed = stamp_ns if believed_ns is None else believed_ns
+        self.close(node_id, stamp_ns, believed)
+        row = self._new_row()
+        number = self._word(node_id)
+        values = (
+            place, stamp_ns, stamp_ns, FOREVER, believed, FOREVER, FOREVER, sights, number, self._word(label),
+            self._word(relation), self._word(target), self._word(camera), self._word(camera), present, True,
+        )  # fmt: skip
+        for name, value in zip(COLUMN_NAMES, values, strict=True):
+            getattr(self, name)[row] = value
+        self._rows_of.setdefault(number, []).append(row)
+        self._current[node_id] = row
+        self.changed.add(row)
+        return row
+
+    def sighted(self, node_id: str, stamp_ns: int, camera: str) -> None:
+        """Note another sight of what the open fact says."""
+        row = self._current[node_id]
+        self.last_sight[row] = max(int(self.last_sight[row]), stamp_ns)
+        self.sights[row] += 1
+        self.last_camera[row] = self._word(camera)
+
+    def close(self, node_id: str, stamp_ns: int, believed_ns: int | None = None) -> None:
+        """End the open fact of ``node_id``: from ``stamp_ns`` on it is not true any more."""
+        row = self._current.pop(node_id, None)
+        if row is not None:
+            self.valid_to[row] = max(stamp_ns, int(self.last_sight[row]))
+            self.closed_at[row] = stamp_ns if believed_ns is None else believed_ns
+            self.changed.add(row)
+
+    def retract(self, node_id: str, stamp_ns: int) -> list[Fact]:
+        """Believe the facts of ``node_id`` no longer, from ``stamp_ns`` on; return them as they were."""
+        taken = [fact for fact in self.of(node_id) if fact.believed_to == FOREVER]
+        for fact in taken:
+            self.believed_to[fact.row] = stamp_ns
+            self.changed.add(fact.row)
+        self._current.pop(node_id, None)
+        return taken
+
+    def restate(self, facts: Iterable[Fact], node_id: str, stamp_ns: int) -> None:
+        """Believe ``facts`` from ``stamp_ns`` on, of the object ``node_id``, in the order of their validity.
+
+        Each ends where the next begins; the last one stays open if it was.
+        """
+        ordered = sorted(facts, key=lambda fact: (fact.valid_from, fact.row))
+        for fact, after in zip(ordered, [*ordered[1:], None], strict=True):
+            cameras = [name.rpartition("@")[0] for name in fact.evidence] or [""]
+            row = self.state(
+                node_id, fact.label, fact.place, fact.valid_from, present=fact.present, relation=fact.relation,
+                target=fact.target, camera=cameras[0], believed_ns=stamp_ns, sights=fact.sights,
+            )  # fmt: skip
+            self.last_sight[row], self.last_camera[row] = fact.last_sight, self._word(cameras[-1])
+            end = min(fact.valid_to, after.valid_from if after else FOREVER)
+            if end != FOREVER:
+                self.close(node_id, end, stamp_ns)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def current(self, node_id: str) -> int | None:
+        """Return the row of the open fact of ``node_id``."""
+        return self._current.get(node_id)
+
+    def of(self, node_id: str) -> list[Fact]:
+        """Return all facts ever believed of ``node_id``, oldest belief first."""
+        number = self._number.get(node_id)
+        return [] if number is None else self.facts(self._rows_of.get(number, ()))
+
+    def facts(self, rows: Iterable[int] | np.ndarray) -> list[Fact]:
+        """Return rows as facts."""
+        return [self._fact(int(row)) for row in rows]
+
+    def select(
+        self, valid_ns: tuple[int, int] | None, believed_ns: int | None, node_ids: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """Return the rows of facts that were true at some time in ``valid_ns`` (None = now: open facts), as the
+        memory believed at ``believed_ns`` (None = as it knows today), of ``node_ids`` (None = all)."""
+        if node_ids is None:
+            rows = np.flatnonzero(self.used[: self._top])
+        else:
+            numbers = (self._number.get(node_id, -1) for node_id in node_ids)
+            rows = np.array([row for number in numbers for row in self._rows_of.get(number, ())], np.int64)
+        belief = FOREVER - 1 if believed_ns is None else believed_ns
+        rows = rows[(self.believed_from[rows] <= belief) & (belief < self.believed_to[rows])]
+        end = np.where(belief < self.closed_at[rows], FOREVER, self.valid_to[rows])
+        if valid_ns is None:
+            return rows[end == FOREVER] if believed_ns is None else rows[(end > belief)]
+        return rows[(self.valid_from[rows] <= valid_ns[1]) & (end > valid_ns[0])]
+
+    def node_ids(self) -> list[str]:
+        """Return every object that a fact was ever stated of."""
+        return [self.words[number] for number in self._rows_of]
+
+    def of_target(self, rows: np.ndarray, node_ids: Iterable[str]) -> np.ndarray:
+        """Return those of ``rows`` whose relation points at one of ``node_ids``."""
+        numbers = [self._number[node_id] for node_id in node_ids if node_id in self._number]
+        return rows[np.isin(self.target[rows], numbers)]
+
+    # -- bounded growth ------------------------------------------------------------------------------------------
+
+    def bytes_used(self) -> int:
+        """Return what the facts hold of RAM."""
+        return len(self) * ROW_BYTES + self._letters + 100 * len(self.words)
+
+    def thin(self, keep: int) -> int:
+        """Forget facts until ``keep`` are left; return how many went. Open facts always stay.
+
+        Of the oldest closed facts, each two neighbours in time of one object become one, the longer one's place and
+        both their times; what is still too much is dropped, oldest first.
+        """
+        before = len(self)
+        while len(self) > keep:
+            closed = np.flatnonzero(self.used[: self._top] & ((self.valid_to != FOREVER)[: self._top]))
+            closed = closed[np.argsort(self.valid_to[closed], kind="stable")]
+            if not len(closed):
+                break
+            oldest = closed[: max(2, len(closed) // 2)]
+            if self._merge_neighbours(oldest, len(self) - keep) == 0:
+                for row in oldest[: len(self) - keep].tolist():
+                    self._drop(row)
+        return before - len(self)
+
+    def _merge_neighbours(self, rows: np.ndarray, most: int) -> int:
+        """Join pairs of consecutive facts of one object among ``rows``, the nearest places first."""
+        order = rows[np.lexsort((self.valid_from[rows], self.node[rows]))]
+        first, second = order[:-1], order[1:]
+        fits = (self.node[first] == self.node[second]) & (self.believed_to[first] == self.believed_to[second])
+        fits &= (self.present[first] == self.present[second]) & (self.label[first] == self.label[second])
+        pairs = np.column_stack((first[fits], second[fits]))
+        apart = np.linalg.norm(self.place[pairs[:, 0]] - self.place[pairs[:, 1]], axis=1)
+        taken: set[int] = set()
+        joined = 0
+        for a, b in pairs[np.argsort(apart, kind="stable")].tolist():
+            if joined >= most or a in taken or b in taken:
+                continue
+            taken |= {a, b}
+            if self.valid_to[b] - self.valid_from[b] > self.valid_to[a] - self.valid_from[a]:
+                for name in ("place", "relation", "target"):
+                    getattr(self, name)[a] = getattr(self, name)[b]
+            self.sights[a] += self.sights[b]
+            for name in ("last_sight", "valid_to", "closed_at", "last_camera"):
+                getattr(self, name)[a] = getattr(self, name)[b]
+            self.changed.add(a)
+            self._drop(b)
+            joined += 1
+        return joined
+
+    def _drop(self, row: int) -> None:
+        rows = self._rows_of[int(self.node[row])]
+        rows.remove(row)
+        if not rows:
+            del self._rows_of[int(self.node[row])]
+        self.used[row] = False
+        self.changed.add(row)
+        self._free.append(row)
+
+    # -- the store -----------------------------------------------------------------------------------------------
+
+    def restore(self, columns: Mapping[str, np.ndarray], words: Sequence[str]) -> None:
+        """Take over stored columns (n rows each) and the words that they number."""
+        self._top = len(columns["used"])
+        for name, (shape, dtype) in _COLUMNS.items():
+            grown = np.zeros((max(256, self._top), *shape), dtype)
+            grown[: self._top] = columns[name]
+            setattr(self, name, grown)
+        self.words = list(words)
+        self._letters = sum(map(len, words))
+        self._number = {word: number for number, word in enumerate(words)}
+        used = self.used[: self._top]
+        self._free = np.flatnonzero(~used)[::-1].tolist()
+        rows = np.flatnonzero(used)
+        for row in rows[np.lexsort((rows, self.believed_from[rows]))].tolist():
+            self._rows_of.setdefault(int(self.node[row]), []).append(row)
+        for row in rows[(self.valid_to[rows] == FOREVER) & (self.believed_to[rows] == FOREVER)].tolist():
+            self._current[self.words[self.node[row]]] = row
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _new_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self._top == len(self.used):
+            for name, (shape, dtype) in _COLUMNS.items():
+                grown = np.zeros((2 * self._top, *shape), dtype)
+                grown[: self._top] = getattr(self, name)
+                setattr(self, name, grown)
+        self._top += 1
+        return self._top - 1
+
+    def _word(self, word: str) -> int:
+        number = self._number.get(word)
+        if number is None:
+            number = self._number[word] = len(self.words)
+            self.words.append(word)
+            self._letters += len(word)
+        return number
+
+    def _fact(self, row: int) -> Fact:
+        first = (int(self.camera[row]), int(self.valid_from[row]))
+        last = (int(self.last_camera[row]), int(self.last_sight[row]))
+        evidence = dict.fromkeys(observation_id(self.words[c], stamp) for c, stamp in (first, last) if c)
+        return Fact(
+            row, self.words[self.node[row]], self.words[self.label[row]], self.place[row].astype(np.float64),
+            bool(self.present[row]), self.words[self.relation[row]], self.words[self.target[row]],
+            first[1], last[1], int(self.valid_to[row]), int(self.believed_from[row]), int(self.closed_at[row]),
+            int(self.believed_to[row]), int(self.sights[row]), tuple(evidence),
+        )  # fmt: skip

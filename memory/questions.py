@@ -1,0 +1,192 @@
+"""Questions in English -> MemoryQuery: a small explicit grammar, no model, the same answer every time.
+
+question  := [opening] [object] [relation thing] [time] ["?"]
+opening   := "where is|was|were" | "what is|was" | "when did you last see" | "did you see" | ...
+             "what|where did you think|believe" asks what the memory believed at that time
+relation  := ("in" | "on" | "near" | "held by" | ...) [article] words
+time      := "now" | "yesterday" | "this morning" | "on tuesday" | "at 10:00" | "before|after lunch" |
+             "20 minutes ago" | "at 2026-11-21 10:00" | "at 12.5 s" | combinations such as "yesterday at 9 pm"
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from engram.core.contracts import MemoryQuery
+
+_SECOND = 1_000_000_000
+_DAY = dt.timedelta(days=1)
+MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"breakfast": (7.5, 8.5), "lunch": (12.0, 13.0), "dinner": (18.5, 19.5), "supper": (18.5, 19.5)}
+)
+"""Hours of the day that are called by a name, begin and end."""
+_PARTS = {"morning": (5, 12), "noon": (12, 12), "afternoon": (12, 18), "evening": (18, 23), "night": (20, 24)}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "ten": 10, "half an": 0.5}
+_RELATIONS = {
+    "on top of": "on", "on": "on", "inside": "in", "in": "in", "next to": "near", "near": "near", "beside": "near",
+    "by": "near", "close to": "near", "held by": "held_by", "in the hand of": "held_by",
+}  # fmt: skip
+_THING = r"(?:the |a |an |my |your )?"
+_CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm|o'clock)?"
+
+
+@dataclass(frozen=True)
+class QuestionConfig:
+    """What times of day mean."""
+
+    utc_offset_h: float = 0.0
+    """Local time less UTC [h]; stamps are UTC."""
+    named: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MEALS)
+    """Begin and end of named times of day [h]."""
+
+
+def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> MemoryQuery:
+    """Return the query that ``text`` asks at ``now_ns``; words that mean nothing to the grammar name the object."""
+    config = config or QuestionConfig()
+    words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
+    believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
+    words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", _strip_opening(words))
+    words = re.sub(r"^(?:the )?(?:robot|hand) holding\b", "held by robot", words)
+    words, valid = _Times(now_ns, config).take(words)
+    words, relation, target = _relation(words)
+    words = re.sub(r"^(is|was|were|are|did|the|a|an|my|your|any|some)\b\s*", "", words.strip())
+    words = re.sub(r"^(the|a|an)\b\s*", "", words)
+    words = re.sub(r"\b(is|was|were|are|be|there|it|that|that (?:is|was)|last seen)$", "", words.strip()).strip()
+    words = "" if words in ("what", "which", "everything", "anything", "object", "objects", "things") else words
+    return MemoryQuery(
+        text=words, limit=limit, relation=relation, target=target, valid_ns=valid, now_ns=now_ns,
+        believed_ns=valid[1] if believed and valid else None,
+    )  # fmt: skip
+
+
+_OPENINGS = (
+    r"what (?:did|do) you (?:think|believe) (?:was|is|were|are)(?: there)?",
+    r"where (?:did|do) you (?:think|believe)(?: that)?",
+    r"did you (?:think|believe)(?: that)?",
+    r"(?:when|where) did you (?:last )?see", r"when was", r"have you seen", r"did you see", r"do you know where",
+    r"where(?:'s| is| are| was| were| has| have)", r"what(?:'s| is| are| was| were)(?: there)?",
+    r"which objects (?:are|were)",
+    r"where", r"find", r"show me", r"(?:is|was|are|were) there(?: a| an| any)?", r"(?:is|was|are|were)",
+)  # fmt: skip
+
+
+def _strip_opening(words: str) -> str:
+    for opening in _OPENINGS:
+        match = re.match(rf"(?:{opening})\b\s*", words)
+        if match:
+            return words[match.end() :]
+    return words
+
+
+def _relation(words: str) -> tuple[str, str, str]:
+    """Return what is left of ``words``, the relation and what it points at."""
+    names = "|".join(sorted(_RELATIONS, key=len, reverse=True))
+    match = re.search(rf"(?:^|\s)(?P<relation>{names})\s+{_THING}(?P<thing>[\w][\w\s'-]*)$", words)
+    if match is None:
+        return words, "", ""
+    return words[: match.start()].strip(), _RELATIONS[match["relation"]], match["thing"].strip()
+
+
+class _Times:
+    """Takes the expressions of time out of a sentence."""
+
+    def __init__(self, now_ns: int, config: QuestionConfig) -> None:
+        zone = dt.timezone(dt.timedelta(hours=config.utc_offset_h))
+        self._now_ns, self._named = now_ns, config.named
+        self._now = dt.datetime.fromtimestamp(now_ns / 1e9, zone)
+        self._day = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
+        self._words = ""
+
+    def take(self, words: str) -> tuple[str, tuple[int, int] | None]:
+        """Return the rest of ``words`` and the interval [ns] that was meant; None = now."""
+        self._words = words
+        if self._found(r"\b(?:right )?now\b|\bcurrently\b") is not None:
+            return self._words, None
+        exact = self._exact()
+        if exact is not None:
+            return self._words, exact
+        day = self._a_day()
+        span = self._within(day or self._day)
+        if span is None and day is not None:
+            span = (day, day + _DAY)
+        if span is None:
+            return self._words, None
+        start, end = (round(one.timestamp() * _SECOND) for one in span)
+        return self._words, (start, max(start, min(end, self._now_ns)))
+
+    def _found(self, pattern: str) -> re.Match | None:
+        """Return a match and take it out of the sentence."""
+        match = re.search(pattern, self._words)
+        if match is not None:
+            self._words = " ".join((self._words[: match.start()] + " " + self._words[match.end() :]).split())
+        return match
+
+    def _exact(self) -> tuple[int, int] | None:
+        match = self._found(r"\bat (?:t ?= ?)?(\d+(?:\.\d+)?) ?s(?:econds)?\b")  # a simulation's own clock
+        if match:
+            at = round(float(match[1]) * _SECOND)
+            return at, at
+        match = self._found(r"\b(?:at |on )?(\d{4}-\d{2}-\d{2})[t ](\d{1,2}):(\d{2})(?::(\d{2}))?\b")
+        if match:
+            hour, minute, second = (int(part or 0) for part in match.groups()[1:])
+            at = dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
+            stamp = round(at.replace(hour=hour, minute=minute, second=second).timestamp() * _SECOND)
+            return stamp, stamp
+        numbers = "|".join(sorted(_NUMBERS, key=len, reverse=True))
+        match = self._found(rf"\b(\d+(?:\.\d+)?|{numbers}) (second|minute|hour|day|week)s? ago\b")
+        if match:
+            count = _NUMBERS.get(match[1]) or float(match[1])
+            at = self._now_ns - round(count * _UNITS[match[2]] * _SECOND)
+            return at, at
+        return None
+
+    def _a_day(self) -> dt.datetime | None:
+        match = self._found(r"\b(?:on )?(\d{4}-\d{2}-\d{2})\b")
+        if match:
+            return dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
+        if self._found(r"\bthe day before yesterday\b"):
+            return self._day - 2 * _DAY
+        if self._found(r"\byesterday\b"):
+            return self._day - _DAY
+        if self._words.endswith("last night"):
+            self._words = self._words.removesuffix("last night") + "in the night"
+            return self._day - _DAY
+        if self._found(r"\btoday\b"):
+            return self._day
+        match = self._found(rf"\b(?:on |last )({'|'.join(_WEEKDAYS)})\b")
+        if match:
+            back = (self._now.weekday() - _WEEKDAYS.index(match[1])) % 7 or 7
+            return self._day - back * _DAY
+        return None
+
+    def _within(self, day: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
+        """Return the part of ``day`` that is named; "before" means that day up to then, "after" from then on."""
+        names = "|".join(self._named)
+        match = self._found(rf"\b(before|after|during|at|until|since) (?:the )?({names})\b")
+        if match:
+            begin, end = (day + dt.timedelta(hours=hour) for hour in self._named[match[2]])
+            return self._side(match[1], day, begin, end)
+        match = self._found(rf"\b(?:this|in the|yesterday|at) ({'|'.join(_PARTS)})\b|\b({'|'.join(_PARTS)})$")
+        if match:
+            begin, end = _PARTS[match[1] or match[2]]
+            return day + dt.timedelta(hours=begin), day + dt.timedelta(hours=end)
+        match = self._found(rf"\b(before|after|at|until|since|around) {_CLOCK}(?!\S)")
+        if match is None:
+            return None
+        hour = int(match["hour"]) % 24
+        if match["half"] in ("am", "pm"):
+            hour = hour % 12 + 12 * (match["half"] == "pm")
+        at = day + dt.timedelta(hours=hour, minutes=int(match["minute"] or 0))
+        return self._side(match[1], day, at, at)
+
+    @staticmethod
+    def _side(word: str, day: dt.datetime, begin: dt.datetime, end: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
+        if word in ("before", "until"):
+            return day, begin - dt.timedelta(microseconds=1)
+        return (end, day + _DAY) if word in ("after", "since") else (begin, end)

@@ -1,0 +1,533 @@
+"""From frames to objects over time: seen, hidden, gone, moved, held, one or two of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from engram.core.errors import InvalidInputError
+from engram.core.geometry import to_frame
+from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Hand, SceneEdge, SceneNode, SceneObservation
+from engram.memory.association import Assignment, AssociationConfig, Looks, assign, resembling
+from engram.memory.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN, VISIBLE
+from engram.memory.coverage import Coverage
+from engram.memory.fusion import FusionConfig, Sights, bayes, born, fuse
+from engram.memory.grasp import GraspConfig, Grasps
+from engram.memory.history import History
+from engram.memory.merges import Merges, places
+from engram.memory.relations import Boxes, RelationConfig, relations
+from engram.memory.scene_graph import SceneGraph
+from engram.memory.visibility import FILLED, FREE, VisibilityConfig, look
+from engram.memory.visibility import OCCLUDED as HIDDEN
+from engram.memory.visibility import UNSEEN as NOT_LOOKED
+
+_SUPPORTS = ("held_by", "in", "on")
+"""What a fact says of where an object is, the strongest first."""
+
+
+@dataclass(frozen=True)
+class TrackerConfig:
+    """All settings of what becomes of objects."""
+
+    absent_below: float = 0.2
+    """An object believed less than this is ``absent``."""
+    confirmed_after: int = 3
+    """An object given up with fewer sights than this was a false detection: it is deleted, and the delta says so."""
+    fact_m: float = 0.05
+    """An object that went this far begins a new fact."""
+    association: AssociationConfig = field(default_factory=AssociationConfig)
+    fusion: FusionConfig = field(default_factory=FusionConfig)
+    grasp: GraspConfig = field(default_factory=GraspConfig)
+    relations: RelationConfig = field(default_factory=RelationConfig)
+    visibility: VisibilityConfig = field(default_factory=VisibilityConfig)
+
+
+@dataclass
+class _Step:
+    """What one frame does."""
+
+    stamp_ns: int
+    camera: str
+    evidence: str
+    changed: dict[int, None] = field(default_factory=dict)  # rows, in order
+    sighted: list[int] = field(default_factory=list)  # rows seen in this frame
+    born: set[int] = field(default_factory=set)  # rows of objects that are new in this frame
+    gone: list[tuple[str, int]] = field(default_factory=list)  # id and row of nodes that are no more
+    events: list[GraphEvent] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)  # rows that a merge has used
+
+    def change(self, rows: Iterable[int]) -> None:
+        self.changed.update(dict.fromkeys(rows))
+
+
+class Tracker:
+    """Scene graph, history, coverage and grips, changed by one frame at a time. Never touches the disk."""
+
+    def __init__(self, config: TrackerConfig | None = None) -> None:
+        self.config = config or TrackerConfig()
+        self.scene = SceneGraph()
+        self.columns = self.scene.columns
+        self.history = History()
+        self.coverage = Coverage()
+        self.grasps = Grasps(self.config.grasp)
+        self.merges = Merges()
+        self.sequence = 0
+        self.stamp_ns = 0
+        self.gone: set[str] = set()  # objects that only the history knows any more
+        self._placed: dict[int, tuple[float, ...]] = {}  # row -> box that its relations were computed for
+
+    def update(self, scene: SceneObservation) -> GraphUpdate:
+        """Take in one frame and return what changed; the sequence grows by one if anything did.
+
+        Raises:
+            InvalidInputError: an object, the camera or the hand is not in ``base_link``.
+        """
+        _check_frames(scene)
+        step = _Step(scene.stamp_ns, scene.camera, scene.id)
+        if scene.hand is not None:
+            self._move_hand(scene.hand, step)
+        columns, config = self.columns, self.config
+        sights = Sights.of(scene.objects)
+        rows = self._candidates(scene, sights.looks)
+        verdict = look(scene, columns.position[rows], columns.size[rows], config.visibility)
+        vacated = (verdict == FREE) | (columns.state[rows] == ABSENT)
+        found = self._match(rows, vacated, sights.looks)
+        self.coverage.add(scene, config.visibility.max_depth_m)
+        self._see(rows, found, sights, scene, step)
+        matched = np.isin(np.arange(len(rows)), [i for i, _ in found.stayed + found.moved])
+        self._bear(found.new, rows[~matched], verdict[~matched], scene, sights, step)
+        self._miss(rows[~matched], verdict[~matched], step)
+        self._settle(step)
+        return self._finish(step)
+
+    # -- the steps of a frame ------------------------------------------------------------------------------------
+
+    def _candidates(self, scene: SceneObservation, seen: Looks) -> np.ndarray:
+        """Return the rows (n,) of objects that this frame can say anything about."""
+        columns, reach = self.columns, self.config.visibility.max_depth_m
+        width, height = scene.image_size
+        corners = np.array([(0, 0), (width, 0), (0, height), (width, height)], np.float64)
+        rays = (corners - scene.intrinsics[:2, 2]) / np.diag(scene.intrinsics)[:2] * reach
+        far = to_frame(np.column_stack((rays, np.full(4, reach))), scene.camera_pose)
+        points = np.vstack((far, scene.camera_pose.position))
+        rows = columns.objects_within(points.min(axis=0), points.max(axis=0))
+        if len(seen.labels):
+            margin = 0.5
+            rows |= columns.objects_within(seen.position.min(axis=0) - margin, seen.position.max(axis=0) + margin)
+        rows |= columns.in_view.get(scene.camera, set())
+        for label in set(seen.labels):
+            same = columns.by_label.get(label)
+            if same:
+                array = np.fromiter(same, np.int64, len(same))
+                rows |= set(array[columns.state[array] == ABSENT].tolist())
+        found = np.fromiter(rows, np.int64, len(rows))
+        return np.sort(found[columns.layer[found] == OBJECT])
+
+    def _match(self, rows: np.ndarray, vacated: np.ndarray, seen: Looks) -> Assignment:
+        """Assign sights to ``rows``; those too far from every sight, at their places, are spared the comparison."""
+        columns, gate = self.columns, self.config.association.place_gate
+        if not len(rows) or not len(seen.labels):
+            return Assignment((), (), tuple(range(len(seen.labels))))
+        widest = np.trace(columns.covariance[rows], axis1=1, axis2=2)
+        widest += np.trace(seen.covariance, axis1=1, axis2=2).max() + 3 * self.config.association.motion_m**2
+        nearest, _ = cKDTree(seen.position).query(columns.position[rows])
+        some = np.flatnonzero((nearest**2 <= gate * widest) | vacated)
+        found = assign(Looks.rows(columns, rows[some]), seen, vacated[some], self.config.association)
+        stayed, moved = (tuple((int(some[i]), j) for i, j in pairs) for pairs in (found.stayed, found.moved))
+        return Assignment(stayed, moved, found.new)
+
+    def _see(self, rows: np.ndarray, found: Assignment, sights: Sights, scene: SceneObservation, step: _Step) -> None:
+        """Fuse the sights of known objects."""
+        pairs = found.stayed + found.moved
+        if not pairs:
+            return
+        columns = self.columns
+        these, of = rows[[i for i, _ in pairs]], np.array([j for _, j in pairs])
+        for row, j in zip(these.tolist(), of.tolist(), strict=True):
+            about, seen = columns.about(row), scene.objects[j]
+            votes = about.votes or {about.label: float(min(columns.sights[row], 10))}
+            votes[seen.label] = votes.get(seen.label, 0.0) + seen.score
+            about.votes = votes
+            if len(votes) > 1 or about.label not in votes:
+                columns.relabel(row, max(sorted(votes), key=votes.__getitem__))
+            if self.grasps.holder(about.id) and self.grasps.slipped(
+                about.id, sights.looks.position[j], columns.position[row]
+            ):
+                self._release(row, step)
+            columns.seen_by(row, scene.camera)
+        fuse(columns, these, sights, of, self.config.fusion)
+        self._sighted(these, step)
+
+    def _sighted(self, rows: np.ndarray, step: _Step) -> None:
+        columns = self.columns
+        columns.state[rows] = VISIBLE
+        columns.first_ns[rows] = np.minimum(columns.first_ns[rows], step.stamp_ns)
+        columns.last_ns[rows] = np.maximum(columns.last_ns[rows], step.stamp_ns)
+        columns.sights[rows] += 1
+        columns.moved(rows.tolist())
+        step.change(rows.tolist())
+        step.sighted += rows.tolist()
+
+    def _bear(
+        self, new: Sequence[int], unseen: np.ndarray, verdict: np.ndarray, scene: SceneObservation,
+        sights: Sights, step: _Step,
+    ) -> None:  # fmt: skip
+        """New objects; one that shows that a merge was wrong takes that merge back instead."""
+        away = unseen[np.isin(verdict, (NOT_LOOKED, HIDDEN))]
+        visible = np.array(step.sighted, np.int64)
+        for j in new:
+            seen = scene.objects[j]
+            looks = Looks.of([seen])
+            if self._unmerge(looks, j, sights, step):
+                continue
+            self._doubt(looks, away, visible, step)
+            node = born(self.scene.new_id("object"), seen, step.stamp_ns, self.config.fusion, step.evidence)
+            row = self.scene.put(node, {seen.label: seen.score})
+            step.change([row])
+            step.born.add(row)
+            step.sighted.append(row)
+
+    def _doubt(self, looks: Looks, away: np.ndarray, visible: np.ndarray, step: _Step) -> None:
+        """An object just like the one known elsewhere: believe less that that one is still there."""
+        columns, config = self.columns, self.config
+        same = columns.by_label.get(looks.labels[0], set())
+        there = np.array([row for row in visible.tolist() if row in same], np.int64)
+        if len(there) and resembling(looks, Looks.rows(columns, there), config.association).any():
+            return  # there are two of them
+        others = np.array(sorted(same - set(there.tolist())), np.int64)
+        others = others[columns.state[others] != ABSENT]
+        alike = others[resembling(looks, Looks.rows(columns, others), config.association)] if len(others) else others
+        in_sight = set(away.tolist())
+        if len(alike) == 1 and (alike[0] in in_sight or columns.state[alike[0]] == UNSEEN):
+            row = int(alike[0])
+            if columns.belief[row] > config.fusion.doubt:
+                columns.belief[row] = config.fusion.doubt
+                columns.changed.add(row)
+                step.change([row])
+
+    def _unmerge(self, looks: Looks, j: int, sights: Sights, step: _Step) -> bool:
+        """Whether sight ``j`` lies where a merged object was before, while that object is seen elsewhere."""
+        columns = self.columns
+        standing = [m for m in self.merges.standing() if columns.row_of.get(m.kept.id, -1) in step.sighted]
+        if not standing:
+            return False
+        apart = np.linalg.norm(places(standing) - looks.position[0], axis=1)
+        for index in np.argsort(apart, kind="stable").tolist():
+            merge = standing[index]
+            elsewhere = np.linalg.norm(columns.position[columns.row_of[merge.kept.id]] - looks.position[0])
+            before = Looks.of([merge.kept])
+            if apart[index] > self.config.fact_m or elsewhere <= self.config.fact_m:
+                continue
+            if not resembling(looks, before, self.config.association)[0]:
+                continue
+            self._split(merge.number, step)
+            row = columns.row_of[merge.kept.id]
+            fuse(columns, np.array([row]), sights, np.array([j]), self.config.fusion)
+            columns.seen_by(row, step.camera)
+            self._sighted(np.array([row]), step)
+            return True
+        return False
+
+    def _split(self, number: int, step: _Step) -> None:
+        kept, gone = self.merges.undo(self.scene, self.history, number, step.stamp_ns, step.evidence)
+        rows = [self.columns.row_of[kept.id], self.columns.row_of[gone.id]]
+        self.gone.discard(gone.id)
+        step.change(rows)
+        place = kept.pose.position
+        step.events.append(GraphEvent("split", kept.id, kept.label, step.stamp_ns, place, None, gone.id, step.evidence))
+
+    def _miss(self, rows: np.ndarray, verdict: np.ndarray, step: _Step) -> None:
+        """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""
+        columns, config = self.columns, self.config
+        there = (columns.state[rows] != ABSENT) & ~np.isin(rows, step.sighted)
+        rows, verdict = rows[there], verdict[there]
+        if not len(rows):
+            return
+        held = [columns.row_of[node_id] for _, node_id in self.grasps.pairs() if node_id in columns]
+        verdict = np.where(
+            np.isin(rows, held) & (verdict != NOT_LOOKED), HIDDEN, verdict
+        )  # fingers hide what they hold
+        for kind, ratio in ((FREE, config.fusion.free_ratio), (FILLED, config.fusion.filled_ratio)):
+            missed = rows[verdict == kind]
+            columns.belief[missed] = bayes(columns.belief[missed], ratio, config.fusion)
+            gone = missed[columns.belief[missed] < config.absent_below]
+            columns.state[gone] = ABSENT
+            for row in gone.tolist():
+                columns.out_of_view(row)
+            columns.changed.update(missed.tolist())
+            step.change(missed.tolist())
+        for kind, state in ((HIDDEN, OCCLUDED), (NOT_LOOKED, UNSEEN)):
+            for row in rows[(verdict == kind) & (columns.state[rows] != state)].tolist():
+                if columns.about(row).last_camera in ("", step.camera):
+                    columns.state[row] = state
+                    if state == UNSEEN:
+                        columns.out_of_view(row)
+                    columns.changed.add(row)
+                    step.change([row])
+
+    def _settle(self, step: _Step) -> None:
+        """Objects that just became absent: false detections go, an object that turned up elsewhere keeps its id."""
+        for row in [row for row in step.changed if self.columns.state[row] == ABSENT]:
+            twin = self._twin(row, step)
+            if twin is not None:
+                self._merge(row, twin, step)
+            elif self.columns.sights[row] < self.config.confirmed_after:
+                self._delete(row, step)
+            elif self._believed_there(row):
+                place = self.columns.position[row].copy()
+                self._event("absent", row, step, before=place)
+
+    def _twin(self, row: int, step: _Step) -> int | None:
+        """Return the one object like ``row`` that was first seen after ``row`` was last seen."""
+        columns = self.columns
+        same = columns.by_label.get(columns.about(row).label, set()) - step.taken - {row}
+        others = np.array(sorted(same), np.int64)
+        others = others[(columns.state[others] != ABSENT) & (columns.first_ns[others] > columns.last_ns[row])]
+        if not len(others):
+            return None
+        one = Looks.rows(columns, np.array([row]))
+        alike = others[resembling(one, Looks.rows(columns, others), self.config.association)]
+        return int(alike[0]) if len(alike) == 1 else None
+
+    def _merge(self, kept_row: int, gone_row: int, step: _Step) -> None:
+        columns = self.columns
+        kept_id, gone_id = columns.about(kept_row).id, columns.about(gone_row).id
+        before = columns.position[kept_row].copy()
+        self._open_fact(gone_row, step)  # a twin born in this very frame has none yet
+        self.merges.merge(self.scene, self.history, kept_id, gone_id, step.stamp_ns, step.evidence)
+        if gone_row in step.sighted:
+            step.sighted.remove(gone_row)
+        step.taken |= {kept_row, gone_row}
+        step.events = [event for event in step.events if event.node_id != gone_id]
+        self._event("merged", kept_row, step, before=before, other=gone_id)
+        self._drop(gone_row, step)
+        step.change([kept_row])
+
+    def _delete(self, row: int, step: _Step) -> None:
+        """A false detection: it never was, from now on."""
+        self.history.retract(self.columns.about(row).id, step.stamp_ns)
+        self._event("deleted", row, step)
+        self._drop(row, step)
+
+    def _drop(self, row: int, step: _Step) -> None:
+        node_id = self.columns.about(row).id
+        self.grasps.forget(node_id)
+        step.changed.pop(row, None)
+        step.gone.append((node_id, row))
+
+    # -- the hand ------------------------------------------------------------------------------------------------
+
+    def _move_hand(self, hand: Hand, step: _Step) -> None:
+        """Bring the agent's node to its hand, and what it holds along."""
+        columns = self.columns
+        known = next((r for r in sorted(columns.large) if columns.about(r).layer == "agent"
+                      and columns.about(r).label == hand.agent), None)  # fmt: skip
+        resting = self.config.relations.resting_m
+        if known is None or np.abs(columns.position[known] - hand.pose.position).max() > resting:
+            node_id = columns.about(known).id if known is not None else self.scene.new_id("agent")
+            first = int(columns.first_ns[known]) if known is not None else step.stamp_ns
+            step.change([self.scene.put(agent(node_id, hand, first, step.stamp_ns))])
+        taken, dropped = self.grasps.carry(hand, columns)
+        held = self.grasps.held(hand.agent)
+        if held is not None:
+            row = columns.row_of[held]
+            columns.changed.add(row)
+            step.change([row])
+        if taken is not None:
+            self._event("held", columns.row_of[taken], step, other=self.agent_id(hand.agent) or "")
+        if dropped is not None and dropped in columns:
+            self._release(columns.row_of[dropped], step)
+
+    def _release(self, row: int, step: _Step) -> None:
+        self._event("released", row, step)
+        step.change([row])
+
+    def agent_id(self, name: str) -> str | None:
+        """Return the node id of the agent called ``name``."""
+        columns = self.columns
+        rows = (row for row in sorted(columns.large) if columns.about(row).layer == "agent")
+        return next((columns.about(row).id for row in rows if columns.about(row).label == name), None)
+
+    # -- after a frame -------------------------------------------------------------------------------------------
+
+    def _finish(self, step: _Step) -> GraphUpdate:
+        """Relations, facts and the delta."""
+        touched = {row for row in step.changed if self._displaced(row)}
+        gone = tuple(node_id for node_id, _ in step.gone)
+        added, removed = self._relate(touched, gone)
+        for node_id, row in step.gone:
+            self.scene.remove(node_id)
+            self._placed.pop(row, None)
+            if row not in step.born:
+                self.gone.add(node_id)
+        self._facts(step, added, removed)
+        self.stamp_ns = max(self.stamp_ns, step.stamp_ns)
+        if step.changed or gone:
+            self.sequence += 1
+        nodes = tuple(self.columns.nodes(list(step.changed)))
+        known = tuple(node_id for node_id, row in step.gone if row not in step.born)
+        return GraphUpdate(step.stamp_ns, self.sequence, False, nodes, added, known, removed, tuple(step.events))
+
+    def _displaced(self, row: int) -> bool:
+        """Whether ``row`` left the box that its relations were computed for, by more than noise."""
+        columns = self.columns
+        held = self.grasps.holder(columns.about(row).id) is not None
+        kind = 2.0 * held + (columns.state[row] == ABSENT)
+        here = (*columns.position[row].tolist(), *columns.size[row].tolist(), kind)
+        before = self._placed.get(row)
+        resting = self.config.relations.resting_m
+        if before is not None and all(abs(a - b) <= resting for a, b in zip(here, before, strict=True)):
+            return False
+        self._placed[row] = here
+        return True
+
+    def relate_all(self) -> None:
+        """Compute every relation anew, after the nodes were restored."""
+        rows = self.columns.rows()
+        for row in rows.tolist():
+            self._displaced(row)
+        self._relate(set(rows.tolist()), ())
+
+    def _relate(self, touched: set[int], gone: Sequence[str]) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:
+        """Bring the relations of ``touched`` rows up to date; those of ``gone`` nodes end."""
+        columns = self.columns
+        ids = {columns.about(row).id for row in touched} | set(gone)
+        if not ids:
+            return (), ()
+        rows = self._neighbourhood(touched) - {columns.row_of[node_id] for node_id in gone}
+        there = np.array(sorted(r for r in rows if columns.state[r] != ABSENT and columns.about(r).layer != "agent"))
+        wanted = []
+        if len(there):
+            texts = [columns.about(int(row)) for row in there]
+            among = Boxes([t.id for t in texts], [t.layer for t in texts], columns.position[there], columns.half[there])
+            wanted = relations(among, self.config.relations, ids)
+        for holder, held in self.grasps.pairs():
+            agent_id = self.agent_id(holder)
+            if agent_id is not None and held not in gone and {agent_id, held} & ids:
+                wanted.append((held, agent_id, "held_by"))
+        return self.scene.set_edges(wanted, ids)
+
+    def _neighbourhood(self, touched: set[int]) -> set[int]:
+        """Return rows that may be related to ``touched`` rows."""
+        columns = self.columns
+        if len(touched) > 1000:
+            return set(columns.row_of.values())
+        around: set[int] = set(columns.large) | touched
+        for row in touched:
+            if self.columns.about(row).layer == "agent":
+                continue
+            margin = columns.half[row] + self.config.relations.near_m + 0.5  # the longest half of a small box
+            around |= columns.grid.within(columns.position[row] - margin, columns.position[row] + margin)
+        return around
+
+    def _facts(self, step: _Step, added: Sequence[SceneEdge], removed: Sequence[SceneEdge]) -> None:
+        """State what this frame changed of where objects are."""
+        columns, history = self.columns, self.history
+        resupported = {e.source for e in (*added, *removed) if e.relation in _SUPPORTS}
+        check = {row for row in step.changed if columns.about(row).layer == "object"}
+        check |= {columns.row_of[node_id] for node_id in resupported if node_id in columns}
+        rows = np.array(sorted(check), np.int64)
+        facts = np.array([self._current(row) for row in rows.tolist()], np.int64)
+        has = facts >= 0
+        apart = np.full(len(rows), np.inf)
+        apart[has] = np.linalg.norm(columns.position[rows[has]] - history.place[facts[has]], axis=1)
+        seen = set(step.sighted)
+        for row, fact, distance in zip(rows.tolist(), facts.tolist(), apart.tolist(), strict=True):
+            self._fact(row, fact, distance, row in seen, step)
+
+    def _fact(self, row: int, fact: int, distance: float, seen: bool, step: _Step) -> None:
+        """Go on with the open ``fact`` of ``row`` (-1 = none), or end it and state another."""
+        columns, history = self.columns, self.history
+        about, absent = columns.about(row), columns.state[row] == ABSENT
+        if fact < 0:
+            if not absent:
+                self._open_fact(row, step)
+            return
+        if absent:
+            if history.present[fact]:
+                self._state(row, step, present=False)
+            return
+        relation, target = self.support(about.id)
+        was = history.words[history.relation[fact]], history.words[history.target[fact]]
+        carried = relation == was[0] == "held_by"
+        put_elsewhere = target != "" and (relation, target) != was
+        let_go = was[0] == "held_by" and relation != "held_by"
+        back = not history.present[fact]
+        if back and not seen:
+            return
+        renamed = history.words[history.label[fact]] != about.label
+        if back or renamed or let_go or put_elsewhere or (distance > self.config.fact_m and not carried):
+            before = history.place[fact].astype(np.float64)
+            self._state(row, step)
+            if back:
+                self._event("returned", row, step, before=before)
+            elif distance > self.config.fact_m and row not in step.taken:
+                self._event("moved", row, step, before=before)
+        elif seen:
+            history.sighted(about.id, step.stamp_ns, step.camera)
+
+    def _open_fact(self, row: int, step: _Step) -> None:
+        if self._current(row) < 0 and self.columns.about(row).layer == "object":
+            self._state(row, step)
+            self._event("new", row, step)
+
+    def _state(self, row: int, step: _Step, present: bool = True) -> None:
+        columns, about = self.columns, self.columns.about(row)
+        relation, target = self.support(about.id) if present else ("", "")
+        self.history.state(
+            about.id, about.label, columns.position[row], step.stamp_ns, present=present, relation=relation,
+            target=target, camera=step.camera,
+        )  # fmt: skip
+
+    def support(self, node_id: str) -> tuple[str, str]:
+        """Return the relation and the node by which ``node_id`` is where it is; the smallest of several."""
+        columns = self.columns
+        found = [(_SUPPORTS.index(relation), float(np.prod(columns.half[columns.row_of[target]])), relation, target)
+                 for target, relation in self.scene.related(node_id).items() if relation in _SUPPORTS]  # fmt: skip
+        return min(found)[2:] if found else ("", "")
+
+    def _current(self, row: int) -> int:
+        found = self.history.current(self.columns.about(row).id)
+        return -1 if found is None else found
+
+    def _believed_there(self, row: int) -> bool:
+        fact = self._current(row)
+        return fact >= 0 and bool(self.history.present[fact])
+
+    def _event(self, kind: str, row: int, step: _Step, before: np.ndarray | None = None, other: str = "") -> None:
+        about = self.columns.about(row)
+        place = self.columns.position[row].copy()
+        step.events.append(GraphEvent(kind, about.id, about.label, step.stamp_ns, place, before, other, step.evidence))
+
+    # -- from outside --------------------------------------------------------------------------------------------
+
+    def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:
+        """Take a merge back; raises InvalidInputError when there is no such merge, with those there are."""
+        step = _Step(stamp_ns, "", who)
+        self._split(number, step)
+        return self._finish(step)
+
+    def merge_nodes(self, kept_id: str, gone_id: str, stamp_ns: int, who: str) -> GraphUpdate:
+        """Say that two nodes are one object; raises UnknownNameError for an id that is not there."""
+        step = _Step(stamp_ns, "", who)
+        self._merge(self.scene.row(kept_id), self.scene.row(gone_id), step)
+        return self._finish(step)
+
+
+def agent(node_id: str, hand: Hand, first_ns: int, stamp_ns: int) -> SceneNode:
+    """Return the node of the robot whose hand is at ``hand``."""
+    return SceneNode(
+        node_id, "agent", hand.agent, hand.pose, np.eye(3) * 1e-6, np.full(3, 0.1), np.full(3, 0.5),
+        np.zeros(EMBEDDING_DIM, np.float32), 1.0, "visible", first_ns, stamp_ns, 1,
+    )  # fmt: skip
+
+
+def _check_frames(scene: SceneObservation) -> None:
+    frames = {scene.camera_pose.frame, *(seen.pose.frame for seen in scene.objects)}
+    if scene.hand is not None:
+        frames.add(scene.hand.pose.frame)
+    if frames != {"base_link"}:
+        raise InvalidInputError(f"SceneObservation of {scene.camera!r}: frames {sorted(frames)}, valid: base_link")
