@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,10 @@ class AssociationConfig:
     """Largest rgb distance, of 0..1 values."""
     size_gate: float = 3.0
     """Largest ratio of the diagonals; partly hidden objects look smaller."""
+    other_color_gate: float = 0.2
+    """The same where the labels differ and the node was never called so: then it must look alike in all else."""
+    other_size_gate: float = 2.0
+    """Largest ratio of the diagonals where the labels differ."""
     moved_color_gate: float = 0.25
     """Colour gate for an object found elsewhere: its place does not vouch for it."""
 
@@ -38,6 +42,7 @@ class Looks:
     """Where n objects are and what they look like, as arrays."""
 
     labels: Sequence[str]
+    called: Sequence[Collection[str]]  # every label that each was ever given
     position: np.ndarray  # (n, 3) m
     covariance: np.ndarray  # (n, 3, 3) m^2
     size: np.ndarray  # (n, 3) m
@@ -49,6 +54,7 @@ class Looks:
         """Return the looks of detections or nodes."""
         return cls(
             [one.label for one in seen],
+            [(one.label,) for one in seen],
             np.array([one.pose.position for one in seen]).reshape(-1, 3),
             np.array([one.position_covariance for one in seen]).reshape(-1, 3, 3),
             np.array([one.size for one in seen]).reshape(-1, 3),
@@ -59,10 +65,16 @@ class Looks:
     @classmethod
     def rows(cls, columns: NodeColumns, rows: np.ndarray) -> Looks:
         """Return the looks of known nodes."""
+        texts = [columns.about(int(row)) for row in rows]
         return cls(
-            [columns.about(int(row)).label for row in rows], columns.position[rows], columns.covariance[rows],
-            columns.size[rows], columns.color[rows], columns.embedding[rows],
-        )  # fmt: skip
+            [text.label for text in texts],
+            [text.votes or (text.label,) for text in texts],
+            columns.position[rows],
+            columns.covariance[rows],
+            columns.size[rows],
+            columns.color[rows],
+            columns.embedding[rows],
+        )
 
     @cached_property
     def diagonal(self) -> np.ndarray:
@@ -128,6 +140,8 @@ def _unlike(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.nd
     size = np.abs(np.log(ours)[:, None] - np.log(theirs)[None])
     limit = np.log(config.size_gate)
     alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
+    known_as = np.array([[label in called for label in seen.labels] for called in known.called])
+    alike &= known_as | ((color <= config.other_color_gate) & (size <= np.log(config.other_size_gate)))
     return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, color
 
 

@@ -41,7 +41,6 @@ _COLUMNS = {  # name: (shape of a row, dtype)
     "present": ((), np.bool_),
     "used": ((), np.bool_),
 }
-COLUMN_NAMES = tuple(_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,8 @@ class Fact:
 
 class History:
     """Facts in columns, found by object, by container and by time; bounded by :meth:`thin`."""
+
+    COLUMNS = tuple(_COLUMNS)
 
     place: np.ndarray
     valid_from: np.ndarray
@@ -116,7 +117,7 @@ class History:
             place, stamp_ns, stamp_ns, FOREVER, believed, FOREVER, FOREVER, sights, number, self._word(label),
             self._word(relation), self._word(target), self._word(camera), self._word(camera), present, True,
         )  # fmt: skip
-        for name, value in zip(COLUMN_NAMES, values, strict=True):
+        for name, value in zip(self.COLUMNS, values, strict=True):
             getattr(self, name)[row] = value
         self._rows_of.setdefault(number, []).append(row)
         self._current[node_id] = row

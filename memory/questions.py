@@ -117,7 +117,7 @@ class _Times:
             span = (day, day + _DAY)
         if span is None:
             return self._words, None
-        start, end = (round(one.timestamp() * _SECOND) for one in span)
+        start, end = (_stamp(one) for one in span)
         return self._words, (start, max(start, min(end, self._now_ns)))
 
     def _found(self, pattern: str) -> re.Match | None:
@@ -136,7 +136,7 @@ class _Times:
         if match:
             hour, minute, second = (int(part or 0) for part in match.groups()[1:])
             at = dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
-            stamp = round(at.replace(hour=hour, minute=minute, second=second).timestamp() * _SECOND)
+            stamp = _stamp(at.replace(hour=hour, minute=minute, second=second))
             return stamp, stamp
         numbers = "|".join(sorted(_NUMBERS, key=len, reverse=True))
         match = self._found(rf"\b(\d+(?:\.\d+)?|{numbers}) (second|minute|hour|day|week)s? ago\b")
@@ -190,3 +190,8 @@ class _Times:
         if word in ("before", "until"):
             return day, begin - dt.timedelta(microseconds=1)
         return (end, day + _DAY) if word in ("after", "since") else (begin, end)
+
+
+def _stamp(time: dt.datetime) -> int:
+    """Return a time as a stamp [ns], exactly."""
+    return int(time.replace(microsecond=0).timestamp()) * _SECOND + time.microsecond * 1000

@@ -32,6 +32,8 @@ _SUPPORTS = ("held_by", "in", "on")
 class TrackerConfig:
     """All settings of what becomes of objects."""
 
+    frame: str = "base_link"
+    """The frame of every pose: ``base_link`` for an arm on its table, ``map`` for a robot that drives."""
     absent_below: float = 0.2
     """An object believed less than this is ``absent``."""
     confirmed_after: int = 3
@@ -83,9 +85,9 @@ class Tracker:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
 
         Raises:
-            InvalidInputError: an object, the camera or the hand is not in ``base_link``.
+            InvalidInputError: an object, the camera or the hand is not in the memory's frame.
         """
-        _check_frames(scene)
+        _check_frames(scene, self.config.frame)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
         if scene.hand is not None:
             self._move_hand(scene.hand, step)
@@ -99,7 +101,9 @@ class Tracker:
         self._see(rows, found, sights, scene, step)
         matched = np.isin(np.arange(len(rows)), [i for i, _ in found.stayed + found.moved])
         self._bear(found.new, rows[~matched], verdict[~matched], scene, sights, step)
-        self._miss(rows[~matched], verdict[~matched], step)
+        lost, seen_as = rows[~matched], verdict[~matched]
+        seen_as = np.where((seen_as == FILLED) & self._replaced(lost, sights.looks), FREE, seen_as)
+        self._miss(lost, seen_as, step)
         self._settle(step)
         return self._finish(step)
 
@@ -238,6 +242,17 @@ class Tracker:
         step.change(rows)
         place = kept.pose.position
         step.events.append(GraphEvent("split", kept.id, kept.label, step.stamp_ns, place, None, gone.id, step.evidence))
+
+    def _replaced(self, rows: np.ndarray, seen: Looks) -> np.ndarray:
+        """Tell (n,) bool in whose place something else of about its size stands, which was not taken for it."""
+        if not len(rows) or not len(seen.labels):
+            return np.zeros(len(rows), bool)
+        columns = self.columns
+        inside = (np.abs(columns.position[rows][:, None] - seen.position[None]) < columns.half[rows][:, None]).all(
+            axis=2
+        )
+        ratio = np.linalg.norm(columns.size[rows], axis=1)[:, None] / np.maximum(seen.diagonal, 1e-4)[None]
+        return (inside & (ratio > 0.5) & (ratio < 2.0)).any(axis=1)
 
     def _miss(self, rows: np.ndarray, verdict: np.ndarray, step: _Step) -> None:
         """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""
@@ -525,9 +540,9 @@ def agent(node_id: str, hand: Hand, first_ns: int, stamp_ns: int) -> SceneNode:
     )  # fmt: skip
 
 
-def _check_frames(scene: SceneObservation) -> None:
+def _check_frames(scene: SceneObservation, frame: str) -> None:
     frames = {scene.camera_pose.frame, *(seen.pose.frame for seen in scene.objects)}
     if scene.hand is not None:
         frames.add(scene.hand.pose.frame)
-    if frames != {"base_link"}:
-        raise InvalidInputError(f"SceneObservation of {scene.camera!r}: frames {sorted(frames)}, valid: base_link")
+    if frames != {frame}:
+        raise InvalidInputError(f"SceneObservation of {scene.camera!r}: frames {sorted(frames)}, valid: {frame}")

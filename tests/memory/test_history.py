@@ -1,0 +1,103 @@
+"""When it was true, and when the memory believed it: worked out by hand on a cup that is moved twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engram.memory.history import FOREVER, History
+
+A, B, C = np.array([0.0, 0, 0]), np.array([1.0, 0, 0]), np.array([2.0, 0, 0])
+
+
+@pytest.fixture
+def history():
+    """The cup is seen at A from 10 to 20 and at B from 50 on; at 70 the memory looks at B and finds nothing."""
+    history = History()
+    history.state("cup", "cup", A, 10, relation="on", target="table", camera="front")
+    history.sighted("cup", 20, "wrist")
+    history.state("cup", "cup", B, 50, relation="in", target="drawer", camera="front")
+    history.state("cup", "cup", B, 70, present=False, camera="front")
+    return history
+
+
+def facts(history, valid, believed=None):
+    return history.facts(history.select(valid, believed, ["cup"]))
+
+
+@pytest.mark.parametrize(
+    ("valid", "believed", "x", "present"),
+    [
+        (15, None, 0.0, True),
+        (40, None, 0.0, True),  # unseen since 20, and nothing spoke against it before 50
+        (60, None, 1.0, True),
+        (75, None, 1.0, False),
+        (60, 45, 0.0, True),  # at 45 it was thought to stay at A
+        (75, 60, 1.0, True),  # at 60 it was thought to stay at B
+    ],
+)
+def test_where_was_it_and_what_was_believed(history, valid, believed, x, present):
+    (fact,) = facts(history, (valid, valid), believed)
+    assert (fact.place[0], fact.present) == (x, present)
+
+
+def test_nothing_was_known_before_the_first_sight(history):
+    assert facts(history, (5, 5)) == []
+    assert facts(history, (15, 15), believed=5) == []
+
+
+def test_an_interval_finds_all_that_was_true_in_it(history):
+    assert [fact.place[0] for fact in facts(history, (15, 55))] == [0.0, 1.0]
+
+
+def test_a_fact_points_at_its_first_and_last_evidence(history):
+    (fact,) = facts(history, (15, 15))
+    assert (fact.evidence, fact.sights, fact.relation, fact.target) == (("front@10", "wrist@20"), 2, "on", "table")
+    assert (fact.valid_from, fact.last_sight, fact.valid_to, fact.closed_at) == (10, 20, 50, 50)
+
+
+def test_what_is_taken_back_is_still_what_was_believed(history):
+    history.retract("cup", 80)
+    assert facts(history, (15, 15)) == []
+    assert [fact.place[0] for fact in facts(history, (15, 15), believed=79)] == [0.0]
+
+
+def test_facts_can_be_given_to_another_object_and_back(history):
+    taken = history.retract("cup", 80)
+    history.restate(taken, "mug", 80)
+    mug = history.facts(history.select((15, 75), None, ["mug"]))
+    assert [(fact.place[0], fact.valid_from, fact.valid_to) for fact in mug] == [
+        (0.0, 10, 50), (1.0, 50, 70), (1.0, 70, FOREVER),
+    ]  # fmt: skip
+    assert all(fact.believed_from == 80 for fact in mug)
+    assert mug[0].evidence == ("front@10", "wrist@20")
+
+
+def test_what_is_in_the_drawer_is_found_by_its_relation(history):
+    rows = history.of_target(history.select((60, 60), None), ["drawer"])
+    assert [fact.node_id for fact in history.facts(rows)] == ["cup"]
+    assert len(history.of_target(history.select((15, 15), None), ["drawer"])) == 0
+
+
+def test_thinning_keeps_what_is_true_now_and_merges_near_neighbours_first():
+    """Facts at 0, 1 cm, 2 m and 5 m; to keep three, the first two become one that spans both times."""
+    history = History()
+    for stamp, x in ((10, 0.0), (20, 0.01), (30, 2.0), (40, 5.0)):
+        history.state("cup", "cup", np.array([x, 0, 0]), stamp, camera="front")
+    assert history.thin(3) == 1
+    kept = history.of("cup")
+    assert [(fact.valid_from, fact.valid_to) for fact in kept] == [(10, 30), (30, 40), (40, FOREVER)]
+    assert kept[0].evidence == ("front@10", "front@20")
+    history.thin(0)
+    assert [fact.valid_to for fact in history.of("cup")] == [FOREVER]
+
+
+def test_a_restored_history_is_the_same(history):
+    again = History()
+    columns = {name: getattr(history, name)[: len(history)] for name in History.COLUMNS}
+    again.restore(columns, history.words)
+    assert [(f.valid_from, f.valid_to, f.evidence) for f in again.of("cup")] == [
+        (f.valid_from, f.valid_to, f.evidence) for f in history.of("cup")
+    ]
+    again.state("cup", "cup", C, 90)
+    assert facts(again, (75, 75))[0].valid_to == 90
