@@ -42,14 +42,15 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
     ``options`` are alternatives: probabilities that add up to more than 1 are scaled down to 1.
     """
     config = config or AdviceConfig()
+    known = max(options, key=lambda option: option.probability, default=None)
+    if known is not None and known.probability >= config.sure:
+        return Advice(False, f"No look is needed: it is at {known.label}.")
     options = _gathered([option for option in options if option.probability > 0], config.hint_m)
     if not options:
         return Advice(False, "I know of no place where a look could help.")
     p = np.array([option.probability for option in options])
     p = p / max(1.0, float(p.sum()))
     best = float(p.max())
-    if best >= config.sure:
-        return Advice(False, f"No look is needed: it is at {options[int(p.argmax())].label}.")
     others = np.array([max([q for j, q in enumerate(p) if j != i], default=0.0) for i in range(len(p))])
     gain = p + others - best
     if len(p) == 1:

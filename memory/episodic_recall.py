@@ -124,9 +124,7 @@ class EpisodicRecall:
         """Whether an object of the event is ``target``, or stands in a relation to it now."""
         nodes = self._surroundings.nodes
         return any(
-            target == one
-            or (one in nodes and nodes[one].label == target)
-            or self._surroundings.stands(one, "", target)
+            target == one or (one in nodes and nodes[one].label == target) or self._surroundings.stands(one, "", target)
             for one in event.node_ids
         )
 

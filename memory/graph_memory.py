@@ -22,6 +22,7 @@ from engram.core.types import (
 from engram.memory.advice import AdviceConfig
 from engram.memory.answers import answer
 from engram.memory.context import ContextConfig, context_tokens
+from engram.memory.fleet import FleetConfig, FleetReport, PlaneTransform, take_in, take_out
 from engram.memory.records import RecordTable, Rows, fact_rows, node_rows, nodes_from, restore_history
 from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, chance, check, node_then, search, text_embedder
 from engram.memory.store import GraphStore, Stored
@@ -41,6 +42,7 @@ class GraphMemoryConfig:
     context: ContextConfig = field(default_factory=ContextConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     advice: AdviceConfig = field(default_factory=AdviceConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
 
 
 def table(top_z: float = 0.0) -> SceneNode:
@@ -71,8 +73,8 @@ class GraphMemory(Memory):
     """Scene graph and its history, kept in RAM and, with a ``store``, on disk.
 
     ``update`` never touches the disk; the caller decides when to ``commit`` (group commit). ``places`` are the
-    known fixed parts; those that a stored memory does not have by label yet are added. Not thread-safe: one caller
-    at a time.
+    known fixed parts; those that a stored memory does not have by label yet are added. Without a ``store`` it may
+    begin with what a snapshot ``stored``. Not thread-safe: one caller at a time.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class GraphMemory(Memory):
         config: GraphMemoryConfig | None = None,
         encoder: Encoder | None = None,
         places: Sequence[SceneNode] | None = None,
+        stored: Stored | None = None,
     ) -> None:
         self.config = config or GraphMemoryConfig()
         self.store = store
@@ -91,7 +94,7 @@ class GraphMemory(Memory):
         self._words_written = 0
         self.records = RecordTable()
         self.restored: Mapping[str, Sequence[Record]] = {}  # records of other stores, for whoever owns them
-        stored = store.load() if store else None
+        stored = store.load() if store else stored
         if stored:
             self._restore(stored)
         else:
@@ -163,6 +166,14 @@ class GraphMemory(Memory):
         self.committed()
         return durable
 
+    def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
+        """Make another robot's memory a partition of ours; see :func:`engram.memory.fleet.take_in`."""
+        return take_in(self.tracker, stored, robot, guess, self.config.fleet)
+
+    def take_out(self, robot: str) -> int:
+        """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
+        return take_out(self.tracker, robot)
+
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
@@ -203,6 +214,7 @@ class GraphMemory(Memory):
     def committed(self) -> None:
         """What :meth:`writes` returned is durable."""
         tracker = self.tracker
+        self.index.touch(tracker.columns.changed_embedding | tracker.columns.freed)
         tracker.columns.forget_changes()
         tracker.history.changed.clear()
         tracker.merges.forget_changes()

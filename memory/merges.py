@@ -114,6 +114,11 @@ class Merges:
         self.changed.add(number)
         return merge.kept, gone
 
+    def close(self, number: int, who: str) -> None:
+        """Note that a merge does not stand any more; whoever calls has put the nodes right."""
+        self._journal[number] = replace(self._journal[number], undone=who)
+        self.changed.add(number)
+
     # -- the store -----------------------------------------------------------------------------------------------
 
     def records(self) -> tuple[list[Record], list[str]]:

@@ -34,8 +34,10 @@ class RetrievalConfig:
 
     half_distance_m: float = 1.0
     """A node this far from the asked place scores half."""
-    cosine_min: float = 0.35
+    cosine_min: float = 0.45
     """What is less alike than this does not answer a question in words."""
+    cosine_margin: float = 0.25
+    """Nor does what is so much less alike than the best: who asks for the bowl is not told of the cup."""
     cosine_sure: float = 0.7
     """From here on the words are taken to mean the object."""
     near_m: float = 0.5
@@ -169,8 +171,9 @@ def _candidates(
         narrow, cosine = index.nearest(query.vector, 8 * query.limit + 64)
         keep = np.array([columns.about(int(row)).layer in ("object", "agent") for row in narrow], bool)
         narrow, cosine = narrow[keep], cosine[keep]
-    if query.vector is not None:
-        narrow, cosine = narrow[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
+    if query.vector is not None and len(cosine):
+        fits = cosine >= max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
+        narrow, cosine = narrow[fits], cosine[fits]
     return narrow, np.clip(cosine, 0.0, 1.0).astype(np.float64)
 
 
@@ -257,7 +260,8 @@ def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: Ret
         score = max((len(wanted & set(label.split())) / max(1, len(wanted)) for label in labels), default=0.0)
         if score >= config.cosine_min:
             found[node_id] = score
-    return found
+    best = max(found.values(), default=0.0)
+    return {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
 
 
 def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets: list[str]) -> np.ndarray:

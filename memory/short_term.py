@@ -55,9 +55,7 @@ class RecentChange:
         """Return what a row holds."""
         data = record.data
         place = np.array(data["place"], np.float64)
-        return cls(
-            record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector
-        )
+        return cls(record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector)
 
 
 class ShortTermMemory(MemoryStore):

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import icechunk
@@ -108,7 +109,7 @@ class GraphStore:
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
             for name in list(root):
                 del root[name]
-            writes = _merged(self._loaded.tables, writes)
+            writes = whole(self._loaded.tables, writes)
             self._found_schema = SCHEMA
         hashes = dict(self._hashes)
         for table, rows in writes.items():
@@ -194,7 +195,7 @@ def repair(path: Path | str) -> int:
         lock.release()
     store = GraphStore(path)
     try:
-        return store.commit(_merged(good.tables, {}), good.sequence, good.stamp_ns, good.about)
+        return store.commit(whole(good.tables), good.sequence, good.stamp_ns, good.about)
     finally:
         store.close()
 
@@ -387,7 +388,7 @@ def _write(root: zarr.Group, table: str, rows: Rows, hashes: dict[tuple[str, str
         hashes[table, name] = known
 
 
-def _merged(tables: Tables, writes: Mapping[str, Rows]) -> dict[str, Rows]:
+def whole(tables: Tables, writes: Mapping[str, Rows] = MappingProxyType({})) -> dict[str, Rows]:
     """Return writes that put down all of ``tables`` with ``writes`` over them."""
     merged = {}
     for table, columns in TABLES.items():
@@ -398,11 +399,11 @@ def _merged(tables: Tables, writes: Mapping[str, Rows]) -> dict[str, Rows]:
         values = {}
         for name, column in columns.items():
             blank: Any = "" if column.dtype == "string" else 0
-            whole = np.full((length, column.width), blank, object if column.dtype == "string" else column.dtype)
-            whole[: len(tables[table][name])] = tables[table][name]
+            rows = np.full((length, column.width), blank, object if column.dtype == "string" else column.dtype)
+            rows[: len(tables[table][name])] = tables[table][name]
             if over and len(over.index):
-                whole[over.index] = over.values[name]
-            values[name] = whole
+                rows[over.index] = over.values[name]
+            values[name] = rows
         merged[table] = Rows(np.arange(length), values)
     return merged
 

@@ -25,7 +25,7 @@ from engram.memory.visibility import OCCLUDED as HIDDEN
 from engram.memory.visibility import UNSEEN as NOT_LOOKED
 
 _SUPPORTS = ("held_by", "in", "on")
-"""What a fact says of where an object is, the strongest first."""
+"""What a fact says of where an object is."""
 
 
 @dataclass(frozen=True)
@@ -402,6 +402,7 @@ class Tracker:
     def relate_all(self) -> None:
         """Compute every relation anew, after the nodes were restored."""
         rows = self.columns.rows()
+        self._placed.clear()
         for row in rows.tolist():
             self._displaced(row)
         self._relate(set(rows.tolist()), ())
@@ -498,9 +499,9 @@ class Tracker:
         )  # fmt: skip
 
     def support(self, node_id: str) -> tuple[str, str]:
-        """Return the relation and the node by which ``node_id`` is where it is; the smallest of several."""
+        """Return the relation and the node by which ``node_id`` is where it is: a hand, else the smallest box."""
         columns = self.columns
-        found = [(_SUPPORTS.index(relation), float(np.prod(columns.half[columns.row_of[target]])), relation, target)
+        found = [(relation != "held_by", float(np.prod(columns.half[columns.row_of[target]])), relation, target)
                  for target, relation in self.scene.related(node_id).items() if relation in _SUPPORTS]  # fmt: skip
         return min(found)[2:] if found else ("", "")
 

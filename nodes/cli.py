@@ -33,6 +33,10 @@ COMMANDS: dict[str, Command] = {
         *("engram.nodes.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
         config="engram.policies.train:TrainConfig",
     ),
+    "memory": Command(
+        *("engram.nodes.memory_command", "memory", "ask a robot's memory, look into its past, export, merge, repair"),
+        config="engram.nodes.memory_command:MemoryConfig",
+    ),
     "eval": Command("engram.nodes.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
     "bench": Command("engram.nodes.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
     "prove": Command("engram.nodes.prove", "prove", "figures of one part, measured again from their seeds"),

@@ -56,7 +56,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
 
     answer = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="red cube"))
     assert answer.nodes[0].label == "red cube"
-    assert answer.answer.startswith("The red cube is at x 0.40, y 0.10, z 0.02 m; I see it")
+    assert answer.answer.startswith("The red cube is at x 0.40, y 0.10, z 0.02 m, on the table; I see it")
     context = graph.wait(lambda: contexts, 20, "memory/context")[-1]
     assert context.dim == 384
     assert answer.nodes[0].id in context.source_ids

@@ -1,0 +1,281 @@
+"""Several robots: another robot's memory becomes a partition of ours, in our frame, and can be taken out again.
+
+The frames of two robots differ by an unknown turn about the vertical and a shift. Objects that both know are the
+landmarks: pairs that look alike vote by RANSAC (Fischler and Bolles, 1981), the least-squares transform of the
+inliers follows in closed form (Umeyama, 1991, in the plane).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
+
+from engram.core.errors import InvalidInputError
+from engram.core.geometry import make_pose, rotation
+from engram.core.types import SceneNode
+from engram.memory.association import AssociationConfig, Looks, resembling
+from engram.memory.history import FOREVER, Fact, History
+from engram.memory.records import nodes_from, restore_history
+from engram.memory.store import Stored
+from engram.memory.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    """How two memories are laid over each other."""
+
+    inlier_m: float = 0.20
+    """A landmark this far from its counterpart after the transform still supports it."""
+    same_m: float = 0.15
+    """Two objects that look alike are one when they are this near."""
+    landmarks_min: int = 3
+    """Fewer supporting landmarks than this are chance."""
+    guess_m: float = 2.0
+    """How far a given first guess may be off at a landmark."""
+    draws: int = 500
+    """Pairs of landmarks that are tried."""
+
+
+@dataclass(frozen=True)
+class PlaneTransform:
+    """p_ours = turn(yaw) p_theirs + shift."""
+
+    yaw: float  # rad, about z
+    shift: np.ndarray  # (3,) m
+    inliers: int = 0
+    spread_m: float = 0.0  # root mean square distance of the inliers
+
+    def apply(self, points: np.ndarray) -> np.ndarray:
+        """Return points (..., 3) m of their frame in ours."""
+        return points @ Rotation.from_euler("z", self.yaw).as_matrix().T + self.shift
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """What a merge did."""
+
+    transform: PlaneTransform
+    matched: tuple[tuple[str, str], ...]  # ours, theirs: now one object
+    added: tuple[str, ...]  # ids of objects that only they knew
+    conflicts: tuple[str, ...]  # kept apart until someone decides
+
+
+def align(
+    ours: Sequence[SceneNode], theirs: Sequence[SceneNode], guess: PlaneTransform | None, config: FleetConfig
+) -> PlaneTransform:
+    """Return the transform that most landmarks support.
+
+    Raises:
+        InvalidInputError: too few objects look alike in both, and there is no guess to fall back on.
+    """
+    pairs = _alike(ours, theirs)
+    a = np.array([n.pose.position for n in ours]).reshape(-1, 3)
+    b = np.array([n.pose.position for n in theirs]).reshape(-1, 3)
+    if guess is not None and len(pairs):
+        apart = np.linalg.norm(a[pairs[:, 0]] - guess.apply(b[pairs[:, 1]]), axis=1)
+        pairs = pairs[apart <= config.guess_m]
+    best = np.zeros(0, np.int64)
+    draw = np.random.default_rng(0)
+    for _ in range(config.draws if len(pairs) >= 2 else 0):
+        i, j = pairs[draw.choice(len(pairs), 2, replace=False)]
+        if i[0] == j[0] or i[1] == j[1]:
+            continue
+        inliers = _support(_fit(a[[i[0], j[0]]], b[[i[1], j[1]]]), a, b, pairs, config)
+        if len(inliers) > len(best):
+            best = inliers
+    if len(best) < config.landmarks_min:
+        if guess is None:
+            raise InvalidInputError(
+                f"{len(best)} objects agree on where the other memory lies, expected {config.landmarks_min} or more; "
+                "give a transform"
+            )
+        return guess
+    fitted = _fit(a[pairs[best, 0]], b[pairs[best, 1]])
+    apart = np.linalg.norm(a[pairs[best, 0]] - fitted.apply(b[pairs[best, 1]]), axis=1)
+    return replace(fitted, inliers=len(best), spread_m=float(np.sqrt((apart**2).mean())))
+
+
+def take_in(
+    tracker: Tracker, stored: Stored, robot: str, guess: PlaneTransform | None = None,
+    config: FleetConfig | None = None,
+) -> FleetReport:  # fmt: skip
+    """Make the memory ``stored`` of ``robot`` a partition of ours.
+
+    What both know becomes one object with both histories; what only they know gets the id ``robot/their id``; the
+    rest is reported as conflicts and kept apart.
+
+    Raises:
+        InvalidInputError: a partition of ``robot`` is there already, or the memories do not overlap.
+    """
+    config = config or FleetConfig()
+    if partition(tracker, robot) or any(merge.evidence == _tag(robot) for merge in tracker.merges.standing()):
+        raise InvalidInputError(f"the memory of {robot!r} is merged already: undo that first")
+    theirs = [(node, votes) for _, node, votes in nodes_from(stored.tables) if node.layer == "object"]
+    seen = [node for node, _ in theirs if node.state != "absent"]
+    mine = [node for node in tracker.scene.nodes("object") if node.state != "absent"]
+    transform = align(mine, seen, guess, config)
+    history = History()
+    restore_history(history, stored.tables)
+    moved = [_carried(node, robot, transform) for node, _ in theirs]
+    for node, (before, votes) in zip(moved, theirs, strict=True):
+        tracker.scene.put(node, votes)
+        facts = [fact for fact in history.of(before.id) if fact.believed_to == FOREVER]
+        tracker.history.restate([_carried_fact(f, robot, transform) for f in facts], node.id, stored.stamp_ns)
+    matched, conflicts = _identities(mine, [node for node in moved if node.state != "absent"], config)
+    for ours_id, theirs_id in matched:
+        tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
+    tracker.relate_all()
+    tracker.sequence += 1
+    gone = {theirs_id for _, theirs_id in matched}
+    return FleetReport(transform, matched, tuple(n.id for n in moved if n.id not in gone), conflicts)
+
+
+def take_out(tracker: Tracker, robot: str) -> int:
+    """Take the partition of ``robot`` out again, with all its facts; return how many objects it touched.
+
+    What we saw ourselves since the merge stays.
+
+    Raises:
+        InvalidInputError: there is no such partition.
+    """
+    stamp = tracker.stamp_ns
+    merges = [merge for merge in tracker.merges.standing() if merge.evidence == _tag(robot)]
+    own = partition(tracker, robot)
+    if not merges and not own:
+        raise InvalidInputError(f"no memory of {robot!r} was merged")
+    for merge in merges:
+        if merge.kept.id in tracker.columns:
+            _withdraw(tracker, merge.kept, merge.kept_votes, robot, stamp)
+        tracker.merges.close(merge.number, f"undone at {stamp}")
+    for node_id in own:
+        tracker.history.retract(node_id, stamp)
+        tracker.grasps.forget(node_id)
+        tracker.scene.remove(node_id)
+        tracker.gone.add(node_id)
+    tracker.relate_all()
+    tracker.sequence += 1
+    return len(merges) + len(own)
+
+
+def partition(tracker: Tracker, robot: str) -> list[str]:
+    """Return the ids of the objects that only ``robot`` knew."""
+    return [node_id for node_id in tracker.columns.row_of if node_id.startswith(f"{robot}/")]
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _tag(robot: str) -> str:
+    return f"merge of {robot}"
+
+
+def _alike(ours: Sequence[SceneNode], theirs: Sequence[SceneNode]) -> np.ndarray:
+    """Return index pairs (n, 2) of nodes that could be one object."""
+    if not ours or not theirs:
+        return np.empty((0, 2), np.int64)
+    known, config = Looks.of(ours), AssociationConfig()
+    found = [
+        (i, j) for j, node in enumerate(theirs) for i in np.flatnonzero(resembling(Looks.of([node]), known, config))
+    ]
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def _fit(a: np.ndarray, b: np.ndarray) -> PlaneTransform:
+    """Return the least-squares turn and shift that bring ``b`` (n, 3) onto ``a``."""
+    da, db = a - a.mean(axis=0), b - b.mean(axis=0)
+    cross = (db[:, 0] * da[:, 1] - db[:, 1] * da[:, 0]).sum()
+    yaw = float(np.arctan2(cross, (db[:, :2] * da[:, :2]).sum()))
+    turned = Rotation.from_euler("z", yaw).apply(b.mean(axis=0))
+    return PlaneTransform(yaw, a.mean(axis=0) - turned)
+
+
+def _support(
+    transform: PlaneTransform, a: np.ndarray, b: np.ndarray, pairs: np.ndarray, config: FleetConfig
+) -> np.ndarray:
+    """Return the pairs that ``transform`` brings together, one for each object."""
+    apart = np.linalg.norm(a[pairs[:, 0]] - transform.apply(b[pairs[:, 1]]), axis=1)
+    near = np.flatnonzero(apart <= config.inlier_m)
+    taken: tuple[set[int], set[int]] = (set(), set())
+    kept = []
+    for index in near[np.argsort(apart[near], kind="stable")].tolist():
+        i, j = pairs[index].tolist()
+        if i not in taken[0] and j not in taken[1]:
+            taken[0].add(i)
+            taken[1].add(j)
+            kept.append(index)
+    return np.array(kept, np.int64)
+
+
+def _carried(node: SceneNode, robot: str, transform: PlaneTransform) -> SceneNode:
+    """Return their node in our frame: less certain by the spread of the landmarks."""
+    turn = Rotation.from_euler("z", transform.yaw)
+    matrix = turn.as_matrix()
+    covariance = matrix @ node.position_covariance @ matrix.T + np.eye(3) * max(transform.spread_m, 0.01) ** 2
+    return replace(
+        node,
+        id=f"{robot}/{node.id}",
+        pose=make_pose(transform.apply(node.pose.position), turn * rotation(node.pose), node.pose.frame),
+        position_covariance=covariance,
+        state="absent" if node.state == "absent" else "unseen",
+        first_evidence=_theirs(node.first_evidence, robot),
+        last_evidence=_theirs(node.last_evidence, robot),
+    )
+
+
+def _theirs(evidence: str, robot: str) -> str:
+    return f"{robot}/{evidence}" if evidence else ""
+
+
+def _carried_fact(fact: Fact, robot: str, transform: PlaneTransform) -> Fact:
+    evidence = tuple(_theirs(name, robot) for name in fact.evidence)
+    target = f"{robot}/{fact.target}" if fact.target else ""
+    return replace(fact, place=transform.apply(fact.place), evidence=evidence, target=target)
+
+
+def _identities(
+    ours: Sequence[SceneNode], theirs: Sequence[SceneNode], config: FleetConfig
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return which nodes are one, and where the memories contradict each other."""
+    if not ours or not theirs:
+        return (), ()
+    pairs = _alike(ours, theirs)
+    a, b = (np.array([node.pose.position for node in nodes]) for nodes in (ours, theirs))
+    cost = np.full((len(ours), len(theirs)), 1e6)
+    apart = np.linalg.norm(a[pairs[:, 0]] - b[pairs[:, 1]], axis=1)
+    near = apart <= config.same_m
+    cost[pairs[near, 0], pairs[near, 1]] = apart[near]
+    rows, columns = linear_sum_assignment(cost)
+    found = [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if cost[i, j] < 1e6]
+    matched = tuple((ours[i].id, theirs[j].id) for i, j in found)
+    left = sorted(set(range(len(theirs))) - {j for _, j in found})
+    free = set(range(len(ours))) - {i for i, _ in found}
+    conflicts = []
+    for j in left:
+        node = theirs[j]
+        distance, i = cKDTree(a).query(b[j])
+        if distance <= config.same_m / 3 and ours[i].label != node.label:
+            conflicts.append(f"{ours[i].id} is a {ours[i].label} to us, {node.id} at its place a {node.label} to them")
+        for k in sorted(k for k in free if [k, j] in pairs.tolist()):
+            conflicts.append(f"{ours[k].id} and {node.id}: one {node.label} that was moved, or two of them")
+    return matched, tuple(conflicts)
+
+
+def _withdraw(tracker: Tracker, before: SceneNode, votes: Mapping[str, float], robot: str, stamp_ns: int) -> None:
+    """Take what ``robot`` contributed out of the node ``before.id``; its own later sights stay."""
+    history = tracker.history
+    facts = history.retract(before.id, stamp_ns)
+    own = [f for f in facts if not (f.evidence and f.evidence[0].startswith(f"{robot}/"))]
+    if own:
+        last = max(own, key=lambda fact: fact.valid_from)
+        own = [replace(f, valid_to=FOREVER) if f is last else f for f in own]
+    history.restate(own, before.id, stamp_ns)
+    today = tracker.scene.node(before.id)
+    if today.last_evidence.startswith(f"{robot}/") or today.last_seen_ns <= before.last_seen_ns:
+        tracker.scene.put(before, votes)  # we have not seen it since
+        return
+    tracker.scene.put(replace(today, first_seen_ns=before.first_seen_ns, first_evidence=before.first_evidence), votes)

@@ -1,0 +1,162 @@
+"""One memory of four stores: scene graph, short-term, episodic, semantic. Written and read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery, MemoryStore
+from engram.core.types import Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
+from engram.memory.answers import answer, with_evidence
+from engram.memory.episodic import EpisodicConfig, EpisodicMemory
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.retrieval import Encoder
+from engram.memory.semantic import SemanticConfig, SemanticMemory
+from engram.memory.short_term import ShortTermConfig, ShortTermMemory
+from engram.memory.store import GraphStore, Stored
+from engram.memory.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class RobotMemoryConfig:
+    """All settings of the four stores."""
+
+    graph: GraphMemoryConfig = field(default_factory=GraphMemoryConfig)
+    short_term: ShortTermConfig = field(default_factory=ShortTermConfig)
+    episodic: EpisodicConfig = field(default_factory=EpisodicConfig)
+    semantic: SemanticConfig = field(default_factory=SemanticConfig)
+
+
+class _Lane:
+    """One store with a thread of its own: its calls run in order, those of different stores side by side."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=store.name)
+        self._writes: list[Future[None]] = []
+
+    def write(self, call: Callable[[], None]) -> None:
+        """Queue ``call``; what it raises comes out of the next :meth:`settle`."""
+        self._writes = [write for write in self._writes if not write.done() or write.exception()]
+        self._writes.append(self._thread.submit(call))
+
+    def read(self, call: Callable[[], Any]) -> Future[Any]:
+        """Run ``call`` after everything that was written before."""
+        return self._thread.submit(call)
+
+    def settle(self) -> None:
+        """Wait for what was written; raise what went wrong."""
+        writes, self._writes = self._writes, []
+        for write in writes:
+            write.result()
+
+    def close(self) -> None:
+        """Finish what was queued and end the thread."""
+        self._thread.shutdown()
+
+
+class RobotMemory(Memory):
+    """The scene graph answers; the other stores live on what changes in it and add what they remember.
+
+    ``update`` returns when the scene graph has the frame; the other stores take the change in on threads of their
+    own, and whoever asks them next waits for them. ``commit`` makes all four durable in one atomic step. One caller
+    at a time, as every Memory.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore | None = None,
+        config: RobotMemoryConfig | None = None,
+        encoder: Encoder | None = None,
+        places: Sequence[SceneNode] | None = None,
+        stored: Stored | None = None,
+    ) -> None:
+        self.config = config or RobotMemoryConfig()
+        self.scene = GraphMemory(store, self.config.graph, encoder, places, stored)
+        self.short_term = ShortTermMemory(self.config.short_term)
+        self.episodic = EpisodicMemory(self.scene.embed, self.config.episodic)
+        self.semantic = SemanticMemory(self.scene.embed, self.config.semantic)
+        self._lanes = {store.name: _Lane(store) for store in (self.short_term, self.episodic, self.semantic)}
+        known = self.scene.graph()
+        for name, lane in self._lanes.items():
+            lane.store.restore(self.scene.restored.get(name, ()))
+            lane.store.update(replace(known, events=()), known.stamp_ns)
+
+    @property
+    def tracker(self) -> Tracker:
+        """What the scene graph is kept by."""
+        return self.scene.tracker
+
+    def update(self, scene: SceneObservation) -> GraphUpdate:
+        """Take in one frame and return what changed in the scene graph."""
+        return self._share(self.scene.update(scene))
+
+    def query(self, query: MemoryQuery) -> MemoryAnswer:
+        """Return what fits ``query`` with the evidence of all stores, read side by side."""
+        query = self.scene.embedded(query)
+        reads = [lane.read(lambda lane=lane: lane.store.recall(query)) for lane in self._lanes.values()]
+        hits = self.scene.search(query)
+        found = answer(self.scene.tracker, query, hits, self.config.graph.advice)
+        more: list[Evidence] = [one for read in reads for one in read.result()]
+        for lane in self._lanes.values():
+            lane.settle()
+        if hits.nodes:
+            node = hits.nodes[0]
+            self._lanes["short_term"].write(lambda: self.short_term.asked(node.id, node.label))
+        return with_evidence(found, self.scene.tracker, hits, query, more, self.config.graph.advice)
+
+    def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
+        """Return the tokens of the objects that matter for ``instruction``."""
+        return self.scene.context(instruction, stamp_ns)
+
+    def graph(self, at_ns: int | None = None) -> GraphUpdate:
+        """Return the scene graph, now or as it was at ``at_ns``."""
+        return self.scene.graph(at_ns)
+
+    def commit(self) -> int:
+        """Make all four stores durable in one atomic step; return the sequence that survives a crash."""
+        if self.scene.store is None:
+            return 0
+        for lane in self._lanes.values():
+            lane.settle()
+        for name, state in [(n, lane.read(lane.store.state)) for n, lane in self._lanes.items()]:
+            for record in state.result().changed:
+                self.scene.records.put(name, record)
+            for key in state.result().removed:
+                self.scene.records.remove(name, key)
+        return self.scene.commit()
+
+    # -- what the world says beside its looks --------------------------------------------------------------------
+
+    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
+        """A task begins."""
+        self._lanes["episodic"].write(lambda: self.episodic.begin(task, instruction, stamp_ns))
+
+    def end_episode(
+        self, task: str, success: bool, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
+    ) -> None:
+        """A task ended; credit goes to the memories that its actions used."""
+        outcome, value = ("succeeded", 1.0) if success else ("failed", 0.0)
+        self._lanes["episodic"].write(lambda: self.episodic.end(outcome, value, stamp_ns, memory_ids, policy_version))
+        self._lanes["semantic"].write(lambda: self.semantic.skill(task, policy_version, success))
+
+    def consolidate(self, budget_s: float) -> None:
+        """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
+        self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s) and None)
+
+    def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:
+        """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
+        return self._share(self.scene.tracker.undo_merge(number, stamp_ns, who))
+
+    def close(self) -> None:
+        """End the threads; may be called twice. What was not committed is lost."""
+        for lane in self._lanes.values():
+            lane.close()
+
+    def _share(self, change: GraphUpdate) -> GraphUpdate:
+        if change.events or change.nodes or change.deleted_nodes or change.edges or change.deleted_edges:
+            for lane in self._lanes.values():
+                lane.write(lambda lane=lane: lane.store.update(change, change.stamp_ns))
+        return change

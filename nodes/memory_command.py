@@ -1,0 +1,316 @@
+"""``engram memory query|history|snapshots|export|import|merge|unmerge|repair``: a store on disk, without ROS.
+
+Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge`` and ``repair`` are writers and are
+refused while another one runs; a running node merges by its service ``memory/merge``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from engram.core.errors import InvalidInputError, StoreError
+
+DEFAULT_STORE = Path("~/.local/share/engram/robot0/memory")
+
+
+@dataclass(frozen=True)
+class StoreArgument:
+    """What every subcommand has."""
+
+    store: Path = DEFAULT_STORE
+    """Folder of the store."""
+
+
+@dataclass(frozen=True)
+class Query(StoreArgument):
+    """Ask in words: "where was the red cup before lunch", "what did you think was in the drawer at 10:00"."""
+
+    question: tyro.conf.Positional[tuple[str, ...]] = ()
+    """The question."""
+    limit: int = 5
+    """Most objects in the answer."""
+    utc_offset_h: float = field(
+        default_factory=lambda: dt.datetime.now().astimezone().utcoffset() / dt.timedelta(hours=1)
+    )  # type: ignore[operator]
+    """Local time less UTC [h], for times of day in the question."""
+    near: tuple[float, float, float] | None = None
+    """Only within ``radius`` of this place [m]."""
+    radius: float = 1.0
+    """See ``near`` [m]."""
+    robot: tuple[float, float, float] | None = None
+    """Where the robot is [m]: then the advice weighs the way to a look."""
+    snapshot: str = ""
+    """Ask a past snapshot instead of the newest."""
+
+
+@dataclass(frozen=True)
+class History(StoreArgument):
+    """Everything ever believed of one object: when it was true, and when that was believed."""
+
+    object: tyro.conf.Positional[str] = ""
+    """Node id or label."""
+
+
+@dataclass(frozen=True)
+class Snapshots(StoreArgument):
+    """List the committed states, newest first."""
+
+    limit: int = 20
+    """How many."""
+
+
+@dataclass(frozen=True)
+class Export(StoreArgument):
+    """Write the memory to a file: .jsonl (everything), .graphml (nodes and relations)."""
+
+    file: tyro.conf.Positional[Path] = Path("memory.jsonl")
+    """Where to."""
+    snapshot: str = ""
+    """A past snapshot instead of the newest."""
+    at: float | None = None
+    """GraphML: as it was at this time [s since the epoch, or of the simulation's clock]."""
+
+
+@dataclass(frozen=True)
+class Import(StoreArgument):
+    """Make a new store of a .jsonl file."""
+
+    file: tyro.conf.Positional[Path] = Path("memory.jsonl")
+    """What ``engram memory export`` wrote."""
+
+
+@dataclass(frozen=True)
+class Merge(StoreArgument):
+    """Take another robot's store in, as a partition that can be taken out again."""
+
+    other: tyro.conf.Positional[Path] = Path()
+    """Folder of the other store."""
+    robot: str = "robot1"
+    """Name of the other robot: the prefix of what only it knew."""
+    transform: tuple[float, float, float, float] | None = None
+    """First guess (x, y, z [m], yaw [rad]) of their frame in ours; without it, objects that both know must do."""
+
+
+@dataclass(frozen=True)
+class Unmerge(StoreArgument):
+    """Take another robot's memory out again; or, with a number, one merge of two objects back."""
+
+    what: tyro.conf.Positional[str] = "robot1"
+    """Name of the robot, or the number of a merge."""
+
+
+@dataclass(frozen=True)
+class Repair(StoreArgument):
+    """Go on from the newest good snapshot of a damaged store; the damaged files are kept beside it."""
+
+
+def _named(cls: type, name: str) -> Any:
+    return Annotated[cls, tyro.conf.subcommand(name)]
+
+
+MemoryConfig = (
+    _named(Query, "query")
+    | _named(History, "history")
+    | _named(Snapshots, "snapshots")
+    | _named(Export, "export")
+    | _named(Import, "import")
+    | _named(Merge, "merge")
+    | _named(Unmerge, "unmerge")
+    | _named(Repair, "repair")
+)
+
+
+def memory(config: Any) -> int:
+    """Run one subcommand."""
+    config = replace(config, store=config.store.expanduser())
+    actions: dict[type, Callable[[Any], None]] = {
+        Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
+        Unmerge: unmerge, Repair: repair,
+    }  # fmt: skip
+    actions[type(config)](config)
+    return 0
+
+
+def query(config: Query) -> None:
+    """Answer a question."""
+    from engram.memory.questions import QuestionConfig, parse
+
+    if not config.question:
+        raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
+    known = _read(config.store, config.snapshot)
+    now_ns = time.time_ns() if known.stamp_ns > 10**17 else known.stamp_ns  # a simulation's clock begins at 0
+    wanted = parse(" ".join(config.question), now_ns, config.limit, QuestionConfig(config.utc_offset_h))
+    wanted = replace(
+        wanted,
+        place=np.array(config.near) if config.near else None,
+        radius_m=config.radius if config.near else float("inf"),
+        robot_place=np.array(config.robot) if config.robot else None,
+    )
+    answer = known.memory.query(wanted)
+    print(answer.text)
+    print(f"confidence {answer.confidence:.2f}" + (f", {answer.age_s:.1f} s old" if answer.nodes else ""))
+    for one in answer.evidence[: config.limit]:
+        print(f"  {one.source}: {one.text}  [{', '.join(one.ids)}]")
+    if answer.advice is not None:
+        print(answer.advice.text)
+
+
+def history(config: History) -> None:
+    """Print the facts of one object."""
+    from engram.memory.retrieval import anchors
+
+    tracker = _read(config.store, "").memory.tracker
+    ids = [config.object] if config.object in tracker.gone else anchors(tracker, config.object)
+    for node_id in ids:
+        for fact in tracker.history.of(node_id):
+            x, y, z = fact.place
+            where = f"{fact.relation} {fact.target}" if fact.target else ""
+            print(
+                f"{node_id} {fact.label}: {'at' if fact.present else 'gone from'} ({x:.2f}, {y:.2f}, {z:.2f}) {where}\n"
+                f"  true      {_time(fact.valid_from)} .. {_time(fact.valid_to)}, last seen {_time(fact.last_sight)}\n"
+                f"  believed  {_time(fact.believed_from)} .. {_time(fact.believed_to)}; {fact.sights} sights"
+                f" [{', '.join(fact.evidence)}]"
+            )
+    for merge in tracker.merges:
+        if merge.kept.id in ids or merge.gone.id in ids:
+            state = f"undone: {merge.undone}" if merge.undone else "stands"
+            print(f"merge {merge.number}: {merge.gone.id} into {merge.kept.id} by {merge.evidence}; {state}")
+
+
+def snapshots(config: Snapshots) -> None:
+    """List snapshots."""
+    from engram.memory.store import list_snapshots
+
+    for one in list_snapshots(config.store)[: config.limit]:
+        print(f"{one.id}  sequence {one.sequence}  {one.written_at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def export(config: Export) -> None:
+    """Write a file."""
+    import networkx as nx
+
+    from engram.memory.exchange import to_networkx, write_jsonl
+    from engram.memory.store import read_snapshot
+
+    if config.file.suffix == ".graphml":
+        at_ns = None if config.at is None else round(config.at * 1e9)
+        graph = to_networkx(_read(config.store, config.snapshot).memory.graph(at_ns))
+        nx.write_graphml(graph, config.file)
+        print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
+    elif config.file.suffix == ".jsonl":
+        stored = read_snapshot(config.store, config.snapshot or None)
+        if stored is None:
+            raise StoreError(f"{config.store}: the store is empty")
+        with config.file.open("w", encoding="utf-8") as out:
+            print(f"{config.file}: {write_jsonl(stored, out)} rows")
+    else:
+        raise InvalidInputError(f"{config.file}: suffix {config.file.suffix!r}, valid: .jsonl, .graphml")
+
+
+def import_(config: Import) -> None:
+    """Read a file."""
+    from engram.memory.exchange import read_jsonl, store_all
+
+    with config.file.open(encoding="utf-8") as source:
+        stored = read_jsonl(source, str(config.file))
+    print(f"{config.store}: sequence {store_all(config.store, stored)}")
+
+
+def merge(config: Merge) -> None:
+    """Merge two stores."""
+    from engram.memory.fleet import PlaneTransform
+    from engram.memory.store import read_snapshot
+
+    other = read_snapshot(config.other.expanduser())
+    if other is None:
+        raise StoreError(f"{config.other}: the store is empty")
+    guess = None
+    if config.transform is not None:
+        *shift, yaw = config.transform
+        guess = PlaneTransform(yaw, np.array(shift))
+    with closing(_Writer(config.store)) as writer:
+        report = writer.memory.take_in(other, config.robot, guess)
+        writer.memory.commit()
+    x, y, z = report.transform.shift
+    print(
+        f"merged: {len(report.matched)} objects known to both, {len(report.added)} new; their frame in ours: "
+        f"({x:.3f}, {y:.3f}, {z:.3f}) m, {report.transform.yaw:.3f} rad by {report.transform.inliers} landmarks"
+    )
+    for conflict in report.conflicts:
+        print(f"  conflict: {conflict}")
+
+
+def unmerge(config: Unmerge) -> None:
+    """Undo a merge."""
+    with closing(_Writer(config.store)) as writer:
+        if config.what.isdigit():
+            tracker = writer.memory.tracker
+            tracker.undo_merge(int(config.what), tracker.stamp_ns, "engram memory unmerge")
+            print(f"undone: merge {config.what}")
+        else:
+            print(f"undone: {writer.memory.take_out(config.what)} objects")
+        writer.memory.commit()
+
+
+def repair(config: Repair) -> None:
+    """Repair a store."""
+    from engram.memory.store import repair as repair_store
+
+    print(f"{config.store}: goes on from sequence {repair_store(config.store)}")
+
+
+# -- opening ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Known:
+    memory: Any  # RobotMemory, or GraphMemory where the other stores are not needed
+    stamp_ns: int
+
+
+class _Writer:
+    """The scene graph of a store, to be changed."""
+
+    def __init__(self, path: Path) -> None:
+        from engram.memory.graph_memory import GraphMemory
+        from engram.memory.store import GraphStore
+
+        self._store = GraphStore(path)
+        self.memory = GraphMemory(self._store)
+
+    def close(self) -> None:
+        """Let the next writer in."""
+        self._store.close()
+
+
+def _read(path: Path, snapshot: str) -> _Known:
+    """Open a snapshot as a memory that cannot be committed."""
+    from engram.memory.robot_memory import RobotMemory
+    from engram.memory.store import read_snapshot
+
+    stored = read_snapshot(path, snapshot or None)
+    if stored is None:
+        raise StoreError(f"{path}: the store is empty")
+    return _Known(RobotMemory(stored=stored), stored.stamp_ns)
+
+
+def _time(stamp_ns: int) -> str:
+    if stamp_ns == np.iinfo(np.int64).max:
+        return "now"
+    if stamp_ns < 10**17:
+        return f"{stamp_ns / 1e9:.1f} s"
+    return dt.datetime.fromtimestamp(stamp_ns / 1e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+if __name__ == "__main__":
+    sys.exit(memory(tyro.cli(MemoryConfig)))  # type: ignore[arg-type]
