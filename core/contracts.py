@@ -193,6 +193,18 @@ class Policy(ABC):
         """The version of the weights in use."""
 
 
+class Remembering(ABC):
+    """A policy whose memory of the running episode outlives its process."""
+
+    @abstractmethod
+    def memory_state(self) -> Mapping[str, np.ndarray]:
+        """Return what is remembered since reset; empty = nothing that a restart would lose."""
+
+    @abstractmethod
+    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """After reset, go on with what ``memory_state`` returned in this episode; InvalidInputError if it misfits."""
+
+
 class ExperienceStore(ABC):
     """Transitions on disk: exactly once, durable when acknowledged."""
 

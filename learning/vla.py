@@ -19,8 +19,14 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
     Replay keeps images at the policy's own size: a part of the memory of full ones, and the same bits for training.
 
     Raises:
-        InvalidInputError: the policy's preprocessor does not downsample images.
+        InvalidInputError: the policy's preprocessor does not downsample images, or the policy has a memory of its
+            episode: replay draws single frames.
     """
+    if policy.remembers:
+        raise InvalidInputError(
+            f"{policy.version} has memory {policy.network.config.memory!r}, which replayed single frames cannot train; "
+            "the learner needs a policy with memory 'none'"
+        )
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
         names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)

@@ -39,6 +39,12 @@ class EvalConfig:
     """Say it in wordings that training never used."""
     output: str = ""
     """File for the report, with commit and machine; empty: none."""
+    lesion: str = ""
+    """Spoil what the policy's memory reads: zeroed, noise, or swapped (with that of the episode before)."""
+    execute_steps: int = 0
+    """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
+    ensemble: bool = False
+    """Ask at every step and average the chunks where they overlap."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -51,7 +57,16 @@ def evaluate(config: EvalConfig) -> int:
     if config.policy == "experts":
         report = evaluation.experts(config.episodes, tasks)
     else:
-        report = evaluation.policy(config.policy, config.episodes, tasks, config.swap, config.held_out)
+        report = evaluation.policy(
+            config.policy,
+            config.episodes,
+            tasks,
+            config.swap,
+            config.held_out,
+            lesion=config.lesion,
+            execute_steps=config.execute_steps,
+            ensemble=config.ensemble,
+        )
     if config.output:
         path = Path(config.output).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)

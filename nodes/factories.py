@@ -50,13 +50,18 @@ def make_memory(spec: str, folder: Path | None) -> tuple[Memory, Callable[[], No
     return GraphMemory(store, encoder=_ready_encoder()), store.close if store is not None else lambda: None
 
 
-def make_policy(spec: str) -> Policy:
-    """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own."""
+def make_policy(spec: str, execute_steps: int = 0, ensemble: bool = False, real_time_delay: int = 0) -> Policy:
+    """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.
+
+    The other arguments say how the chunks of a checkpoint follow one another: see the policy node's parameters.
+    """
     if ":" in spec:
         return _make(Policy, "policy", spec, {})
     from engram.policies import load_policy  # torch: only where a network is wanted
+    from engram.policies.chunking import TemporalEnsemble
 
-    return load_policy(spec)
+    policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay)
+    return TemporalEnsemble(policy) if ensemble else policy
 
 
 def make_trainer(spec: str) -> tuple[Any, str, int]:

@@ -18,6 +18,7 @@ from engram.core.types import MemoryTokens, Observation
 from engram.nodes import messages, qos
 from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.episode_keeper import EpisodeKeeper
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.factories import make_kinematics, make_policy, make_robot
 from engram.nodes.params import param
@@ -37,6 +38,12 @@ class PolicyNodeConfig(NodeConfig):
 
     policy: str = "base"
     """Checkpoint's name or folder, or package.module:factory of a Policy of your own."""
+    execute_steps: int = param(0, 0, 64)
+    """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
+    ensemble: bool = False
+    """Ask at every step and average the chunks where they overlap. Checkpoints only."""
+    real_time_delay: int = param(0, 0, 15)
+    """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
     robot: str = "panda_2f85"
     """Robot whose joints are read."""
     cameras: tuple[str, ...] = ("front", "wrist")
@@ -59,6 +66,8 @@ class PolicyNodeConfig(NodeConfig):
     """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
     weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
     """Folder for received weights."""
+    memory_folder: str = "~/.local/share/engram/{robot_id}/episode"
+    """Folder for what a policy with memory remembers of the running episode, for a restart in its middle."""
     experience: bool = False
     """Send every control step to the learner."""
     spool: str = "~/.local/share/engram/{robot_id}/spool"
@@ -80,7 +89,12 @@ class PolicyNode(EngramNode):
     def setup(self) -> None:
         """Load the policy."""
         self.robot = make_robot(self.config.robot)
-        self.runner = PolicyRunner(make_policy(self.config.policy), on_refused=self._on_refused)
+        keeper = EpisodeKeeper(
+            self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
+        )
+        config = self.config
+        policy = make_policy(config.policy, config.execute_steps, config.ensemble, config.real_time_delay)
+        self.runner = PolicyRunner(policy, self._on_refused, keeper)
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 

@@ -12,6 +12,7 @@ import numpy as np
 from engram.core.contracts import Policy
 from engram.core.errors import WeightsError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.nodes.episode_keeper import EpisodeKeeper
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,18 @@ class PolicyRunner:
     """Observes every step, acts when a chunk is due and swaps weights only then, as the in-process loop does.
 
     A chunk is due when none of this episode covers the step: row index >= ``execute_steps``. A new episode, other
-    words, or time that went back begin anew.
+    words, or time that went back begin anew; with a ``keeper``, an episode that a process before this one had begun
+    is taken up with what it remembered.
     """
 
-    def __init__(self, policy: Policy, on_refused: Callable[[WeightsError], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        on_refused: Callable[[WeightsError], None] = lambda _: None,
+        keeper: EpisodeKeeper | None = None,
+    ) -> None:
         self.policy = policy
+        self.keeper = keeper
         self._on_refused = on_refused
         self.chunk: ActionChunk | None = None
         self._episode: tuple[int, str] | None = None
@@ -52,9 +60,13 @@ class PolicyRunner:
         episode = (step.episode, step.instruction)
         if episode != self._episode or stamp_ns < self._stamp_ns:
             self.policy.reset(step.instruction, step.episode, step.episode)
+            if self.keeper is not None and self._episode is None:
+                self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
             self._episode, self.chunk = episode, None
         self._stamp_ns = stamp_ns
         self.policy.observe(step.observation, step.memory)
+        if self.keeper is not None:
+            self.keeper.save(self.policy, step.episode, step.instruction, stamp_ns)
         if not self._due(stamp_ns):
             return None
         self._swap_weights()

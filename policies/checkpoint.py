@@ -22,10 +22,11 @@ CARD = "card.json"
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 
 
-def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
+def read_weights(path: Path, model: nn.Module, fresh: str = "") -> dict[str, Tensor]:
     """Return the tensors of ``path``, which fit ``model`` exactly.
 
     Names, shapes and dtypes are compared in the file's header before any tensor is read; then values are checked.
+    Where ``fresh`` is given, tensors whose names begin so may all be missing: those of ``model`` stand for them.
 
     Raises:
         WeightsError: the file is missing or damaged, or a tensor is missing, left over, of another shape or dtype,
@@ -34,6 +35,10 @@ def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
     expected = model.state_dict()
     try:
         with safe_open(path, framework="pt") as file:
+            kept = {name: tensor for name, tensor in expected.items() if fresh and name.startswith(fresh)}
+            if kept.keys() & set(file.keys()):
+                kept = {}
+            expected = {name: tensor for name, tensor in expected.items() if name not in kept}
             _check_names(path, set(file.keys()), set(expected))
             for name, tensor in expected.items():
                 _check_header(path, name, file.get_slice(name), tensor)
@@ -43,7 +48,7 @@ def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
-    return tensors
+    return tensors | kept
 
 
 def _check_names(path: Path, found: set[str], expected: set[str]) -> None:
@@ -83,24 +88,31 @@ def export(
 
 
 def save_training_state(
-    out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer, step: int, trained_s: float
+    out: Path,
+    policy: nn.Module,
+    ema: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: dict[str, float],
+    carried: list[dict[str, Tensor]],
 ) -> None:
-    """Write everything that a resumed run needs to ``out/resume``."""
+    """Write everything that a resumed run needs to ``out/resume``; ``carried``: what each process's lanes remember."""
     fresh = out / f"resume.{os.getpid()}.partial"
     fresh.mkdir(parents=True)
     tensors = {f"policy.{k}": v.contiguous() for k, v in policy.state_dict().items()}
     tensors |= {f"ema.{k}": v.contiguous() for k, v in ema.state_dict().items()}
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{k}": v.contiguous() for k, v in state.items()}
+    for rank, state in enumerate(carried):
+        tensors |= {f"carried.{rank}.{k}": v.contiguous() for k, v in state.items()}
     save_file(tensors, fresh / "state.safetensors")
-    (fresh / "progress.json").write_text(json.dumps({"step": step, "trained_s": trained_s}))
+    (fresh / "progress.json").write_text(json.dumps(progress))
     _replace(fresh, out / "resume")
 
 
 def load_training_state(
-    out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, float]:
-    """Restore what :func:`save_training_state` wrote; return the step and the seconds trained.
+    out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer, rank: int
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Restore what :func:`save_training_state` wrote; return the progress and what the lanes of ``rank`` remember.
 
     Raises:
         WeightsError: there is no checkpoint in ``out``.
@@ -117,7 +129,7 @@ def load_training_state(
         state.setdefault(int(index), {})[name] = tensor
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     progress = json.loads((out / "resume" / "progress.json").read_text())
-    return int(progress["step"]), float(progress["trained_s"])
+    return progress, _with_prefix(tensors, f"carried.{rank}.")
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from lerobot.optim import AdamWConfig, CosineDecayWithWarmupSchedulerConfig
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM
+from engram.policies.memories import check_memory
 
 LANGUAGE_KEY = "observation.language.embedding"
 """(B, language_dim) float32: the instruction and its pieces, embedded by the processor."""
@@ -70,6 +71,23 @@ class EngramVLAConfig(PreTrainedConfig):
     """Length of the instruction's embedding: 384 for the sentence and 384 for each of its consecutive pieces."""
     memory_dim: int = EMBEDDING_DIM
     """Length of one memory token."""
+    memory: str = "none"
+    """Memory of the policy's own episode: see ``engram.policies.memories.MEMORIES``; "none" = acts by the present alone
+    (and by ``memory/context``)."""
+    memory_steps: int = 64
+    """Entries that a memory keeps of single control steps."""
+    memory_events: int = 16
+    """Entries of the bank for the pictures of steps where something happened."""
+    memory_details: int = 4
+    """Perceptual tokens that a control step leaves behind, beside its cognitive token."""
+    memory_surprise: float = 4.0
+    """What counts as an event: the picture has moved away from the last event's by more than this many usual steps."""
+    memory_stack: int = 8
+    """Steps that the frame stack holds."""
+    memory_chunk: int = 8
+    """Steps in a chunk of hcam and place; they keep ``memory_steps // memory_chunk`` chunks."""
+    step_s: float = 0.1
+    """Length of a control step [s], where observations carry no stamps: LeRobot's commands."""
     head_width: int = 256
     """Width of the flow head's residual blocks."""
     head_blocks: int = 3
@@ -102,6 +120,7 @@ class EngramVLAConfig(PreTrainedConfig):
             raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:
             raise InvalidInputError(f"language_dim: {self.language_dim}, expected a multiple of {EMBEDDING_DIM}")
+        check_memory(self.memory)
         for size in (self.image_size, *self.camera_sizes.values()):
             if size % 16 or (size // 8) % self.image_tokens_side:
                 raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
@@ -61,6 +63,43 @@ class Frames:
         share = np.where(sizes > 0, sizes**power, 0.0)
         per_frame = share / share.sum() / np.maximum(sizes, 1.0)
         return per_frame[self.group]
+
+
+class FrameFeed:
+    """Losses over single frames, drawn anew for every step."""
+
+    carried: None = None  # nothing goes from one step to the next
+
+    def __init__(
+        self,
+        frames: Frames,
+        weights: np.ndarray,
+        size: int,
+        seed: tuple[int, int],
+        preprocess: Callable[[Any], Any],
+    ) -> None:
+        """Draw ``size`` frames a step with the probabilities ``weights`` (n,); ``seed`` is (seed, rank)."""
+        self.frames, self.size, self.seed, self.preprocess = frames, size, seed, preprocess
+        self._sums = np.cumsum(weights)
+        self._step = 0
+
+    def skip(self, steps: int) -> None:
+        """Go on after so many steps."""
+        self._step += steps
+
+    def loss(self, policy: EngramVLAPolicy, device: torch.device) -> Tensor:
+        """Return the loss of the next step's sample."""
+        seed, rank = self.seed
+        rng = np.random.default_rng((seed, self._step, rank))
+        self._step += 1
+        at = np.searchsorted(self._sums, rng.random(self.size) * self._sums[-1], side="right")
+        sample = self.frames.batch(np.minimum(at, len(self.frames) - 1), policy.config.chunk_size)
+        return policy(on_device(self.preprocess(sample), device))[0]
+
+
+def on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return ``batch`` with its tensors on ``device``."""
+    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in batch.items()}
 
 
 def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0) -> Frames:

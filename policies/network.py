@@ -1,8 +1,9 @@
-"""The network of ``engram_vla``: cameras and instruction -> cognition -> (memory) -> flow head."""
+"""The network of ``engram_vla``: cameras and instruction -> cognition -> memory -> flow head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +17,24 @@ from engram.policies.configuration_engram_vla import (
     MEMORY_TOKENS_KEY,
     EngramVLAConfig,
 )
-from engram.policies.flow import flow_matching_loss, integrate
+from engram.policies.flow import Velocity, flow_matching_loss, integrate
 from engram.policies.layers import Block, CameraEncoder, FlowHead, MemoryRead
+from engram.policies.memories import NONE, State
+from engram.policies.recall import Recall
 
 STATE_KEY = "observation.state"
+Guide = Callable[[Velocity], Velocity]
+"""Bends the flow on its way to a chunk."""
 
 
 @dataclass(frozen=True)
 class Percept:
     """What one observation was understood as."""
 
-    cognition: Tensor  # (B, d): the cognitive token, memory already fused in
+    cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
     keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
+    feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
+    reading: Tensor | None = None  # (B, d): what that memory holds ready for this observation; None = not asked
 
 
 class EngramVLA(nn.Module):
@@ -58,6 +65,8 @@ class EngramVLA(nn.Module):
         state, action = config.robot_state_feature.shape[0], config.action_feature.shape[0]
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
         self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
+        # last, so that the other weights begin as those of a network without memory
+        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points)
 
     def standardise_language(self, embeddings: Tensor) -> None:
         """Fix mean and standard deviation of the instructions' embeddings from those of the data (n, 384)."""
@@ -67,7 +76,7 @@ class EngramVLA(nn.Module):
             self.language_std.copy_(embeddings.std(0).clamp(min=floor))
 
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
-        """Encode a normalised batch (images, instruction, memory; not proprioception)."""
+        """Encode a normalised batch (images, instruction, memory/context; not proprioception)."""
         words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)
         seen = [
             encoder(self._augment(batch[camera]), words)
@@ -80,11 +89,31 @@ class EngramVLA(nn.Module):
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
-        return Percept(self._remember(self.norm(x[:, 0]), batch), keypoints)
+        cognition = self._remember(self.norm(x[:, 0]), batch)
+        if self.recall is None:
+            return Percept(cognition, keypoints)
+        return Percept(cognition, keypoints, self.recall.feature(cognition, torch.cat([t for t, _ in seen], dim=1)))
 
-    def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws."""
-        condition = self._condition(self.perceive(batch), batch[STATE_KEY])
+    def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
+        """Encode one control step (B,), write it into the episode's memory and read that for it.
+
+        ``time_s`` (B,) is the time since each episode began; ``state`` comes from the step before, or from
+        ``recall.memory.begin``.
+        """
+        percept, recall = self.perceive(batch), self.recall
+        assert recall is not None and percept.feature is not None
+        robot = batch[STATE_KEY]
+        reading, state = recall(
+            state, percept.feature[:, None], percept.cognition[:, None], robot[:, None], time_s[:, None]
+        )
+        return replace(percept, reading=reading[:, 0]), state
+
+    def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
+        """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.
+
+        ``percept`` is what ``batch`` was understood as, where that has been worked out already.
+        """
+        condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         draws = self.config.flow_draws
         chunk = batch["action"][:, None].expand(-1, draws, -1, -1)
         padded = batch.get("action_is_pad")
@@ -96,11 +125,14 @@ class EngramVLA(nn.Module):
         )
 
     @torch.no_grad()
-    def sample(self, batch: dict[str, Tensor], noise: Tensor) -> Tensor:
-        """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a)."""
-        condition = self._condition(self.perceive(batch), batch[STATE_KEY])
+    def sample(
+        self, batch: dict[str, Tensor], noise: Tensor, percept: Percept | None = None, guide: Guide | None = None
+    ) -> Tensor:
+        """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a) by the velocity that ``guide`` makes."""
+        condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         start = noise[:, None] * self.config.noise_scale
-        return integrate(lambda x, t: self.head(x, t, condition), start, self.config.euler_steps)[:, 0]
+        velocity: Velocity = lambda x, t: self.head(x, t, condition)  # noqa: E731
+        return integrate(guide(velocity) if guide else velocity, start, self.config.euler_steps)[:, 0]
 
     def _remember(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
         tokens = batch.get(MEMORY_TOKENS_KEY)
@@ -118,7 +150,10 @@ class EngramVLA(nn.Module):
         if self.training and self.config.state_dropout > 0:
             known = (torch.rand_like(known) >= self.config.state_dropout).to(state.dtype)
         body = self.state(torch.cat((state * known, known), dim=1))
-        return torch.cat((percept.cognition, percept.keypoints, body), dim=1)
+        condition = torch.cat((percept.cognition, percept.keypoints, body), dim=1)
+        if self.recall is None or percept.reading is None:
+            return condition
+        return self.recall.condition(condition, percept.reading)
 
     def _augment(self, image: Tensor) -> Tensor:
         """In training, shift and brighten each image (B, 3, H, W) of the batch by its own draw."""

@@ -1,18 +1,18 @@
 """Train ``engram_vla`` by imitation from a LeRobotDataset, on as many processes as there are cores to give.
 
-Everything random is a function of (seed, step, rank), so that a run that was stopped resumes to the same bits.
+Everything random is a function of (seed, step, rank), so that a run that was stopped resumes to the same bits. With
+``window`` the samples are whole episodes, walked through in windows (see :mod:`engram.policies.sequences`).
 """
 
 from __future__ import annotations
 
 import copy
-import ctypes
-import ctypes.util
+import json
 import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,21 @@ import torch.distributed as dist
 from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 from lerobot.utils.feature_utils import dataset_to_policy_features
-from torch import Tensor
 from tqdm import tqdm
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit
-from engram.policies.checkpoint import WEIGHTS, export, load_training_state, read_weights, save_training_state
+from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
 from engram.policies.configuration_engram_vla import EngramVLAConfig
-from engram.policies.frames import Frames, load_frames
+from engram.policies.frames import FrameFeed, Frames, load_frames
+from engram.policies.memories import NONE
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
+from engram.policies.sequences import Lanes, SequenceFeed
 from engram.sim.record import dataset_hash
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,26 @@ class TrainConfig:
     stop_after: int = 0
     """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
     start_from: str = ""
-    """Folder of an exported policy whose weights to begin with; empty = fresh weights."""
+    """Folder of an exported policy whose weights to begin with; one without memory will do for one with. Empty = fresh
+    weights."""
     resume: bool = False
     """Go on from the last checkpoint in ``out``."""
     batch_size: int = 32
     """Observations per process and step."""
+    memory: str = "none"
+    """The policy's memory of its episode: none, bank, frame_stack, gru, fast_forgetful, hcam or place; others than none
+    need ``window``."""
+    window: int = 0
+    """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
+    window to window; 0 = from single frames."""
+    gradient_steps: int = 0
+    """K of truncated backpropagation: gradients pass through so many writes into memory; 0 = through a whole window."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
+    precision: str = "auto"
+    """float32, or bfloat16 (autocast; memory itself stays float32); auto: bfloat16 on a GPU."""
+    evaluate: int = 0
+    """Episodes a task in simulation at the end, on seeds 0 and up; rates with intervals go on the card; 0 = none."""
     processes: int = 1
     """Processes, one torch thread each, whose gradients are averaged; ignored under torchrun."""
     learning_rate: float = 1e-3
@@ -95,6 +112,12 @@ def main(config: TrainConfig) -> Path:
     """Train and return the folder of the exported policy."""
     if config.processes < 1 or config.batch_size < 1 or config.steps < 1:
         raise InvalidInputError(f"TrainConfig: processes, batch_size and steps must be at least 1, got {config}")
+    if config.window < 0 or config.window > config.batch_size:
+        raise InvalidInputError(f"window: {config.window}, expected 0..{config.batch_size}, the batch_size")
+    if config.memory != NONE and config.window == 0:
+        raise InvalidInputError(f"memory {config.memory!r} learns from steps in a row: set window, such as 16")
+    if config.precision not in PRECISIONS:
+        raise unknown_name("precision", config.precision, PRECISIONS)
     _frames(config)  # decoded once, before any other process needs them
     if "RANK" in os.environ:
         _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
@@ -105,7 +128,10 @@ def main(config: TrainConfig) -> Path:
         Path(config.out).mkdir(parents=True, exist_ok=True)
         torch.multiprocessing.spawn(_spawned, (config.processes, config, meeting), nprocs=config.processes)
         Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
-    return Path(config.out) / "policy"
+    policy = Path(config.out) / "policy"
+    if config.evaluate and not config.stop_after and int(os.environ.get("RANK", "0")) == 0:
+        evaluate_on_card(policy, config.evaluate)
+    return policy
 
 
 def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
@@ -115,7 +141,7 @@ def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
 def _worker(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
     """Run one process of the training."""
     torch.set_num_threads(1)
-    _keep_freed_memory()
+    keep_freed_memory()
     if world > 1:
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
     try:
@@ -125,15 +151,6 @@ def _worker(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
             dist.destroy_process_group()
 
 
-def _keep_freed_memory() -> None:
-    """Tell glibc to keep large freed blocks: each step takes and frees hundreds of MB, a fifth of its time."""
-    libc = ctypes.util.find_library("c")
-    if libc is not None and hasattr(ctypes.CDLL(libc), "mallopt"):
-        mallopt = ctypes.CDLL(libc).mallopt
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-
-
 class Trainer:
     """One process of a training run; process 0 logs and saves."""
 
@@ -141,28 +158,32 @@ class Trainer:
         self.config, self.rank, self.world = config, rank, world
         self.out = Path(config.out)
         self.frames = _frames(config)
-        self.weights = np.cumsum(self.frames.sampling_weights(config.balance))
+        self.device = training_device(config.device)
         meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
         torch.manual_seed(config.seed)
         self.policy = EngramVLAPolicy(policy_config(config, meta)).train()
         self.policy.model.standardise_language(torch.from_numpy(self.frames.embeddings))
         if config.start_from:
-            self.policy.load_state_dict(read_weights(Path(config.start_from) / WEIGHTS, self.policy))
+            weights = read_weights(Path(config.start_from) / WEIGHTS, self.policy, fresh="model.recall.")
+            self.policy.load_state_dict(weights)
+        self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
         self.dataset_sha256 = dataset_hash(config.dataset) if rank == 0 else ""
+        self.feed = self._feed(meta.fps)
         self.step = 0
         self.trained_s = 0.0
-        self.finished = False
+        self.finished = self.save_due = False
+        self._saved = time.monotonic()
         if config.resume:
-            self.step, self.trained_s = load_training_state(self.out, self.policy, self.ema, self.optimizer)
+            self._resume()
 
     def run(self) -> None:
         """Train to the last step, with logs and checkpoints."""
         config = self.config
         end = min(config.steps, config.stop_after or config.steps)
-        begun, saved = time.monotonic() - self.trained_s, time.monotonic()
+        begun = time.monotonic() - self.trained_s
         losses: list[float] = []
         for _ in self._progress(end):
             losses.append(self.update())
@@ -172,11 +193,9 @@ class Trainer:
             if self.rank == 0 and self.step % config.log_steps == 0:
                 self._log(float(np.mean(losses)))
                 losses.clear()
-            if self.rank == 0 and time.monotonic() - saved > 60 * config.checkpoint_minutes:
+            if self.save_due:
                 self.save()
-                saved = time.monotonic()
-        if self.rank == 0:
-            self.save()
+        self.save()
         if self.world > 1:
             dist.barrier()
 
@@ -184,12 +203,15 @@ class Trainer:
         """Take one optimiser step and return the loss."""
         config = self.config
         torch.manual_seed(_mix(config.seed, self.step, self.rank))
-        loss, _ = self.policy(self.sample())
+        with self._autocast():
+            loss = self.feed.loss(self.policy, self.device)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        progress = self._spent()
+        due = self.rank == 0 and time.monotonic() - self._saved > 60 * config.checkpoint_minutes
+        said = torch.tensor([self._spent(), float(due)])
         if self.world > 1:
-            progress = average_gradients(self.policy.parameters(), self.world, progress)
+            said = average_gradients(self.policy.parameters(), self.world, said)
+        progress, self.save_due = float(said[0]), bool(said[1] > 0)
         self.finished = progress >= 1.0
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, progress)
@@ -199,17 +221,14 @@ class Trainer:
         self._average_weights()
         return float(loss.detach())
 
-    def sample(self) -> dict[str, Tensor]:
-        """Return this process's normalised batch for the present step."""
-        rng = np.random.default_rng((self.config.seed, self.step, self.rank))
-        at = np.searchsorted(self.weights, rng.random(self.config.batch_size) * self.weights[-1], side="right")
-        rows = np.minimum(at, len(self.frames) - 1)
-        return self.preprocess(self.frames.batch(rows, self.policy.config.chunk_size))
-
     def save(self) -> None:
-        """Write the training state and export the averaged weights."""
-        save_training_state(self.out, self.policy, self.ema, self.optimizer, self.step, self.trained_s)
-        export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
+        """Write the training state and export the averaged weights; every process takes part."""
+        self._saved = time.monotonic()
+        carried = gather_states(self.feed.carried or {}, self.rank, self.world)
+        if self.rank == 0:
+            progress = {"step": self.step, "trained_s": self.trained_s, "processes": self.world}
+            save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
+            export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
 
     def card(self) -> dict[str, Any]:
         """Return what is known of this checkpoint."""
@@ -226,6 +245,29 @@ class Trainer:
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "commit": commit(),
         }
+
+    def _feed(self, fps: float) -> FrameFeed | SequenceFeed:
+        config = self.config
+        if config.window == 0:
+            weights = self.frames.sampling_weights(config.balance)
+            return FrameFeed(self.frames, weights, config.batch_size, (config.seed, self.rank), self.preprocess)
+        lanes = Lanes(
+            self.frames, config.batch_size // config.window, config.window, config.balance, (config.seed, self.rank)
+        )
+        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, config.gradient_steps)
+
+    def _resume(self) -> None:
+        progress, carried = load_training_state(self.out, self.policy, self.ema, self.optimizer, self.rank)
+        before = int(progress.get("processes", self.world))  # not written down until memories were carried
+        if before != self.world:
+            raise InvalidInputError(f"{self.out}: was trained by {before} processes, cannot go on with {self.world}")
+        self.step, self.trained_s = int(progress["step"]), progress["trained_s"]
+        self.feed.skip(self.step)
+        self.feed.carried = {name: tensor.to(self.device) for name, tensor in carried.items()} or None
+
+    def _autocast(self) -> torch.autocast:
+        half = self.config.precision == "bfloat16" or (self.config.precision == "auto" and self.device.type == "cuda")
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=half)
 
     @torch.no_grad()
     def _average_weights(self) -> None:
@@ -266,6 +308,8 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
         image_size=config.image_size,
         n_action_steps=config.n_action_steps,
         random_shift=config.random_shift,
+        memory=config.memory,
+        step_s=1.0 / meta.fps,
         optimizer_lr=config.learning_rate,
         scheduler_decay_steps=config.steps,
         **extra,
@@ -277,18 +321,21 @@ def schedule(step: int, warmup: int, progress: float) -> float:
     return min(1.0, (step + 1) / warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def average_gradients(parameters: Iterable[torch.nn.Parameter], world: int, progress: float) -> float:
-    """Average gradients over all processes in one message, and return the mean of their ``progress``.
+def evaluate_on_card(policy: Path, episodes: int) -> None:
+    """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
+    from engram.policies.vla_policy import load_policy
+    from engram.sim.evaluation import evaluate
+    from engram.sim.tasks import TASKS
+    from engram.sim.world import MujocoWorld, WorldConfig
 
-    Parameters without a gradient (unused memory) stay without.
-    """
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([torch.tensor([progress]), *(g.reshape(-1) for g in gradients)])
-    dist.all_reduce(flat)
-    flat /= world
-    for gradient, mean in zip(gradients, flat[1:].split([g.numel() for g in gradients]), strict=True):
-        gradient.copy_(mean.view_as(gradient))
-    return float(flat[0])
+    card = json.loads((policy / CARD).read_text())
+    tasks = [task for task in card["tasks"] if task in TASKS]
+    if not tasks:
+        raise InvalidInputError(f"evaluate: none of {card['tasks']} is a task; valid: {', '.join(TASKS)}")
+    world = MujocoWorld(WorldConfig(profile="fast"))
+    report = evaluate(load_policy(policy), world, tasks, episodes=episodes)
+    world.close()
+    (policy / CARD).write_text(json.dumps({**card, "evaluation": json.loads(report.to_json())}, indent=1) + "\n")
 
 
 def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, Any]]:

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import copy
+import functools
 import time
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from lerobot.policies.factory import make_pre_post_processors
 from torch import Tensor
 
-from engram.core.contracts import Kinematics, Policy
+from engram.core.contracts import Kinematics, Policy, Remembering
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
+from engram.policies.chunking import RealTimeChunking
 from engram.policies.configuration_engram_vla import (
     MEMORY_AGE_KEY,
     MEMORY_MASK_KEY,
     MEMORY_PLACE_KEY,
     MEMORY_TOKENS_KEY,
 )
+from engram.policies.episode_memory import EpisodeMemory
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.network import Guide, Percept
 
 _IMAGE_PREFIX = "observation.images."
 
 
-class VlaPolicy(Policy):
+class _Answer(NamedTuple):
+    """A chunk before it is brought to the robot's units."""
+
+    stamp_ns: int
+    chunk: Tensor  # (1, h, a) normalised
+
+
+class VlaPolicy(Policy, Remembering):
     """Observations and an instruction -> action chunks of relative tool motions.
+
+    A network with a memory of the episode looks at every observation and writes it; one without looks when it acts.
 
     The sampling noise of a chunk is a function of (seed, control step) alone: two processes that see the same give
     the same bits, as long as both run torch with the same number of threads.
@@ -47,8 +61,16 @@ class VlaPolicy(Policy):
         *,
         version: str,
         control: ControlConfig | None = None,
+        real_time: RealTimeChunking | None = None,
+        lesion: str = "",
     ) -> None:
-        """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights."""
+        """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights.
+
+        With ``real_time`` a chunk grows out of the one before it. ``lesion``, one of
+        ``engram.policies.episode_memory.LESIONS``, spoils what its memory reads, for experiments.
+        """
+        if lesion and policy.model.recall is None:
+            raise InvalidInputError(f"lesion {lesion!r}: this policy has no memory of its episode to spoil")
         self._policy = policy.eval()
         self.preprocess = preprocess
         self.postprocess = postprocess
@@ -56,7 +78,9 @@ class VlaPolicy(Policy):
         self.robot = robot
         self.control = control or ControlConfig()
         self.cameras = tuple(key.removeprefix(_IMAGE_PREFIX) for key in sorted(policy.config.image_features))
+        self.real_time = real_time
         self._version = version
+        self._remembered = EpisodeMemory(lesion)
         self.reset("")
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
@@ -65,6 +89,11 @@ class VlaPolicy(Policy):
         self._first_ns: int | None = None
         self._observation: Observation | None = None
         self._memory: MemoryTokens | None = None
+        self._remembered.forget()
+        self._seen: dict[str, Any] | None = None  # the newest observation, preprocessed
+        self._percept: Percept | None = None  # what it was understood as, memory read
+        self._running: _Answer | None = None  # the chunk that the next one takes over from
+        self._newest: _Answer | None = None
 
     def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
         """Take in one control step; a second call with the same stamp changes nothing."""
@@ -73,16 +102,22 @@ class VlaPolicy(Policy):
         if self._first_ns is None:
             self._first_ns = observation.stamp_ns
         self._observation, self._memory = observation, memory
+        self._seen = self._percept = None
+        if self.remembers:
+            self._understand()
 
     def act(self) -> ActionChunk:
         """Return the chunk that answers the newest observation; raises EngramError when there is none yet."""
         if self._observation is None:
             raise EngramError("VlaPolicy.act: nothing observed since reset")
         begun = time.perf_counter()
-        observation, memory, policy, version = self._observation, self._memory, self._policy, self._version
-        with torch.inference_mode():
-            batch = self.preprocess(self._batch(observation, memory))
-            chunk = policy.predict_action_chunk(batch, noise=self._noise(observation, policy))
+        observation, memory, policy = self._observation, self._memory, self._policy
+        with torch.no_grad():
+            batch, percept = self._understand()
+            guide = self._guide(observation.stamp_ns)
+            noise = self._noise(observation, policy)
+            chunk = policy.predict_action_chunk(batch, noise=noise, percept=percept, guide=guide)
+            self._newest = _Answer(observation.stamp_ns, chunk)
             actions = self.postprocess(chunk)[0].numpy().astype(np.float64)
         return ActionChunk(
             stamp_ns=observation.stamp_ns,
@@ -91,7 +126,7 @@ class VlaPolicy(Policy):
             actions=np.clip(actions, -1.0, 1.0),
             dt_s=self.control.control_dt_s,
             execute_steps=policy.config.n_action_steps,
-            policy_version=version,
+            policy_version=self._version,
             memory_ids=() if memory is None else tuple(np.array(memory.source_ids)[memory.mask].tolist()),
             inference_s=time.perf_counter() - begun,
         )
@@ -102,6 +137,23 @@ class VlaPolicy(Policy):
         fresh = copy.deepcopy(self._policy)
         fresh.load_state_dict(tensors)
         self._policy, self._version = fresh.eval(), version
+        self._percept = None  # the new network understands anew; what was written stays
+
+    def memory_state(self) -> Mapping[str, np.ndarray]:
+        """Return what is remembered of the running episode; empty without a memory or before the first step."""
+        if self._first_ns is None or not self.remembers:
+            return {}
+        return self._remembered.arrays() | {"first_ns": np.array(self._first_ns, np.int64)}
+
+    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with what ``memory_state`` returned; raises InvalidInputError if it is of another memory."""
+        self._remembered.restore(self._policy.model, arrays)
+        self._first_ns = int(arrays["first_ns"])
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the network has a memory of the episode."""
+        return self._policy.model.recall is not None
 
     @property
     def network(self) -> EngramVLAPolicy:
@@ -112,6 +164,28 @@ class VlaPolicy(Policy):
     def version(self) -> str:
         """The version of the weights in use."""
         return self._version
+
+    def _guide(self, stamp_ns: int) -> Guide | None:
+        """Return how the chunk for ``stamp_ns`` is bound to the one that runs; None = not at all."""
+        if self._newest is not None and self._newest.stamp_ns < stamp_ns:
+            self._running = self._newest
+        if self.real_time is None or self._running is None:
+            return None
+        done = round((stamp_ns - self._running.stamp_ns) / (self.control.control_dt_s * 1e9))
+        left = self._running.chunk[:, done:]
+        return functools.partial(self.real_time.guide, left=left) if left.shape[1] else None
+
+    @torch.no_grad()
+    def _understand(self) -> tuple[dict[str, Any], Percept | None]:
+        """Return the newest observation, preprocessed, and with a memory what it was understood as."""
+        observation = self._observation
+        assert observation is not None and self._first_ns is not None
+        if self._seen is None:
+            self._seen = self.preprocess(self._batch(observation, self._memory))
+        if self._percept is None and self.remembers:
+            time_s = (observation.stamp_ns - self._first_ns) / 1e9
+            self._percept = self._remembered.percept(self._policy.model, self._seen, observation.stamp_ns, time_s)
+        return self._seen, self._percept
 
     def _batch(self, observation: Observation, memory: MemoryTokens | None) -> dict[str, Any]:
         """Return what LeRobot's dataset would give for this observation, one sample, as the preprocessor takes it."""
@@ -146,6 +220,8 @@ def load_policy(
     *,
     execute_steps: int | None = None,
     torch_threads: int = 1,
+    real_time_delay: int = 0,
+    lesion: str = "",
 ) -> VlaPolicy:
     """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
 
@@ -155,6 +231,8 @@ def load_policy(
         robot: joint names and gripper range.
         execute_steps: rows executed per chunk; default: as trained.
         torch_threads: of the whole process; the bits of the actions depend on it.
+        real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
+        lesion: spoils what the policy's memory reads, see :class:`VlaPolicy`.
 
     Raises:
         UnknownNameError: neither a shipped checkpoint nor a folder; lists the shipped ones.
@@ -177,7 +255,17 @@ def load_policy(
 
         kinematics = PandaKinematics()
     version = f"engram_vla-{sha256(folder / WEIGHTS)[:12]}"
-    return VlaPolicy(policy.to(config.device), preprocess, postprocess, kinematics, robot, version=version)
+    version += f"-{lesion}" if lesion else ""
+    return VlaPolicy(
+        policy.to(config.device),
+        preprocess,
+        postprocess,
+        kinematics,
+        robot,
+        version=version,
+        real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
+        lesion=lesion,
+    )
 
 
 def _folder(name_or_path: str | Path) -> Path:

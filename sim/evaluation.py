@@ -280,6 +280,9 @@ def policy(
     tasks: tuple[str, ...] = tuple(TASKS),
     swap: bool = False,
     held_out: bool = False,
+    lesion: str = "",
+    execute_steps: int = 0,
+    ensemble: bool = False,
 ) -> Report | SwapReport:
     """Evaluate a policy; the last line is the report as JSON.
 
@@ -289,10 +292,16 @@ def policy(
         tasks: which tasks.
         swap: run the instruction-swap evaluation instead.
         held_out: use wordings that training never used.
+        lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise.
+        execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
+        ensemble: ask at every step and average the chunks where they overlap.
     """
     from engram.policies import load_policy  # torch: only where it is needed
+    from engram.policies.chunking import TemporalEnsemble
 
-    world, subject = MujocoWorld(WorldConfig(profile="fast")), load_policy(checkpoint)
+    world = MujocoWorld(WorldConfig(profile="fast"))
+    loaded = load_policy(checkpoint, lesion=lesion, execute_steps=execute_steps or None)
+    subject = TemporalEnsemble(loaded) if ensemble else loaded
     if swap:
         run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
         named = tuple(task for task in tasks if TASKS[task].slots())

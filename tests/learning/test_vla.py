@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save_file
 
-from engram.core.errors import WeightsError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.learning.bc import BehaviourCloningConfig
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay import ReplayConfig
@@ -90,3 +90,10 @@ def test_weights_of_another_shape_are_refused_by_name_and_the_old_ones_stay(poli
     with pytest.raises(WeightsError, match=f"tensor {name!r} has shape"):
         policy.load_weights(tmp_path / "wrong.safetensors", "wrong")
     assert policy.version == "base"
+
+
+def test_a_policy_with_a_memory_of_its_episode_is_refused_by_the_learner(policy):
+    network = tiny_policy(memory="gru", memory_details=1)
+    remembering = VlaPolicy(network, policy.preprocess, policy.postprocess, policy.kinematics, version="v")
+    with pytest.raises(InvalidInputError, match="memory 'gru', which replayed single frames cannot train"):
+        clone_behaviour(remembering)

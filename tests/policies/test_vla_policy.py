@@ -7,6 +7,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import CameraFrame, MemoryTokens, Observation
 from engram.policies import VlaPolicy, load_policy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
+from engram.policies.chunking import RealTimeChunking
 from tests.contracts.policy import PolicyContract
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics, joints
@@ -135,3 +136,107 @@ def test_weights_on_disk_are_the_weights_in_use(tmp_path):
     stored = load_file(tmp_path / "saved" / "model.safetensors")
     for name, tensor in policy.network.state_dict().items():
         assert torch.equal(stored[name], tensor), name
+
+
+def make_remembering(seed=0):
+    policy = tiny_policy(seed, memory="bank", memory_steps=4, memory_events=3, memory_details=2)
+    with torch.no_grad():
+        policy.model.recall.gate.fill_(1.0)
+    pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
+    return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1")
+
+
+class TestRememberingVlaPolicy(TestVlaPolicy):
+    def make(self):
+        return make_remembering()
+
+    def save_other_weights(self, path):
+        save_file(make_remembering(seed=1).network.state_dict(), path)
+
+
+def watched(policy, stamps):
+    for stamp in stamps:
+        policy.observe(observe(stamp * 100_000_000))
+    return policy.act().actions
+
+
+def test_a_memory_is_written_at_every_step_whether_or_not_an_action_is_asked_for():
+    policies = [make_remembering(), make_remembering()]
+    for policy in policies:
+        policy.reset("go", seed=0)
+    for i in range(4):
+        policies[0].observe(observe(i * 100_000_000))
+        policies[0].act()
+    np.testing.assert_array_equal(watched(policies[1], range(4)), policies[0].act().actions)
+    policies[1].reset("go", seed=0)
+    assert not np.array_equal(watched(policies[1], [0, 3]), policies[0].act().actions)
+
+
+def test_a_restarted_process_gives_the_bits_of_one_that_never_stopped():
+    whole, before, after = make_remembering(), make_remembering(), make_remembering()
+    for policy in (whole, before, after):
+        policy.reset("go", seed=2)
+    expected = watched(whole, range(9))
+    watched(before, range(6))
+    after.restore_memory({name: array.copy() for name, array in before.memory_state().items()})
+    np.testing.assert_array_equal(watched(after, [5]), before.act().actions)  # the last step is shown once more
+    np.testing.assert_array_equal(watched(after, range(6, 9)), expected)
+
+
+def test_what_an_earlier_episode_left_is_forgotten_at_reset():
+    policy = make_remembering()
+    policy.reset("go", seed=0)
+    fresh = watched(policy, [0])
+    watched(policy, range(1, 6))
+    policy.reset("go", seed=0)
+    assert policy.memory_state() == {}
+    np.testing.assert_array_equal(watched(policy, [0]), fresh)
+
+
+def test_memory_of_another_shape_or_for_a_policy_without_is_refused_by_name():
+    policy = make_remembering()
+    policy.reset("go")
+    watched(policy, [0])
+    arrays = dict(policy.memory_state())
+    with pytest.raises(InvalidInputError, match="this policy has none"):
+        make_policy().restore_memory(arrays)
+    with pytest.raises(InvalidInputError, match=r"'cognitive.feature' has shape \(1, 5, 16\), expected \(1, 4, 16\)"):
+        policy.restore_memory(arrays | {"memory.cognitive.feature": np.zeros((1, 5, 16), np.float32)})
+    with pytest.raises(InvalidInputError, match=r"expected .*'steps'"):
+        policy.restore_memory({name: array for name, array in arrays.items() if name != "memory.steps"})
+
+
+def test_a_policy_without_memory_has_nothing_to_keep():
+    policy = make_policy()
+    act(policy)
+    assert policy.memory_state() == {}
+
+
+def test_there_is_nothing_to_spoil_without_a_memory(tmp_path):
+    policy = make_policy()
+    export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
+    with pytest.raises(InvalidInputError, match="lesion 'zeroed': this policy has no memory"):
+        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, lesion="zeroed")
+
+
+def test_real_time_chunks_grow_out_of_the_chunk_that_runs():
+    plain, guided = make_policy(), make_policy()
+    guided.real_time = RealTimeChunking(delay=2)
+    for policy in (plain, guided):
+        policy.reset("go", seed=0)
+    np.testing.assert_array_equal(watched(guided, [0]), watched(plain, [0]))  # nothing runs yet
+    first = guided.act().actions
+    alone, grown = watched(plain, [2]), watched(guided, [2])
+    # rows 2 and 3 of the old chunk are rows 0 and 1 of the new one
+    assert np.abs(grown[:2] - first[2:4]).mean() < np.abs(alone[:2] - first[2:4]).mean()
+    np.testing.assert_array_equal(guided.act().actions, grown)  # asking again changes nothing
+
+
+class TestRealTimeVlaPolicy(TestVlaPolicy):
+    def make(self):
+        policy = make_remembering()
+        policy.real_time = RealTimeChunking(delay=1)
+        return policy
+
+    def save_other_weights(self, path):
+        save_file(make_remembering(seed=1).network.state_dict(), path)

@@ -1,0 +1,90 @@
+"""The memory of the running episode, as a policy carries it from step to step and over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.policies.memories import Moments, SequenceMemory, State
+from engram.policies.network import STATE_KEY, EngramVLA, Percept
+
+LESIONS = ("", "zeroed", "swapped", "noise")
+"""How to spoil what is read, to see what hangs on it: nothing, an empty memory, that of the episode before at its end,
+noise of the same size in the place of what was seen."""
+
+
+class EpisodeMemory:
+    """State of ``model.recall`` for episodes that run; each control step is written once, whoever asks how often."""
+
+    def __init__(self, lesion: str = "") -> None:
+        """``lesion`` spoils every reading; what is written stays sound."""
+        if lesion not in LESIONS:
+            raise unknown_name("lesion", lesion, LESIONS)
+        self.lesion = lesion
+        self._state: State | None = None
+        self._written_ns: int | None = None
+        self._before: State | None = None
+
+    def forget(self) -> None:
+        """Begin an episode."""
+        self._before, self._state, self._written_ns = self._state or self._before, None, None
+
+    def percept(self, model: EngramVLA, batch: dict[str, Tensor], stamp_ns: int, time_s: float) -> Percept:
+        """Return what the control step at ``stamp_ns`` was understood as, memory read; written if it is new."""
+        recall = model.recall
+        assert recall is not None
+        time = torch.full((len(batch[STATE_KEY]),), time_s, device=batch[STATE_KEY].device)
+        if self._state is None or stamp_ns != self._written_ns:
+            state = self._state or recall.memory.begin(len(time))
+            percept, self._state = model.observe(batch, state, time)
+            self._written_ns = stamp_ns
+            if not self.lesion:
+                return percept
+        else:
+            percept = model.perceive(batch)
+        assert percept.feature is not None
+        now = Moments(percept.feature, time, recall.place(batch[STATE_KEY]))
+        return replace(percept, reading=recall.memory.read(self._spoil(recall.memory), percept.cognition, now))
+
+    def _spoil(self, memory: SequenceMemory) -> State:
+        """Return the state as the lesion leaves it."""
+        state = self._state
+        assert state is not None and self._written_ns is not None
+        if self.lesion == "noise":
+            generator = torch.Generator().manual_seed(self._written_ns)
+            noise = {name: torch.randn(state[name].shape, generator=generator) for name in memory.CONTENT}
+            return state | {name: x.to(state[name]) * state[name].std() for name, x in noise.items()}
+        fresh = memory.begin(len(next(iter(state.values()))))
+        return {"": state, "zeroed": fresh, "swapped": self._before or fresh}[self.lesion]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what is remembered of one episode, for disk; empty before its first step."""
+        if self._state is None:
+            return {}
+        arrays = {f"memory.{name}": tensor.cpu().numpy() for name, tensor in self._state.items()}
+        return arrays | {"written_ns": np.array(self._written_ns, np.int64)}
+
+    def restore(self, model: EngramVLA, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with what :meth:`arrays` returned.
+
+        Raises:
+            InvalidInputError: ``model`` has no memory, or another one: names or shapes differ.
+        """
+        if model.recall is None:
+            raise InvalidInputError("episode memory: this policy has none")
+        expected = model.recall.memory.begin(1)
+        found = {name.removeprefix("memory."): a for name, a in arrays.items() if name.startswith("memory.")}
+        if found.keys() != expected.keys():
+            raise InvalidInputError(f"episode memory: arrays {sorted(found)}, expected {sorted(expected)}")
+        for name, tensor in expected.items():
+            if found[name].shape != tuple(tensor.shape):
+                raise InvalidInputError(
+                    f"episode memory: {name!r} has shape {found[name].shape}, expected {tuple(tensor.shape)}"
+                )
+        self._state = {name: torch.tensor(found[name], device=expected[name].device) for name in expected}
+        self._written_ns = int(arrays["written_ns"])

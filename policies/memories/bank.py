@@ -1,0 +1,148 @@
+"""The perceptual-cognitive bank: every step's cognitive token, and the pictures of the steps where something happened.
+
+After MemoryVLA (Shi et al., 2025): over capacity the most similar pair of neighbours in time becomes one entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceMemory, State
+
+STILL = 1e-6
+"""A change of the picture (1 - cosine) below this is none but for rounding."""
+
+
+class Entries(NamedTuple):
+    """k slots in order of time, packed to the right; an empty slot has a count of 0."""
+
+    feature: Tensor  # (B, k, w)
+    time_s: Tensor  # (B, k) s, the mean over the merged steps
+    place: Tensor  # (B, k, 3), the mean
+    count: Tensor  # (B, k) steps that were merged
+
+    @classmethod
+    def empty(cls, batch: int, slots: int, width: int, device: torch.device) -> Entries:
+        """Return empty slots."""
+        return cls(*(torch.zeros(batch, slots, *end, device=device) for end in ((width,), (), (3,), ())))
+
+
+def append(bank: Entries, moment: Moments) -> Entries:
+    """Return ``bank`` with ``moment`` (B,) as its newest entry.
+
+    When it is full, the two neighbours in time with the greatest cosine, the new entry among them, become their mean
+    weighted by the steps behind each. Gradients pass through entries and means, not through the choice.
+    """
+    new = (moment.feature, moment.time_s, moment.place, torch.ones_like(moment.time_s))
+    x = Entries(*(torch.cat((old, one[:, None]), dim=1) for old, one in zip(bank, new, strict=True)))
+    known = x.feature.detach()
+    alike = F.cosine_similarity(known[:, :-1], known[:, 1:], dim=-1)  # (B, k)
+    full = bank.count[:, 0] > 0
+    # an empty first slot "merges" into its neighbour with weight 0, which leaves the neighbour as it is
+    pair = torch.where(full, alike.argmax(1), 0)[:, None]
+    older, newer = x.count.gather(1, pair), x.count.gather(1, pair + 1)
+    share = older / (older + newer).clamp(min=1.0)  # (B, 1)
+    slots = torch.arange(bank.count.shape[1], device=pair.device)[None]
+    kept, merged = slots + (slots >= pair), slots == pair
+
+    def close_up(values: Tensor) -> Tensor:
+        end = [1] * (values.ndim - 2)
+        row = kept.view(*kept.shape, *end).expand(*kept.shape, *values.shape[2:])
+        at = pair.view(*pair.shape, *end).expand(*pair.shape, *values.shape[2:])
+        first, second = values.gather(1, at), values.gather(1, at + 1)
+        mean = second + (first - second) * share.view(*share.shape, *end)
+        return torch.where(merged.view(*merged.shape, *end), mean, values.gather(1, row))
+
+    count = torch.where(merged, older + newer, x.count.gather(1, kept))
+    return Entries(close_up(x.feature), close_up(x.time_s), close_up(x.place), count)
+
+
+@dataclass(frozen=True)
+class BankConfig:
+    """Sizes of the bank."""
+
+    dim: int
+    """Width d of the cognitive token, of each perceptual token, of query and reading."""
+    heads: int
+    """Attention heads of the read."""
+    details: int
+    """Perceptual tokens of a step: its feature has (1 + details) * dim numbers, the cognitive token first."""
+    steps: int = 64
+    """Entries of the cognitive bank, written every control step."""
+    events: int = 16
+    """Entries of the perceptual bank, written when something happened."""
+    surprise: float = 4.0
+    """An event: the picture has moved away from the last event's by more than this many usual steps."""
+
+
+class Bank(SequenceMemory):
+    """Cognitive and perceptual entries, read together by cross-attention with time and place encoding."""
+
+    CONTENT = ("cognitive.feature", "perceptual.feature")
+
+    def __init__(self, config: BankConfig) -> None:
+        super().__init__()
+        self.config = config
+        d = config.dim
+        self.cognitive, self.perceptual = nn.Linear(d, d), nn.Linear(d, d)
+        self.code = MomentCode(d)
+        self.reader = Reader(d, config.heads)
+
+    def begin(self, batch: int) -> State:
+        """Return empty banks."""
+        config, device = self.config, self.device
+        detail = config.details * config.dim
+        return {
+            **_named("cognitive", Entries.empty(batch, config.steps, config.dim, device)),
+            **_named("perceptual", Entries.empty(batch, config.events, detail, device)),
+            "previous": torch.zeros(batch, detail, device=device),  # perceptual tokens of the step before
+            "change": torch.zeros(batch, device=device),  # mean change of a step, 1 - cosine
+            "steps": torch.zeros(batch, device=device),
+        }
+
+    def write(self, state: State, moment: Moments) -> State:
+        """Write the cognitive token, and the perceptual tokens if this step is an event."""
+        cognition, detail = moment.feature.split((self.config.dim, self.config.details * self.config.dim), dim=-1)
+        cognitive = append(_entries(state, "cognitive"), Moments(cognition, moment.time_s, moment.place))
+        before, usual, seen = state["steps"], state["change"], detail.detach()
+        old = _entries(state, "perceptual")
+        drift = 1 - F.cosine_similarity(seen, old.feature[:, -1].detach(), dim=-1)
+        event = (before == 0) | (drift > self.config.surprise * usual.clamp(min=STILL))
+        change = 1 - F.cosine_similarity(seen, state["previous"], dim=-1)
+        new = append(old, Moments(detail, moment.time_s, moment.place))
+        perceptual = Entries(
+            *(torch.where(event.view(-1, *[1] * (n.ndim - 1)), n, o) for n, o in zip(new, old, strict=True))
+        )
+        return {
+            **_named("cognitive", cognitive),
+            **_named("perceptual", perceptual),
+            "previous": seen,
+            "change": torch.where(before > 0, usual + (change - usual) / before.clamp(min=1), 0.0),
+            "steps": before + 1,
+        }
+
+    def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
+        """Attend to every entry of both banks."""
+        cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
+        details = self.perceptual(perceptual.feature.unflatten(-1, (self.config.details, self.config.dim)))
+        details = details + self._when_and_where(perceptual, now)[:, :, None]
+        thoughts = self.cognitive(cognitive.feature) + self._when_and_where(cognitive, now)
+        seen = (perceptual.count > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
+        entries = torch.cat((thoughts, details.flatten(1, 2)), dim=1)
+        return self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
+
+    def _when_and_where(self, entries: Entries, now: Moments) -> Tensor:
+        return self.code(now.time_s[:, None] - entries.time_s, entries.count, entries.place, now.place)
+
+
+def _named(bank: str, entries: Entries) -> State:
+    return {f"{bank}.{name}": tensor for name, tensor in entries._asdict().items()}
+
+
+def _entries(state: State, bank: str) -> Entries:
+    return Entries(*(state[f"{bank}.{name}"] for name in Entries._fields))

@@ -1,0 +1,129 @@
+"""The contract of a memory over one's own episode: what each control step leaves behind, and how it is read again."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engram.policies.layers import Attention
+
+State = dict[str, Tensor]
+"""Everything that is remembered; each tensor has a leading (B,). Arrays of the same names go to disk and come back."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What control steps leave behind: leading shape (B,) for one step, (B, T) for T steps in a row."""
+
+    feature: Tensor  # (..., f)
+    time_s: Tensor  # (...) s since the episode began
+    place: Tensor  # (..., 3) tool position, in standard deviations of the training data
+
+    def at(self, step: int) -> Moments:
+        """Return step ``step`` of (B, T) moments, as (B,)."""
+        return Moments(self.feature[:, step], self.time_s[:, step], self.place[:, step])
+
+    def flat(self) -> Moments:
+        """Return (B, T) moments as (B * T,)."""
+        return Moments(self.feature.flatten(0, 1), self.time_s.flatten(0, 1), self.place.flatten(0, 1))
+
+
+class SequenceMemory(nn.Module, ABC):
+    """Written once every control step, in training as in deployment; then read from the present.
+
+    A subclass says how to begin, write and read. :meth:`unroll` does many steps at once; it must give what writing
+    and reading step by step gives (``tests/contracts/sequence_memory.py`` holds every implementation to it).
+    """
+
+    CONTENT: ClassVar[tuple[str, ...]]
+    """The tensors of the state that hold what was seen; the others say when, where and how much."""
+
+    @abstractmethod
+    def begin(self, batch: int) -> State:
+        """Return the state of ``batch`` episodes that have seen nothing."""
+
+    @abstractmethod
+    def write(self, state: State, moment: Moments) -> State:
+        """Return the state after one step (B,); ``state`` itself stays as it is."""
+
+    @abstractmethod
+    def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
+        """Return what ``query`` (B, d) finds, (B, d), at the moment ``now`` (B,), which has been written already."""
+
+    def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
+        """Write T steps and read after each: readings (B, T, d) for ``queries`` (B, T, d), and the last state."""
+        states = []
+        for step in range(queries.shape[1]):
+            state = self.write(state, moments.at(step))
+            states.append(state)
+        whole = {name: torch.stack([s[name] for s in states], dim=1).flatten(0, 1) for name in state}
+        read = self.read(whole, queries.flatten(0, 1), moments.flat())
+        return read.unflatten(0, queries.shape[:2]), state
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+
+def choose(first: Tensor, fresh: State, state: State) -> State:
+    """Return ``fresh`` for the episodes of which ``first`` (B,) bool is true and ``state`` for the others."""
+    return {
+        name: torch.where(first.view(-1, *[1] * (tensor.ndim - 1)), fresh[name], tensor)
+        for name, tensor in state.items()
+    }
+
+
+class MomentCode(nn.Module):
+    """Encodes when and where an entry was written, seen from now and here."""
+
+    WAVES = 8
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(2 * self.WAVES + 8, dim)
+
+    def forward(self, age_s: Tensor, count: Tensor, place: Tensor, here: Tensor) -> Tensor:
+        """Return (B, k, d).
+
+        Args:
+            age_s: (B, k) s.
+            count: (B, k) control steps that were merged into the entry.
+            place: (B, k, 3) where it was written.
+            here: (B, 3).
+        """
+        # periods from 0.4 s, two control steps of 5 Hz, to some two minutes
+        rate = 2 * math.pi / (0.4 * 2.0 ** torch.arange(self.WAVES, device=age_s.device, dtype=torch.float32))
+        angle = age_s[..., None] * rate
+        size = torch.stack((torch.log1p(age_s.clamp(min=0)), torch.log1p(count)), dim=-1)
+        way = place - here[:, None]
+        return self.project(torch.cat((angle.sin(), angle.cos(), size, place, way), dim=-1))
+
+
+class Reader(nn.Module):
+    """One query over entries by cross-attention, and what follows from both.
+
+    A learned null entry is always readable: it answers an empty memory, and its share in the attention tells a full
+    memory from an empty one.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.norm_query, self.norm_entries, self.norm_read = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.null = nn.Parameter(torch.randn(dim) * 0.02)
+        self.attention = Attention(dim, heads)
+        self.mlp = nn.Sequential(nn.Linear(2 * dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+
+    def forward(self, query: Tensor, entries: Tensor, readable: Tensor) -> Tensor:
+        """Return (B, d) for ``query`` (B, d), ``entries`` (B, k, d) and ``readable`` (B, k) bool."""
+        null = self.null.expand(len(query), 1, -1)
+        asked = self.norm_query(query)
+        mask = F.pad(readable, (1, 0), value=True)
+        read = self.attention(asked[:, None], torch.cat((null, self.norm_entries(entries)), dim=1), mask)[:, 0]
+        return read + self.mlp(torch.cat((asked, self.norm_read(read)), dim=-1))

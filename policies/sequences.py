@@ -1,0 +1,119 @@
+"""Whole episodes for a memory to learn from: windows of steps in a row, with what is remembered carried from one to
+the next.
+
+LeRobot shuffles frames; here each of several lanes walks through one episode after the other. Which episodes a lane
+walks through is a function of (seed, rank, lane), so that a resumed run walks on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.policies.frames import Frames, on_device
+from engram.policies.memories import State
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.network import STATE_KEY, EngramVLA, Percept
+
+
+@dataclass(frozen=True)
+class Window:
+    """The next T steps of every lane; an episode that ends sooner leaves the rest of its row empty."""
+
+    rows: np.ndarray  # (lanes, T) int64 frames; 0 where empty
+    valid: np.ndarray  # (lanes, T) bool
+    first: np.ndarray  # (lanes,) bool: an episode begins here
+    step: np.ndarray  # (lanes,) int64: steps since the episode began, at the window's first
+
+
+class Lanes:
+    """Walks through whole episodes, drawn with the frames' sampling weights, in windows of T steps."""
+
+    def __init__(self, frames: Frames, lanes: int, window: int, balance: float, seed: tuple[int, ...]) -> None:
+        self.window = window
+        self._ends = np.unique(frames.last)
+        self._begins = np.append(0, self._ends[:-1] + 1)
+        # an episode's chance is that of one of its frames: it is then walked through whole
+        chance = np.cumsum(frames.sampling_weights(balance)[self._begins])
+        self._chance = chance / chance[-1]
+        self._draws = [np.random.default_rng((*seed, lane)) for lane in range(lanes)]
+        self._at = [0] * lanes  # next frame
+        self._episode = [-1] * lanes  # -1: draw one
+
+    def next(self) -> Window:
+        """Return the next window and move on."""
+        shape = (len(self._at), self.window)
+        rows, valid = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        first, step = np.zeros(len(self._at), bool), np.zeros(len(self._at), np.int64)
+        for lane, draw in enumerate(self._draws):
+            if self._episode[lane] < 0:
+                self._episode[lane] = int(np.searchsorted(self._chance, draw.random(), side="right"))
+                self._at[lane] = int(self._begins[self._episode[lane]])
+                first[lane] = True
+            begin, last = self._begins[self._episode[lane]], self._ends[self._episode[lane]]
+            at = self._at[lane]
+            n = min(self.window, int(last) + 1 - at)
+            rows[lane, :n], valid[lane, :n], step[lane] = np.arange(at, at + n), True, at - begin
+            self._at[lane] += n
+            if self._at[lane] > last:
+                self._episode[lane] = -1
+        return Window(rows, valid, first, step)
+
+
+class SequenceFeed:
+    """Losses over windows; what an episode has left in memory is carried, without its gradient, to its next window."""
+
+    def __init__(
+        self, frames: Frames, lanes: Lanes, step_s: float, preprocess: Callable[[Any], Any], gradient_steps: int = 0
+    ) -> None:
+        """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window."""
+        self.frames, self.lanes, self.step_s, self.preprocess = frames, lanes, step_s, preprocess
+        self.gradient_steps = gradient_steps or lanes.window
+        self.carried: State | None = None
+
+    def skip(self, windows: int) -> None:
+        """Walk on without looking: a run that resumes has seen these."""
+        for _ in range(windows):
+            self.lanes.next()
+
+    def loss(self, policy: EngramVLAPolicy, device: torch.device) -> Tensor:
+        """Return the loss of the next window."""
+        window, model = self.lanes.next(), policy.model
+        sample = self.frames.batch(window.rows[window.valid], policy.config.chunk_size)
+        batch = on_device(self.preprocess(sample), device)
+        percept = model.perceive(batch)
+        if model.recall is not None:
+            percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window))
+        return model.loss(batch, percept)
+
+    def read(self, model: EngramVLA, percept: Percept, robot: Tensor, window: Window) -> Tensor:
+        """Write the window's steps and return what was read after each (n, d)."""
+        """Write the steps of ``window`` and return what was read after each (n, d), for ``robot`` (n, s)."""
+        recall = model.recall
+        assert recall is not None and percept.feature is not None
+        valid = torch.from_numpy(window.valid).to(robot.device)
+        steps = torch.from_numpy(window.step)[:, None] + torch.arange(window.valid.shape[1])
+        # empty steps stand at the end of a row: what they write is forgotten as the next episode begins
+        feature, query, robots = (_lay_out(x, valid) for x in (percept.feature, percept.cognition, robot))
+        time_s = (steps * self.step_s).to(robot)
+        state = recall.begin(torch.from_numpy(window.first).to(robot.device), self.carried)
+        readings = []
+        with torch.autocast(robot.device.type, enabled=False):  # memory keeps full precision
+            for part in torch.arange(valid.shape[1]).split(self.gradient_steps):
+                state = {name: tensor.detach() for name, tensor in state.items()}
+                inputs = (feature[:, part].float(), query[:, part].float(), robots[:, part], time_s[:, part])
+                reading, state = recall(state, *inputs)
+                readings.append(reading)
+        self.carried = {name: tensor.detach() for name, tensor in state.items()}
+        return torch.cat(readings, dim=1)[valid]
+
+
+def _lay_out(values: Tensor, valid: Tensor) -> Tensor:
+    """Return ``values`` (n, w) in the n true places of ``valid`` (lanes, T), zeros elsewhere: (lanes, T, w)."""
+    laid = torch.zeros(*valid.shape, values.shape[-1], dtype=values.dtype, device=values.device)
+    return laid.masked_scatter(valid[..., None], values)

@@ -1,0 +1,129 @@
+"""The memory of the episode in the network: shut at first, read when it opens, the same step by step."""
+
+import pytest
+import torch
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.policies.episode_memory import EpisodeMemory
+
+from .tiny import tiny_batch, tiny_policy
+
+SMALL = {"memory_steps": 4, "memory_events": 3, "memory_details": 2}
+
+
+def remembering(memory="bank", gate=1.0, **fields):
+    policy = tiny_policy(memory=memory, **SMALL, **fields)
+    with torch.no_grad():
+        policy.model.recall.gate.fill_(gate)
+    return policy
+
+
+def observed(policy, *batches):
+    """Return what the last of these control steps was understood as."""
+    memory = EpisodeMemory()
+    with torch.no_grad():
+        for i, batch in enumerate(batches):
+            percept = memory.percept(policy.model, batch, i, 0.1 * i)
+    return percept
+
+
+def other_batch():
+    return {key: tensor.flip(0) for key, tensor in tiny_batch().items()}
+
+
+def chunk(policy, batch, percept=None):
+    noise = torch.randn(2, 6, 7, generator=torch.Generator().manual_seed(3))
+    return policy.predict_action_chunk(batch, noise=noise, percept=percept)
+
+
+def test_without_a_memory_the_network_has_no_new_weights_and_with_one_the_old_ones_begin_alike():
+    plain, with_memory = tiny_policy().state_dict(), tiny_policy(memory="bank", **SMALL).state_dict()
+    assert not any("recall" in name for name in plain)
+    assert {name for name in with_memory if not name.startswith("model.recall.")} == set(plain)
+    kept = [name for name in plain if not name.startswith(("model.head.modulate", "model.head.leave"))]
+    assert all(torch.equal(plain[name], with_memory[name]) for name in kept)  # tiny_policy draws the others again
+
+
+def test_a_fresh_network_acts_as_without_memory_to_the_bit():
+    policy, batch = remembering(gate=0.0), tiny_batch()
+    percept = observed(policy, other_batch(), batch)
+    assert percept.reading is not None
+    assert torch.equal(chunk(policy, batch, percept), chunk(policy, batch))
+
+
+def test_an_open_gate_reads_what_was_seen_before():
+    policy, batch = remembering(), tiny_batch()
+    same = chunk(policy, batch, observed(policy, batch, batch))
+    other = chunk(policy, batch, observed(policy, other_batch(), batch))
+    assert not torch.allclose(same, other)
+
+
+def test_the_gate_learns_at_once_and_the_writing_once_it_is_open():
+    for gate, learns in ((0.0, False), (1.0, True)):
+        policy, batch = remembering(gate=gate).train(), tiny_batch()
+        state = policy.model.recall.memory.begin(2)
+        percept, state = policy.model.observe(batch, state, torch.zeros(2))
+        policy.model.loss(batch | {"action": torch.randn(2, 6, 7)}, percept).backward()
+        recall = policy.model.recall
+        assert recall.gate.grad.abs().sum() > 0
+        assert (recall.details.query.weight.grad.abs().sum() > 0) == learns
+
+
+def test_what_is_written_does_not_come_from_proprioception():
+    policy, batch = remembering(), tiny_batch()
+    moved = batch | {"observation.state": batch["observation.state"] + 1}
+    assert torch.equal(policy.model.perceive(batch).feature, policy.model.perceive(moved).feature)
+
+
+def test_where_the_tool_was_is_told_apart_by_the_reading():
+    policy, batch = remembering(), tiny_batch()
+    moved = batch | {"observation.state": batch["observation.state"] + 1}
+    here, elsewhere = observed(policy, batch, batch), observed(policy, moved, batch)
+    assert not torch.equal(here.reading, elsewhere.reading)
+
+
+def test_shuffled_frames_cannot_train_a_memory():
+    with pytest.raises(InvalidInputError, match="engram train --window"):
+        remembering()(tiny_batch() | {"action": torch.randn(2, 6, 7)})
+
+
+def test_lerobots_select_action_writes_every_step_and_forgets_at_reset():
+    policy, batch = remembering(), tiny_batch(1)
+    first = [policy.select_action(batch) for _ in range(4)]  # three of one chunk, one of the next
+    state = policy._memory.arrays()
+    assert state["memory.steps"].tolist() == [4.0]
+    policy.reset()
+    assert all(torch.equal(action, policy.select_action(batch)) for action in first)
+
+
+def lesioned(lesion, *episodes):
+    """Return the last reading after these episodes of batches."""
+    policy, memory = remembering(), EpisodeMemory(lesion)
+    with torch.no_grad():
+        for batches in episodes:
+            memory.forget()
+            for i, batch in enumerate(batches):
+                percept = memory.percept(policy.model, batch, i, 0.1 * i)
+    return percept.reading
+
+
+def test_a_lesion_takes_away_what_was_seen_and_nothing_else():
+    one, other = tiny_batch(), other_batch()
+    sound, zeroed = lesioned("", [one, one]), lesioned("zeroed", [one, one])
+    assert not torch.allclose(sound, zeroed)
+    torch.testing.assert_close(lesioned("zeroed", [other, one]), zeroed)  # what came before makes no difference
+    assert not torch.allclose(lesioned("noise", [one, one]), sound)
+    assert torch.equal(lesioned("noise", [one, one]), lesioned("noise", [one, one]))
+
+
+def test_swapped_memory_is_that_of_the_episode_before():
+    one, other = tiny_batch(), other_batch()
+    swapped = lesioned("swapped", [other, other], [one, one])
+    torch.testing.assert_close(lesioned("swapped", [other, other], [other, one]), swapped)
+    assert not torch.allclose(lesioned("swapped", [one, one], [one, one]), swapped)
+    torch.testing.assert_close(lesioned("swapped", [one, one]), lesioned("zeroed", [one, one]))  # there is none yet
+
+
+def test_an_unknown_lesion_is_named():
+    with pytest.raises(UnknownNameError, match="unknown lesion 'removed'"):
+        EpisodeMemory("removed")

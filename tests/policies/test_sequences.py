@@ -1,0 +1,267 @@
+"""Learning from whole episodes: the walk through them, what is carried, and what a memory makes possible."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.policies.frames import Frames
+from engram.policies.memories.bank import Bank, BankConfig
+from engram.policies.memories.base import SequenceMemory, choose
+from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunks
+from engram.policies.memories.fast_forgetful import FastForgetful
+from engram.policies.memories.frame_stack import FrameStack
+from engram.policies.memories.gru import Gru
+from engram.policies.network import Percept
+from engram.policies.sequences import Lanes, SequenceFeed
+from engram.policies.train import TrainConfig, Trainer, main
+
+from .recall_task import LENGTH, ask, episodes, learn, make_recall_dataset
+from .tiny import tiny_policy
+
+DIM, FEATURE = 16, 48
+MODEL = (
+    ("keypoints", 4), ("image_tokens_side", 2), ("dim", 16), ("layers", 2), ("heads", 2), ("head_width", 32),
+    ("head_blocks", 1), ("chunk_size", 2), ("flow_draws", 8), ("memory_steps", 4), ("memory_events", 3),
+    ("memory_details", 1), ("state_dropout", 0),
+)  # fmt: skip
+
+
+def frames(*lengths):
+    """Return frames without pictures in episodes of these lengths."""
+    ends = np.cumsum(lengths) - 1
+    n = sum(lengths)
+    zeros = np.zeros(n, np.int64)
+    return Frames(
+        images={},
+        state=np.zeros((n, 15), np.float32),
+        action=np.zeros((n, 7), np.float32),
+        last=np.repeat(ends, lengths),
+        words=zeros,
+        group=zeros,
+        instructions=("go",),
+        groups=("go",),
+        embeddings=np.zeros((1, 384), np.float32),
+    )
+
+
+def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
+    lanes = Lanes(frames(5), lanes=1, window=2, balance=0.5, seed=(0,))
+    windows = [lanes.next() for _ in range(4)]
+    assert [w.rows[0][w.valid[0]].tolist() for w in windows] == [[0, 1], [2, 3], [4], [0, 1]]
+    assert [bool(w.first[0]) for w in windows] == [True, False, False, True]
+    assert [int(w.step[0]) for w in windows] == [0, 2, 4, 0]
+
+
+def test_windows_never_cross_episodes_and_every_episode_comes_up():
+    lengths = (3, 5, 9)
+    lanes, last = Lanes(frames(*lengths), 3, 4, 0.5, (1,)), frames(*lengths).last
+    seen, at = set(), [-1] * 3
+    for _ in range(40):
+        window = lanes.next()
+        for lane in range(3):
+            rows = window.rows[lane][window.valid[lane]]
+            assert len({int(last[row]) for row in rows}) == 1
+            assert window.first[lane] or rows[0] == at[lane] + 1
+            at[lane] = rows[-1]
+            seen |= set(rows.tolist())
+    assert seen == set(range(sum(lengths)))
+
+
+def test_lanes_are_a_function_of_their_seed():
+    walks = []
+    for seed in ((0, 0), (0, 0), (0, 1)):
+        lanes = Lanes(frames(3, 5, 9), 2, 4, 0.5, seed)
+        walks.append(np.stack([lanes.next().rows for _ in range(20)]))
+    assert np.array_equal(walks[0], walks[1])
+    assert not np.array_equal(walks[0], walks[2])
+
+
+def test_gradients_pass_through_k_writes():
+    policy = tiny_policy(memory="gru", memory_details=1)
+    lanes = Lanes(frames(6), 1, 6, 0.5, (0,))
+    feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
+    feature = torch.randn(6, 32, requires_grad=True)
+    percept = Percept(torch.randn(6, 16), torch.zeros(6, 16), feature)
+    feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next())[5].sum().backward()
+    assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
+
+
+def test_an_episode_read_in_windows_is_the_episode_read_whole():
+    policy, feature = tiny_policy(memory="bank", memory_details=1, memory_steps=3), torch.randn(6, 32)
+    readings = []
+    for size in (6, 4):
+        lanes = Lanes(frames(6), 1, size, 0.5, (0,))
+        feed = SequenceFeed(frames(6), lanes, 0.1, dict)
+        parts = []
+        for _ in range(-(-6 // size)):
+            window = lanes.next()
+            rows = torch.from_numpy(window.rows[window.valid])
+            percept = Percept(feature[rows, :16], torch.zeros(len(rows), 16), feature[rows])
+            parts.append(feed.read(policy.model, percept, torch.zeros(len(rows), 11), window))
+        readings.append(torch.cat(parts))
+    torch.testing.assert_close(*readings)
+
+
+class Nothing(SequenceMemory):
+    """Reads what it sees now, and keeps nothing."""
+
+    CONTENT = ()
+
+    def __init__(self):
+        super().__init__()
+        self.see = torch.nn.Linear(FEATURE, DIM)
+
+    def begin(self, batch):
+        return {"nothing": torch.zeros(batch)}
+
+    def write(self, state, moment):
+        return state
+
+    def read(self, state, query, now):
+        return self.see(now.feature)
+
+
+CHUNKS = ChunksConfig(FEATURE, DIM, heads=2, chunks=4, length=3, read=2)
+SOLVERS = {
+    "bank, overfull": lambda: Bank(BankConfig(DIM, 2, details=2, steps=6, events=3)),
+    "gru": lambda: Gru(FEATURE, DIM, 2 * DIM),
+    "fast_forgetful": lambda: FastForgetful(FEATURE, DIM),
+    "hcam": lambda: TimeChunks(CHUNKS),
+    "frame_stack, long enough": lambda: FrameStack(FEATURE, DIM, LENGTH),
+}
+
+
+@functools.cache
+def learned(name):
+    """Return the trained memory called so, and its answer."""
+    torch.manual_seed(0)
+    memory = SOLVERS[name]()
+    return memory, learn(memory, FEATURE, DIM)
+
+
+def score(answer, reading, cue):
+    return (answer(reading).argmax(1) == cue).float().mean().item()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_memory_recalls_the_cue(name):
+    memory, answer = learned(name)
+    moments, cue = episodes(400, FEATURE, torch.Generator().manual_seed(1))
+    assert score(answer, ask(memory, moments, DIM)[0], cue) > 0.95
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Nothing, lambda: FrameStack(FEATURE, DIM, LENGTH - 1), lambda: PlaceChunks(CHUNKS)],
+    ids=["nothing", "a frame stack one step too short", "one place, long since overwritten"],
+)
+def test_what_no_longer_holds_the_cue_cannot(make):
+    torch.manual_seed(0)
+    memory = make()
+    answer = learn(memory, FEATURE, DIM)
+    moments, cue = episodes(400, FEATURE, torch.Generator().manual_seed(1))
+    assert score(answer, ask(memory, moments, DIM)[0], cue) < 0.4  # chance is 1/4
+
+
+def test_without_its_bank_or_with_another_episode_s_the_answer_is_gone():
+    memory, answer = learned("bank, overfull")
+    moments, cue = episodes(400, FEATURE, torch.Generator().manual_seed(1))
+    _, state = ask(memory, moments, DIM)
+    query, now = torch.ones(400, DIM), moments.at(-1)
+
+    def left(spoilt):
+        return score(answer, memory.read(spoilt, query, now), cue)
+
+    assert left(state) > 0.95
+    assert left(memory.begin(400)) < 0.4
+    assert left(choose(torch.ones(400, dtype=bool), {k: v.roll(1, 0) for k, v in state.items()}, state)) < 0.4
+    assert left({k: torch.randn_like(v) if k in memory.CONTENT else v for k, v in state.items()}) < 0.4
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return make_recall_dataset(tmp_path_factory.mktemp("recall") / "data")
+
+
+def config(dataset, out, **fields):
+    small = {
+        "steps": 6, "batch_size": 8, "window": 4, "memory": "bank", "n_action_steps": 1, "image_size": 32,
+        "model": MODEL, "log_steps": 2, "random_shift": 0,
+    }  # fmt: skip
+    return TrainConfig(dataset=str(dataset), out=str(out), **{**small, **fields})
+
+
+def state(folder):
+    return load_file(folder / "resume" / "state.safetensors")
+
+
+def test_a_resumed_run_with_memory_ends_in_the_same_bits(dataset, tmp_path):
+    main(config(dataset, tmp_path / "whole"))
+    main(config(dataset, tmp_path / "parts", stop_after=4))  # in mid-episode: 9 steps are windows of 4, 4 and 1
+    main(config(dataset, tmp_path / "parts", resume=True))
+    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    assert "carried.0.cognitive.feature" in whole
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_two_processes_each_carry_their_own_episodes(dataset, tmp_path):
+    main(config(dataset, tmp_path / "two", processes=2, steps=5, stop_after=2))
+    saved = state(tmp_path / "two")
+    assert not torch.equal(saved["carried.0.cognitive.feature"], saved["carried.1.cognitive.feature"])
+    with pytest.raises(InvalidInputError, match="trained by 2 processes, cannot go on with 1"):
+        main(config(dataset, tmp_path / "two", steps=5, resume=True))
+
+
+def test_a_policy_without_memory_can_be_given_one(dataset, tmp_path):
+    main(config(dataset, tmp_path / "plain", memory="none", window=0, steps=2))
+    trainer = Trainer(config(dataset, tmp_path / "grown", start_from=str(tmp_path / "plain" / "policy")))
+    plain = load_file(tmp_path / "plain" / "policy" / "model.safetensors")
+    grown = trainer.policy.state_dict()
+    assert all(torch.equal(plain[name], grown[name]) for name in plain)
+
+
+def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
+    trainer = Trainer(config(dataset, tmp_path, precision="bfloat16"))
+    assert np.isfinite(trainer.update())
+    assert all(tensor.dtype == torch.float32 for tensor in trainer.feed.carried.values())
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"window": 0}, InvalidInputError, "memory 'bank' learns from steps in a row: set window"),
+        ({"window": 9}, InvalidInputError, "window: 9, expected 0..8"),
+        ({"memory": "elephant"}, UnknownNameError, "unknown memory 'elephant'"),
+        ({"precision": "int4"}, UnknownNameError, "unknown precision 'int4'"),
+    ],
+)
+def test_wrong_settings_are_named(dataset, tmp_path, fields, error, words):
+    with pytest.raises(error, match=words):
+        main(config(dataset, tmp_path, **fields))
+
+
+def played(trainer, first):
+    """Return the action (dimension 0) at the last step of the episode that begins at frame ``first``."""
+    from engram.policies.episode_memory import EpisodeMemory
+
+    policy, memory = trainer.policy.eval(), EpisodeMemory()
+    with torch.no_grad():
+        for i in range(9):
+            batch = trainer.preprocess(trainer.frames.batch(np.array([first + i]), 2))
+            percept = None
+            if policy.model.recall is not None:
+                percept = memory.percept(policy.model, batch, i, 0.1 * i)
+        chunk = policy.predict_action_chunk(batch, torch.zeros(1, 2, 7), percept)
+    return float(trainer.postprocess(chunk)[0, 0, 0])
+
+
+def test_without_memory_both_episodes_end_alike(dataset, tmp_path):
+    trainer = Trainer(config(dataset, tmp_path, memory="none", steps=5, batch_size=36, window=9))
+    for _ in range(5):
+        trainer.update()
+    assert played(trainer, 0) == played(trainer, 9)
