@@ -1,9 +1,10 @@
-"""Speed of the scene memory beside the bare operations that it cannot do without.
+"""Speed of the scene memory from 1e3 to 1e6 objects, each operation beside the bare one that it cannot do without.
 
     python -m engram.benchmarks.memory [--quick]
 
-CPU times are the process's own: they hold on a busy machine, too. Prints one table; the last line is JSON, which also
-goes to benchmarks/results/memory.json.
+CPU times are the process's own: they hold on a busy machine, too. A text query embeds its words, ours and the bare
+one alike (MiniLM), each time other words. Prints one table a size; the last line is JSON, which also goes to
+benchmarks/results/memory.json.
 """
 
 from __future__ import annotations
@@ -23,14 +24,22 @@ import tyro
 import zarr
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+from usearch.index import Index
 
 from engram.core.contracts import MemoryQuery
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneObservation
-from engram.memory.graph_memory import GraphMemory
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
+from engram.memory.records import TABLES, strings
+from engram.memory.store import GraphStore, Stored, read_snapshot, whole
+from engram.memory.vectors import EXACT_ROWS
+from engram.perception.embedding import default_text_encoder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
-UPDATE_TARGET_MS = 3.0
+UPDATE_TARGET_MS, QUERY_TARGET = 5.0, 1.3
+SPACING_M = 0.4
+SECOND = 10**9
 
 
 @dataclass(frozen=True)
@@ -38,13 +47,13 @@ class MemoryBenchmark:
     """What is measured."""
 
     quick: bool = False
-    """A fifth of the repetitions."""
-    objects: int = 100
-    """Objects in the memory."""
-    detections: int = 10
+    """Up to 1e4 objects, a third of the repetitions."""
+    sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    """Objects in the memory, each with two facts."""
+    detections: int = 50
     """Objects in a frame."""
-    repetitions: int = 300
-    """Of each operation."""
+    repetitions: int = 90
+    """Of each fast operation; commits and loads a tenth."""
     seed: int = 0
     """Of places and looks."""
     output: Path = RESULTS
@@ -63,133 +72,231 @@ class Timing:
         return float(np.percentile(self.cpu, percent)), float(np.percentile(self.wall, percent))
 
 
-class HashEncoder:
-    """Unit vectors from a text's bytes: the sentence model's own time is not the memory's."""
-
-    def encode(self, texts: list[str]) -> np.ndarray:
-        """Return (n, 384) float32."""
-        rows = [np.random.default_rng(list(text.encode())).normal(size=EMBEDDING_DIM) for text in texts]
-        return np.array([row / np.linalg.norm(row) for row in rows], np.float32)
-
-
 def measure(run: Callable[[int], object], repetitions: int, before: Callable[[int], object] | None = None) -> Timing:
-    """Time ``run(i)`` for i = 0 .. repetitions - 1, each after ``before(i)``, which is not timed."""
-    cpu, wall = np.empty(repetitions), np.empty(repetitions)
-    for i in range(repetitions):
+    """Time ``run(i)`` for i = 0 .. repetitions - 1, each after ``before(i)``, which is not timed; one goes first."""
+    cpu, wall = np.empty(repetitions + 1), np.empty(repetitions + 1)
+    for i in range(repetitions + 1):
         if before is not None:
             before(i)
         c, w = time.process_time(), time.perf_counter()
         run(i)
         cpu[i], wall[i] = time.process_time() - c, time.perf_counter() - w
-    return Timing(cpu * 1e3, wall * 1e3)
+    return Timing(cpu[1:] * 1e3, wall[1:] * 1e3)
 
 
-def scenes(config: MemoryBenchmark) -> tuple[SceneObservation, list[SceneObservation]]:
-    """Return a frame with all objects on a grid, and frames with the first of them, places noisy by 2 mm."""
+@dataclass(frozen=True)
+class World:
+    """n objects on a square grid, told apart by their vectors."""
+
+    places: np.ndarray  # (n, 3) m
+    colors: np.ndarray  # (n, 3)
+    vectors: np.ndarray  # (n, 384) float32
+
+
+def make_world(count: int, seed: int) -> World:
+    """Draw ``count`` objects."""
+    rng = np.random.default_rng(seed)
+    side = int(np.ceil(np.sqrt(count)))
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2)[:count] * SPACING_M
+    vectors = rng.normal(size=(count, EMBEDDING_DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return World(np.column_stack((grid, np.full(count, 0.02))), rng.random((count, 3)), vectors)
+
+
+def stored(world: World) -> Stored:
+    """Return the world as a snapshot: every object was moved once, by a metre, at 100 s."""
+    n = len(world.places)
+    number = np.zeros((n, 23))
+    number[:, 0:3], number[:, 3], number[:, 22] = world.places, 1.0, 0.99
+    number[:, 7:16], number[:, 16:19], number[:, 19:22] = np.eye(3).ravel() * 4e-6, 0.04, world.colors
+    ids = [f"object_{i:07d}" for i in range(n)]
+    text = [json.dumps([i, "object", f"thing {k}", "unseen", "base_link", "front@1", "front@1", {}])
+            for k, i in enumerate(ids)]  # fmt: skip
+    forever = np.iinfo(np.int64).max
+    before = [SECOND, 2 * SECOND, 100 * SECOND, SECOND, 100 * SECOND, forever]
+    after = [100 * SECOND, 101 * SECOND, forever, 100 * SECOND, forever, forever]
+    code = np.zeros((2 * n, 9), np.int32)
+    code[:, 0], code[:, 5:9], code[:, 2] = 3, 1, 2
+    code[:, 1] = np.tile(np.arange(n) + 3, 2)
+    tables = {table: {c: np.empty((0, spec.width), object if spec.dtype == "string" else spec.dtype)
+                      for c, spec in columns.items()} for table, columns in TABLES.items()}  # fmt: skip
+    tables["nodes"] = {"number": number, "time": np.tile([SECOND, 101 * SECOND, 6, 1], (n, 1)), "text": strings(text)}
+    tables["embeddings"] = {"embedding": world.vectors}
+    places = np.vstack((world.places + np.array([1.0, 0, 0]), world.places)).astype(np.float32)
+    times = np.vstack((np.tile(before, (n, 1)), np.tile(after, (n, 1))))
+    tables["facts"] = {"place": places, "time": times, "code": code}
+    tables["words"] = {"text": strings(["", "front", "thing", *ids])}
+    return Stored(tables, 1, 101 * SECOND, {"issued": {"object": n}})
+
+
+def frames(world: World, config: MemoryBenchmark, first_ns: int) -> list[SceneObservation]:
+    """Return looks down at the middle of the world: its nearest objects, 2 mm off, the others hidden."""
     rng = np.random.default_rng(config.seed)
-    side = int(np.ceil(np.sqrt(config.objects)))
-    grid = [(0.2 + 0.1 * (i % side), -0.5 + 0.1 * (i // side), 0.02) for i in range(config.objects)]
-    names = [f"thing {i}" for i in range(config.objects)]
-    vectors, colors = HashEncoder().encode(names), rng.random((config.objects, 3))
+    middle = world.places.mean(axis=0)
+    near = np.argsort(np.linalg.norm(world.places - middle, axis=1), kind="stable")[: config.detections]
+    upright = np.array([1.0, 0.0, 0.0, 0.0])
 
     def detected(i: int) -> DetectedObject:
-        pose = Pose(np.array(grid[i]) + rng.normal(0, 0.002, 3), np.array([1.0, 0.0, 0.0, 0.0]))
-        return DetectedObject(names[i], 0.9, pose, np.eye(3) * 4e-6, np.full(3, 0.04), colors[i], vectors[i])
+        pose = Pose(world.places[i] + rng.normal(0, 0.002, 3), upright)
+        return DetectedObject(
+            f"thing {i}", 0.9, pose, np.eye(3) * 4e-6, np.full(3, 0.04), world.colors[i], world.vectors[i]
+        )
 
-    def frame(count: int, stamp: int, depth: float) -> SceneObservation:
-        camera = Pose(np.array([0.2 + 0.05 * side, 0.0, 2.0]), np.array([0.0, 1.0, 0.0, 0.0]))
-        intrinsics = np.array([[128.0, 0, 64], [0, 128.0, 64], [0, 0, 1]])
-        objects = tuple(detected(i) for i in range(count))
-        measured = np.full((32, 32), depth, np.float32)
-        return SceneObservation(stamp, "front", objects, camera, intrinsics, (128, 128), measured)
+    camera = Pose(middle + np.array([0, 0, 2.0]), np.array([0.0, 1.0, 0.0, 0.0]))
+    intrinsics = np.array([[64.0, 0, 64], [0, 64.0, 64], [0, 0, 1]])
+    grid = np.full((32, 32), 1.0, np.float32)
+    return [
+        SceneObservation(first_ns + k * SECOND // 10, "front", tuple(map(detected, near)), camera, intrinsics,
+                         (128, 128), grid)
+        for k in range(config.repetitions + 1)
+    ]  # fmt: skip
 
-    repeats = [frame(config.detections, 1 + i, 1.5) for i in range(config.repetitions)]  # 1.5 m: the others are hidden
-    return frame(config.objects, 0, 2.0), repeats
 
+class Bare:
+    """The operations themselves, on arrays of the same size."""
 
-def raw_commit(folder: Path, rows: int) -> Callable[[int], object]:
-    """Return a bare icechunk commit of ``rows`` embeddings: the limit of ours."""
-    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)))
-    session = repository.writable_session("main")
-    zarr.group(store=session.store).create_array(
-        "e", shape=(rows, EMBEDDING_DIM), chunks=(8, EMBEDDING_DIM), dtype="f4"
-    )
-    session.commit("empty")
-    values = np.random.default_rng(0).random((rows, EMBEDDING_DIM), np.float32)
+    def __init__(self, world: World, tables: Stored, config: MemoryBenchmark) -> None:
+        self.world, self.config = world, config
+        self.tree = cKDTree(world.places)
+        self.facts = tables.tables["facts"]["time"]
+        self.graph: Index | None = None
+        if len(world.places) > EXACT_ROWS:
+            self.graph = Index(ndim=EMBEDDING_DIM, metric="ip", dtype="f16")
+            self.graph.add(np.arange(len(world.vectors)), world.vectors)
 
-    def commit(i: int) -> None:
+    def update(self, scene: SceneObservation) -> None:
+        """Neighbours of each sight, and one assignment by looks."""
+        places = np.array([one.pose.position for one in scene.objects])
+        _, near = self.tree.query(places, k=4)
+        rows = np.unique(near[near < len(self.world.places)])
+        looks = np.array([one.embedding for one in scene.objects])
+        linear_sum_assignment(-(self.world.vectors[rows] @ looks.T))
+
+    def nearest(self, vector: np.ndarray, count: int) -> None:
+        """The rows nearest in meaning."""
+        if self.graph is not None:
+            self.graph.search(vector, count)
+        else:
+            np.argpartition(-(self.world.vectors @ vector), count)[:count]
+
+    def then(self, at_ns: int) -> None:
+        """The facts that were true at a time."""
+        np.flatnonzero((self.facts[:, 0] <= at_ns) & (at_ns < self.facts[:, 2]))
+
+    def commit(self, folder: Path, data: Stored) -> Callable[[int], object]:
+        """Return an icechunk commit that rewrites the same rows of the same arrays."""
+        repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)))
         session = repository.writable_session("main")
-        zarr.open_group(session.store, mode="a")["e"][:] = values + i
-        session.commit(str(i))
+        root = zarr.group(store=session.store)
+        number = data.tables["nodes"]["number"]
+        array = root.create_array("number", shape=number.shape, chunks=(64, 23), dtype="f8")
+        array[:] = number
+        session.commit("all")
+        rows = np.sort(self.tree.query(self.world.places.mean(axis=0), k=self.config.detections)[1])
 
-    return commit
+        def commit(i: int) -> None:
+            session = repository.writable_session("main")
+            zarr.open_group(session.store, mode="a")["number"].oindex[rows] = number[rows] + i
+            session.commit(str(i))
+
+        return commit
 
 
-def run(config: MemoryBenchmark, folder: Path) -> dict[str, dict[str, Timing]]:
-    """Measure every operation: ours, and the bare one that it contains."""
-    everything, frames = scenes(config)
-    memory = GraphMemory(GraphStore(folder / "ours"), encoder=HashEncoder())
-    memory.update(everything)
-    n = config.repetitions
-    update = measure(lambda i: memory.update(frames[i]), n)
-    vectors = np.array([node.embedding for node in memory.graph().nodes])
-    query = MemoryQuery(text="thing 7")
-    text = HashEncoder().encode(["thing 7"])[0]
-    few = max(10, n // 10)  # commits are slow
-    memory.commit()
-    return {
-        "update": {"ours": update},
-        "query": {
-            "ours": measure(lambda i: memory.query(query), n),
-            "limit": measure(lambda i: (HashEncoder().encode(["thing 7"]), np.argsort(-(vectors @ text))), n),
-        },
-        "context": {"ours": measure(lambda i: memory.context("thing 7", i), n)},
-        "commit": {
-            "ours": measure(lambda _: memory.commit(), few, before=lambda i: memory.update(frames[i])),
-            "limit": measure(raw_commit(folder / "raw", config.detections), few),
-        },
-        "load": {"ours": measure(lambda _: read_snapshot(folder / "ours"), few)},
+def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str, Timing]]:
+    """Measure every operation at one size: ours, and the bare one that it contains."""
+    world = make_world(count, config.seed)
+    data = stored(world)
+    store = GraphStore(folder / "ours")
+    store.commit(whole(data.tables), data.sequence, data.stamp_ns, data.about)
+    store.close()
+    store = GraphStore(folder / "ours")
+    encoder = default_text_encoder()
+    memory = GraphMemory(store, GraphMemoryConfig(budget_mb=1e6), encoder, (table(),))
+    bare, n, few = Bare(world, data, config), config.repetitions, max(3, config.repetitions // 10)
+    looks = frames(world, config, 200 * SECOND)
+    results = {"update": {"ours": measure(lambda i: memory.update(looks[i]), n),
+                          "limit": measure(lambda i: bare.update(looks[i]), n)}}  # fmt: skip
+    ours = [f"what is thing number {i} of {count}" for i in range(n + 1)]
+    theirs = [f"which thing is number {i} of {count}" for i in range(n + 1)]
+    results["text_query"] = {
+        "ours": measure(lambda i: memory.query(MemoryQuery(ours[i])), n),
+        "limit": measure(lambda i: bare.nearest(encoder.encode([theirs[i]])[0], 104), n),
     }
+    vector = memory.embed(ours[0])
+    results["search"] = {
+        "ours": measure(lambda i: memory.search(MemoryQuery(ours[0], vector=vector)), n),
+        "limit": measure(lambda i: bare.nearest(vector, 104), n),
+    }
+    spots = world.places[np.random.default_rng(1).integers(0, count, n + 1)]
+    results["place_query"] = {
+        "ours": measure(lambda i: memory.query(MemoryQuery(place=spots[i], radius_m=1.0)), n),
+        "limit": measure(lambda i: bare.tree.query_ball_point(spots[i], 1.0), n),
+    }
+    results["time_query"] = {
+        "ours": measure(
+            lambda i: memory.query(MemoryQuery(place=spots[i], radius_m=1.0, valid_ns=(50 * SECOND,) * 2)), few
+        ),
+        "limit": measure(lambda i: bare.then(50 * SECOND), few),
+    }
+    memory.commit()
+    results["commit"] = {
+        "ours": measure(lambda _: memory.commit(), few, before=lambda i: memory.update(looks[i])),
+        "limit": measure(bare.commit(folder / "bare", data), few),
+    }
+    store.close()
+    results["load"] = {"ours": measure(lambda _: read_snapshot(folder / "ours"), 3)}
+    return results
 
 
-def print_table(config: MemoryBenchmark, results: dict[str, dict[str, Timing]]) -> None:
+def print_table(count: int, results: dict[str, dict[str, Timing]]) -> None:
     """Print ours, the limit and their ratio."""
-    columns = ("operation", "ours CPU p50 / p99 ms", "ours wall p50 / p99 ms", "limit CPU p50 ms", "ratio")
-    table = Table(*columns, title=f"{config.detections} detections, {config.objects} objects")
+    columns = ("operation", "ours CPU p50 / p99 ms", "ours wall p50 / p99 ms", "bare CPU p50 ms", "ratio")
+    shown = Table(*columns, title=f"{count:,} objects")
     for name, timing in results.items():
         (cpu50, wall50), (cpu99, wall99) = timing["ours"].p(50), timing["ours"].p(99)
         limit = timing["limit"].p(50)[0] if "limit" in timing else None
-        beside = (f"{limit:.2f}", f"{cpu50 / limit:.2f}") if limit else ("", "")
-        table.add_row(name, f"{cpu50:.2f} / {cpu99:.2f}", f"{wall50:.2f} / {wall99:.2f}", *beside)
-    Console().print(table)
+        beside = (f"{limit:.3f}", f"{cpu50 / limit:.2f}") if limit else ("", "")
+        shown.add_row(name, f"{cpu50:.2f} / {cpu99:.2f}", f"{wall50:.2f} / {wall99:.2f}", *beside)
+    Console().print(shown)
 
 
-def figure(name: str, timing: Timing) -> dict[str, object]:
-    """Return one figure: CPU time, median and quartiles."""
-    target = UPDATE_TARGET_MS if name == "update" else None
-    value = timing.p(50)[0]
-    return {
-        "name": f"memory_{name}_cpu_ms",
-        "value": round(value, 3),
-        "interval": [round(timing.p(25)[0], 3), round(timing.p(75)[0], 3)],
-        "n": len(timing.cpu),
-        "target": target,
-        "met": None if target is None else value < target,
-    }
+def figures(count: int, results: dict[str, dict[str, Timing]]) -> list[dict[str, object]]:
+    """Return the figures of one size: CPU time, median and quartiles, and the ratio to the bare operation."""
+    found = []
+    for name, timing in results.items():
+        value = timing["ours"].p(50)[0]
+        limit = timing["limit"].p(50)[0] if "limit" in timing else None
+        ratio = None if not limit else round(value / limit, 3)
+        target, met = None, None
+        if name == "update" and count == 10_000:
+            target, met = f"<= {UPDATE_TARGET_MS} ms", value <= UPDATE_TARGET_MS
+        if name == "text_query" and ratio is not None:
+            target, met = f"<= {QUERY_TARGET} x bare", ratio <= QUERY_TARGET
+        found.append({
+            "name": f"memory_{name}_cpu_ms_{count}", "value": round(value, 3),
+            "interval": [round(timing["ours"].p(25)[0], 3), round(timing["ours"].p(75)[0], 3)],
+            "p99": round(timing["ours"].p(99)[0], 3), "bare": limit and round(limit, 4), "ratio": ratio,
+            "n": len(timing["ours"].cpu), "target": target, "met": met,
+        })  # fmt: skip
+    return found
 
 
 def main(config: MemoryBenchmark | None = None) -> None:
     """Measure, print, save."""
     config = config or tyro.cli(MemoryBenchmark)
     if config.quick:
-        config = replace(config, repetitions=max(20, config.repetitions // 5))
+        sizes = tuple(size for size in config.sizes if size <= 10_000)
+        config = replace(config, sizes=sizes, repetitions=max(20, config.repetitions // 3))
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        results = run(config, Path(folder))
-    print_table(config, results)
+    found: list[dict[str, object]] = []
+    for count in config.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            results = run(count, config, Path(folder))
+        print_table(count, results)
+        found += figures(count, results)
     result = {
         "benchmark": "memory",
-        "figures": [figure(name, timing["ours"]) for name, timing in results.items()],
+        "figures": found,
         "config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items() if k != "output"},
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f} at the start",
     }

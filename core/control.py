@@ -15,7 +15,7 @@ from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
 from engram.core.geometry import make_pose, rotation
 from engram.core.robot import RobotConfig
-from engram.core.types import EE_ACTION_DIM, ActionChunk, JointCommand, JointState, Pose
+from engram.core.types import EE_ACTION_DIM, ActionChunk, Hand, JointCommand, JointState, Pose
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ def proprioception(joints: JointState, kinematics: Kinematics, robot: RobotConfi
     tool = kinematics.forward(arm)
     gripper = robot.gripper_fraction(joints.positions[-1])
     return np.concatenate((tool.position, tool.quaternion, [gripper], arm)).astype(np.float32)
+
+
+def hand(joints: JointState, kinematics: Kinematics, robot: RobotConfig, agent: str = "robot0") -> Hand:
+    """Return where the hand of ``agent`` is and how far it is closed."""
+    tool = kinematics.forward(joints.positions[: len(robot.arm_joints)])
+    return Hand(tool, robot.gripper_fraction(joints.positions[-1]), agent)
 
 
 class EndEffectorController:

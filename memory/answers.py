@@ -12,7 +12,7 @@ from engram.core.contracts import MemoryAnswer, MemoryQuery
 from engram.core.types import Evidence, SceneNode
 from engram.memory.advice import AdviceConfig, Option, advise
 from engram.memory.history import FOREVER, Fact
-from engram.memory.retrieval import Hits, asked
+from engram.memory.retrieval import Hits, anchors, asked
 from engram.memory.tracker import Tracker
 
 _YEAR_NS = 365 * 86_400 * 10**9
@@ -63,7 +63,9 @@ def options(tracker: Tracker, hits: Hits) -> list[Option]:
     left = 1.0 - max((option.probability for option in found), default=0.0)
     last_seen = max((node.last_seen_ns for node in hits.nodes), default=-1)
     spots, weights = [], []
-    for row in columns.rows("place", "room").tolist():
+    for row in sorted(columns.fixed):
+        if columns.about(row).layer == "building":
+            continue
         half, centre = columns.half[row], columns.position[row]
         if any((np.abs(option.place - centre) < half + 0.3).all() for option in found):
             continue
@@ -77,7 +79,7 @@ def options(tracker: Tracker, hits: Hits) -> list[Option]:
 def where(tracker: Tracker, place: np.ndarray) -> str:
     """Return the smallest known place or room that holds (3,) m, "the drawer"; empty = none."""
     columns = tracker.columns
-    rows = [row for row in columns.rows("place", "room", "building").tolist()
+    rows = [row for row in sorted(columns.fixed)
             if (np.abs(columns.position[row] - place) < columns.half[row] + 0.02).all()]  # fmt: skip
     if not rows:
         return ""
@@ -136,13 +138,11 @@ def _last_look(tracker: Tracker, query: MemoryQuery) -> int | None:
     """Return when the target's box was last looked at."""
     columns = tracker.columns
     looks = []
-    for row in columns.rows().tolist():
-        about = columns.about(row)
-        if query.target in (about.id, about.label):
-            if about.layer == "agent":
-                return tracker.stamp_ns
-            half = columns.half[row] + (0.05 if query.relation != "in" else 0.0)
-            looks.append(tracker.coverage.last_look(columns.position[row] - half, columns.position[row] + half))
+    for row in [columns.row_of[node_id] for node_id in anchors(tracker, query.target)] if query.target else ():
+        if row in columns.agents:
+            return tracker.stamp_ns
+        half = columns.half[row] + (0.05 if query.relation != "in" else 0.0)
+        looks.append(tracker.coverage.last_look(columns.position[row] - half, columns.position[row] + half))
     return max((look for look in looks if look is not None), default=None)
 
 

@@ -80,6 +80,8 @@ class NodeColumns:
         self.row_of: dict[str, int] = {}
         self.grid = Grid()
         self.large: set[int] = set()
+        self.fixed: set[int] = set()  # buildings, rooms and places
+        self.agents: set[int] = set()
         self.by_label: dict[str, set[int]] = {}  # objects only
         self.in_view: dict[str, set[int]] = {}  # camera -> objects that it saw last and that count as in view
         self.changed: set[int] = set()  # since the last commit
@@ -258,6 +260,10 @@ class NodeColumns:
             self.by_label.setdefault(text.label, set()).add(row)
         if text.layer == "object" and self.state[row] in (VISIBLE, OCCLUDED) and text.last_camera:
             self.in_view.setdefault(text.last_camera, set()).add(row)
+        if text.layer == "agent":
+            self.agents.add(row)
+        elif text.layer != "object":
+            self.fixed.add(row)
         x, y, _ = self.position[row].tolist()
         self._place(row, x, y, float(np.linalg.norm(self.half[row])) > LARGE_M)
 
@@ -274,7 +280,8 @@ class NodeColumns:
         self._forget_label(row, text)
         self.in_view.get(text.last_camera, set()).discard(row)
         self.grid.remove(row)
-        self.large.discard(row)
+        for rows in (self.large, self.fixed, self.agents):
+            rows.discard(row)
 
     def _forget_label(self, row: int, text: NodeText) -> None:
         rows = self.by_label.get(text.label)

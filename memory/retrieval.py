@@ -109,17 +109,16 @@ def anchors(tracker: Tracker, name: str) -> list[str]:
     columns = tracker.columns
     if name in columns:
         return [name]
+    labels: dict[str, set[int]] = {label: set(rows) for label, rows in columns.by_label.items()}
+    for row in columns.fixed | columns.agents:
+        labels.setdefault(columns.about(row).label, set()).add(row)
     words = set(name.split())
-    rows = columns.rows()
-    labels = [columns.about(int(row)).label for row in rows]
-    exact = [row for row, label in zip(rows, labels, strict=True) if label == name]
-    loose = [row for row, label in zip(rows, labels, strict=True) if words <= set(label.split())]
+    found = labels.get(name) or set().union(*(rows for label, rows in labels.items() if words <= set(label.split())))
     if name in ("robot", "hand"):
-        exact = [row for row in rows if columns.about(int(row)).layer == "agent"]
-    found = exact or loose
+        found = columns.agents
     if not found:
         raise unknown_name("node or label", name, {*labels, *columns.row_of})
-    return [columns.about(int(row)).id for row in found]
+    return [columns.about(row).id for row in sorted(found)]
 
 
 # -- now -------------------------------------------------------------------------------------------------------------
@@ -223,9 +222,9 @@ def _then(
     rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named))
     if targets is not None and query.relation != "near":
         rows = _inside_then(tracker, rows, query, targets)
-    facts = _newest_of_each(history.facts(rows))
     if query.place is not None:
-        facts = [fact for fact in facts if np.linalg.norm(fact.place - query.place) <= query.radius_m]
+        rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
+    facts = _newest_of_each(history.facts(rows))
     if targets is not None and query.relation == "near":
         spots = {t: tracker.columns.position[tracker.columns.row_of[t]] for t in targets}
         limit = config.near_m

@@ -11,6 +11,7 @@ from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery, MemoryStore
 from engram.core.types import Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.answers import answer, with_evidence
 from engram.memory.episodic import EpisodicConfig, EpisodicMemory
+from engram.memory.fleet import FleetReport, PlaneTransform
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.retrieval import Encoder
 from engram.memory.semantic import SemanticConfig, SemanticMemory
@@ -145,6 +146,18 @@ class RobotMemory(Memory):
     def consolidate(self, budget_s: float) -> None:
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
         self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s) and None)
+
+    def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
+        """Make another robot's memory a partition of the scene graph; see :func:`engram.memory.fleet.take_in`."""
+        report = self.scene.take_in(stored, robot, guess)
+        self._share(self.graph())
+        return report
+
+    def take_out(self, robot: str) -> int:
+        """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
+        count = self.scene.take_out(robot)
+        self._share(self.graph())
+        return count
 
     def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""

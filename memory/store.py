@@ -116,7 +116,7 @@ class GraphStore:
             _write(root, table, rows, hashes)
         attributes = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "about": dict(about)}
         attributes["digests"] = {f"{table}/{name}": _digest(values) for (table, name), values in hashes.items()}
-        root.attrs.update({**attributes, "check": _check(attributes)})
+        root.attrs.put({**attributes, "check": _check(attributes)})
         snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
         self._write_head(snapshot, sequence)
         self._hashes, self._durable, self._loaded = hashes, sequence, None

@@ -338,8 +338,7 @@ class Tracker:
     def _move_hand(self, hand: Hand, step: _Step) -> None:
         """Bring the agent's node to its hand, and what it holds along."""
         columns = self.columns
-        known = next((r for r in sorted(columns.large) if columns.about(r).layer == "agent"
-                      and columns.about(r).label == hand.agent), None)  # fmt: skip
+        known = next((r for r in sorted(columns.agents) if columns.about(r).label == hand.agent), None)
         resting = self.config.relations.resting_m
         if known is None or np.abs(columns.position[known] - hand.pose.position).max() > resting:
             node_id = columns.about(known).id if known is not None else self.scene.new_id("agent")
@@ -362,9 +361,8 @@ class Tracker:
 
     def agent_id(self, name: str) -> str | None:
         """Return the node id of the agent called ``name``."""
-        columns = self.columns
-        rows = (row for row in sorted(columns.large) if columns.about(row).layer == "agent")
-        return next((columns.about(row).id for row in rows if columns.about(row).label == name), None)
+        texts = (self.columns.about(row) for row in sorted(self.columns.agents))
+        return next((text.id for text in texts if text.label == name), None)
 
     # -- after a frame -------------------------------------------------------------------------------------------
 

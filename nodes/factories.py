@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +37,42 @@ def make_detector(spec: str) -> Detector:
     return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
 
 
-def make_memory(spec: str, folder: Path | None) -> tuple[Memory, Callable[[], None]]:
-    """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes its store."""
+def make_memory(
+    spec: str, folder: Path | None, places: Path | None = None, budget_mb: float = 256.0
+) -> tuple[Memory, Callable[[], None]]:
+    """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes it.
+
+    "robot" has four stores, "graph" the scene graph alone; ``places`` is a YAML file of rooms and places.
+    """
     if ":" in spec:
         return _make(Memory, "memory", spec, {}), lambda: None
-    if spec != "graph":
-        raise unknown_name("memory", spec, ["graph", "package.module:factory"])
-    from engram.memory.graph_memory import GraphMemory
+    if spec not in ("robot", "graph"):
+        raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
+    from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
+    from engram.memory.places import read_places
+    from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
     from engram.memory.store import GraphStore
 
+    known = (table(),) if places is None else read_places(places)
+    config = GraphMemoryConfig(budget_mb=budget_mb)
     store = GraphStore(folder) if folder is not None else None
-    return GraphMemory(store, encoder=_ready_encoder()), store.close if store is not None else lambda: None
+    close = [] if store is None else [store.close]
+    try:
+        if spec == "graph":
+            return GraphMemory(store, config, _ready_encoder(), known), _all(close)
+        memory = RobotMemory(store, RobotMemoryConfig(graph=config), _ready_encoder(), known)
+        return memory, _all([memory.close, *close])
+    except BaseException:
+        _all(close)()
+        raise
+
+
+def _all(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def call() -> None:
+        for one in calls:
+            one()
+
+    return call
 
 
 def make_policy(spec: str, execute_steps: int = 0, ensemble: bool = False, real_time_delay: int = 0) -> Policy:

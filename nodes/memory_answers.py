@@ -1,39 +1,99 @@
-"""Answers of the memory in the words and fields of the ``memory/query`` service. No ROS node in here."""
+"""The memory's services without their topics: questions, and the merge of another robot's memory."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from scipy.spatial.transform import Rotation
+
 from engram.core.contracts import Memory, MemoryQuery
-from engram.core.errors import unknown_name
+from engram.core.errors import EngramError, InvalidInputError, StoreError
+from engram.memory.fleet import PlaneTransform
+from engram.memory.graph_memory import GraphMemory
+from engram.memory.questions import QuestionConfig, parse
+from engram.memory.robot_memory import RobotMemory
+from engram.memory.store import read_snapshot
 from engram.nodes import messages
 
-NEAR_RADIUS_M = 0.5
-"""What "near" means when a question gives no radius [m]."""
+
+@dataclass(frozen=True)
+class Asking:
+    """What a question does not say."""
+
+    now_ns: int
+    limit: int
+    utc_offset_h: float = 0.0
 
 
-def answer_query(memory: Memory, query: MemoryQuery, near: str, response: Any) -> Any:
+def query_from(request: Any, asking: Asking) -> MemoryQuery:
+    """Return what ``request`` (MemoryQuery.Request) asks: its words, overruled by what its fields say."""
+    query = parse(request.text, asking.now_ns, request.limit or asking.limit, QuestionConfig(asking.utc_offset_h))
+    if request.near:
+        query = replace(query, relation="near", target=request.near)
+    if request.use_place:
+        radius = request.radius if request.radius > 0 else float("inf")
+        query = replace(query, place=messages.xyz(request.place), radius_m=radius)
+    if at := messages.from_stamp(request.at):
+        query = replace(query, valid_ns=(at, at))
+    if believed := messages.from_stamp(request.believed_at):
+        query = replace(query, believed_ns=believed, valid_ns=query.valid_ns or (believed, believed))
+    if request.use_robot_place:
+        query = replace(query, robot_place=messages.xyz(request.robot_place))
+    return query
+
+
+def answer_query(memory: Memory, query: MemoryQuery, response: Any) -> Any:
     """Fill ``response`` (MemoryQuery.Response) with what the memory answers.
 
     Raises:
-        UnknownNameError: ``near`` names neither a node nor a label; lists what is known.
+        UnknownNameError: the question is about a relation to something that is not known; lists what is.
     """
-    if near:
-        query = _around(memory, query, near)
     found = memory.query(query)
     response.nodes = [messages.node_to_msg(node) for node in found.nodes]
     response.scores = [float(score) for score in found.scores]
     response.confidence = float(found.confidence)
     response.evidence_ids = list(dict.fromkeys(name for one in found.evidence for name in one.ids))
+    response.evidence = [f"{one.source}: {one.text}" for one in found.evidence]
     response.answer = found.text
+    response.age = float(found.age_s) if found.nodes else -1.0
+    if found.advice is not None:
+        response.advice, response.look = found.advice.text, bool(found.advice.look)
+        if found.advice.place is not None:
+            response.look_at = messages.point(found.advice.place)
     return response
 
 
-def _around(memory: Memory, query: MemoryQuery, near: str) -> MemoryQuery:
-    nodes = memory.graph().nodes
-    anchor = next((node for node in nodes if near in (node.id, node.label)), None)
-    if anchor is None:
-        raise unknown_name("node or label", near, {name for node in nodes for name in (node.id, node.label)})
-    radius = query.radius_m if query.radius_m != float("inf") else NEAR_RADIUS_M
-    return replace(query, place=anchor.pose.position, radius_m=radius)
+def merge(memory: Memory, request: Any, response: Any) -> Any:
+    """Do what ``request`` (MemoryMerge.Request) asks; ``response.status`` says what came of it.
+
+    The other robot's name is that of its folder, or of the folder around one that is called ``memory``. A transform
+    whose rotation is all zeros is none: objects that both know must do.
+    """
+    if not isinstance(memory, RobotMemory | GraphMemory):
+        raise InvalidInputError(f"a {type(memory).__name__} cannot merge; valid: robot, graph")
+    path = Path(request.store_path).expanduser()
+    robot = path.parent.name if path.name == "memory" else path.name
+    try:
+        if request.undo:
+            memory.take_out(robot)
+            response.status = "undone"
+            return response
+        stored = read_snapshot(path)
+        if stored is None:
+            raise StoreError(f"{path}: the store is empty")
+        report = memory.take_in(stored, robot, _guess(request.transform))
+        response.status, response.conflicts = "merged", list(report.conflicts)
+    except EngramError as error:
+        response.status = str(error)
+    return response
+
+
+def _guess(transform: Any) -> PlaneTransform | None:
+    turn = transform.rotation
+    quaternion = [turn.w, turn.x, turn.y, turn.z]
+    if not any(quaternion):
+        return None
+    yaw = float(Rotation.from_quat(quaternion, scalar_first=True).as_euler("zyx")[0])
+    return PlaneTransform(yaw, messages.xyz(transform.translation))

@@ -2,7 +2,8 @@
 
 One worker thread owns the memory and its store, because the memory takes one caller at a time. Commits are grouped;
 a restart goes on from the last one. Changes carry a sequence number under a boot id: a reader that misses one, or
-sees a new boot id, asks ``memory/get_graph`` for everything.
+sees a new boot id, asks ``memory/get_graph`` for everything. Joint states tell where the hand is, and so what it holds;
+``task/status`` tells where episodes begin and how they end.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engram.core.contracts import Memory, MemoryQuery
-from engram.core.types import SceneObservation
+from sensor_msgs.msg import JointState as JointStateMsg
+
+from engram.core.contracts import Kinematics, Memory
+from engram.core.control import hand
+from engram.core.types import JointState, SceneObservation
+from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_memory
-from engram.nodes.memory_answers import answer_query
+from engram.nodes.factories import make_kinematics, make_memory, make_robot
+from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
 from engram.nodes.params import param
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
-from engram_interfaces.srv import GetGraph, MemoryRecall
+from engram_interfaces.srv import GetGraph, MemoryMerge, MemoryRecall
 from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
 
 
@@ -31,14 +36,32 @@ from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
 class MemoryNodeConfig(NodeConfig):
     """Parameters of the memory node."""
 
-    memory: str = "graph"
-    """Memory: graph, or package.module:factory of your own."""
+    memory: str = "robot"
+    """Memory: robot (four stores), graph (the scene graph alone), or package.module:factory of your own."""
     store: str = "~/.local/share/engram/{robot_id}/memory"
     """Folder of the store; "{robot_id}" is filled in; empty: nothing survives a restart."""
     commit_period_s: float = param(1.0, 0.05, 3600.0)
     """Time between two group commits [s]: at most so much is lost in a crash."""
     query_limit: int = param(5, 1, 1000)
     """Nodes in an answer when the question does not say."""
+    places: str = ""
+    """YAML file of rooms and places: a list of {layer, label, centre, size} [m]; empty: a table."""
+    robot: str = "panda_2f85"
+    """Robot whose joint states tell where the hand is."""
+    kinematics: str = ""
+    """Kinematics of that robot; empty: nothing is known of the hand, and nothing is ever held."""
+    budget_mb: float = param(256.0, 1.0, 65536.0)
+    """RAM for objects and their history [MB]; above it the oldest facts are merged and dropped."""
+    background_share: float = param(0.05, 0.0, 1.0)
+    """Share of one core for the consolidation of habits."""
+    utc_offset_h: float = param(0.0, -14.0, 14.0)
+    """Local time less UTC [h], for times of day in questions."""
+
+
+KEPT = 64
+"""Statuses and joint states kept while they wait for the scene of their instant."""
+HAND_NS = 100_000_000
+"""In free running, joint states this near to a scene tell where the hand was."""
 
 
 class MemoryNode(EngramNode):
@@ -51,11 +74,22 @@ class MemoryNode(EngramNode):
 
     def setup(self) -> None:
         """Open the memory; its last durable state is there again."""
-        folder = self.config.store.replace("{robot_id}", self.config.robot_id)
+        config = self.config
+        folder, places = config.store.replace("{robot_id}", config.robot_id), config.places
+        self.robot = make_robot(config.robot)
+        self.kinematics: Kinematics | None = make_kinematics(config.kinematics) if config.kinematics else None
         self.memory: Memory
-        self.memory, self.close_store = make_memory(self.config.memory, Path(folder).expanduser() if folder else None)
+        self.memory, self.close_store = make_memory(
+            config.memory,
+            Path(folder).expanduser() if folder else None,
+            Path(places).expanduser() if places else None,
+            config.budget_mb,
+        )
         self.boot_id = uuid.uuid4().hex
         self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
+        self.joints: dict[int, JointState] = {}  # the last ones, by stamp
+        self.waiting: tuple[SceneObservation, float] | None = None  # a scene without the joints of its instant
+        self.episode = 0  # that runs; 0 = none
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
         self.durable = self.changed = self.memory.graph().sequence
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
@@ -66,6 +100,11 @@ class MemoryNode(EngramNode):
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        if self.kinematics is not None:
+            self.subscribe(
+                JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)
+            )
+        self.serve(MemoryMerge, "memory/merge", self._on_merge)
         self.serve(MemoryQuerySrv, "memory/query", self._on_query)
         self.serve(MemoryRecall, "memory/recall", self._on_recall)
         self.serve(GetGraph, "memory/get_graph", self._on_get_graph)
@@ -83,7 +122,35 @@ class MemoryNode(EngramNode):
 
     # -- the worker's thread -------------------------------------------------------------------------------------
 
+    def _take_scene(self, scene: SceneObservation, received_s: float) -> None:
+        """Take in a scene with the hand of its instant; in lock-step it waits for those joint states."""
+        if self.waiting is not None:  # its joint states were lost
+            self._take_in(*self.waiting)
+        self.waiting = None
+        if self.kinematics is not None and self.config.lockstep and scene.stamp_ns not in self.joints:
+            self.waiting = (scene, received_s)
+        else:
+            self._take_in(scene, received_s)
+
+    def _take_joints(self, joints: JointState) -> None:
+        self.joints[joints.stamp_ns] = joints
+        while len(self.joints) > KEPT:
+            del self.joints[next(iter(self.joints))]
+        if self.waiting is not None and self.waiting[0].stamp_ns == joints.stamp_ns:
+            scene, received_s = self.waiting
+            self.waiting = None
+            self._take_in(scene, received_s)
+
+    def _with_hand(self, scene: SceneObservation) -> SceneObservation:
+        if self.kinematics is None or not self.joints:
+            return scene
+        nearest = min(self.joints, key=lambda stamp: abs(stamp - scene.stamp_ns))
+        if abs(nearest - scene.stamp_ns) > (0 if self.config.lockstep else HAND_NS):
+            return scene
+        return replace(scene, hand=hand(self.joints[nearest], self.kinematics, self.robot, self.config.robot_id))
+
     def _take_in(self, scene: SceneObservation, received_s: float) -> None:
+        scene = self._with_hand(scene)
         with self.health.timed("update"):
             update = self.memory.update(scene)
         if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
@@ -115,6 +182,8 @@ class MemoryNode(EngramNode):
                 self.memory.commit()
             self.durable = self.changed
             self.health.count("commits")
+        if isinstance(self.memory, RobotMemory):
+            self.memory.consolidate(self.config.background_share * self.config.commit_period_s)
 
     # -- topics and services -------------------------------------------------------------------------------------
 
@@ -124,16 +193,31 @@ class MemoryNode(EngramNode):
 
     def _take_status(self, status: messages.EpisodeStatus) -> None:
         self.statuses[status.stamp_ns] = status
-        while len(self.statuses) > 64:
+        while len(self.statuses) > KEPT:
             del self.statuses[next(iter(self.statuses))]
+        if isinstance(self.memory, RobotMemory):
+            self._follow_episode(self.memory, status)
         if self.config.lockstep:  # the scene of this step may have been there first
             self._publish_context()
+
+    def _follow_episode(self, memory: RobotMemory, status: messages.EpisodeStatus) -> None:
+        """Begin and end episodes as the task's status says."""
+        if status.state == "running" and status.episode != self.episode:
+            self.episode = status.episode
+            memory.begin_episode(status.task, status.instruction, status.stamp_ns)
+        elif status.state in ("succeeded", "failed", "stopped") and status.episode == self.episode:
+            self.episode = 0
+            memory.end_episode(status.task, status.state == "succeeded", status.stamp_ns)
+
+    def _on_joints(self, msg: JointStateMsg) -> None:
+        joints = messages.joints_from_msg(msg, self.robot.joint_names)
+        self.thread.put(lambda: self._take_joints(joints))
 
     def _on_scene(self, msg: SceneObservationMsg) -> None:
         scene = messages.scene_from_msg(msg)
         self.health.count("scenes")
         received_s = time.monotonic()
-        self.thread.put(lambda: self._take_in(scene, received_s))
+        self.thread.put(lambda: self._take_scene(scene, received_s))
 
     async def _in_worker(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` gives when the memory's thread ran it."""
@@ -151,11 +235,10 @@ class MemoryNode(EngramNode):
     async def _on_query(
         self, request: MemoryQuerySrv.Request, response: MemoryQuerySrv.Response
     ) -> MemoryQuerySrv.Response:
-        place = messages.xyz(request.place) if request.use_place else None
-        radius = request.radius if request.radius > 0 else float("inf")
-        query = MemoryQuery(request.text, place, radius, request.limit or self.config.query_limit)
+        asking = Asking(self.get_clock().now().nanoseconds, self.config.query_limit, self.config.utc_offset_h)
         try:
-            return await self._in_worker(lambda: answer_query(self.memory, query, request.near, response))
+            query = query_from(request, asking)
+            return await self._in_worker(lambda: answer_query(self.memory, query, response))
         except Exception as error:
             self.report("memory/query", error)
             response.answer = f"no answer: {error}"
@@ -171,15 +254,34 @@ class MemoryNode(EngramNode):
         return response
 
     async def _on_get_graph(self, request: GetGraph.Request, response: GetGraph.Response) -> GetGraph.Response:
-        if messages.from_stamp(request.at):
-            self.report("memory/get_graph", ValueError("at: only 0 (now) is known to this memory"))
-        graph = await self._in_worker(self.memory.graph)
+        at_ns = messages.from_stamp(request.at) or None
+        graph = await self._in_worker(lambda: self.memory.graph(at_ns))
         response.graph = messages.graph_to_msg(graph, self.boot_id)
         return response
 
+    async def _on_merge(self, request: MemoryMerge.Request, response: MemoryMerge.Response) -> MemoryMerge.Response:
+        def work() -> MemoryMerge.Response:
+            merged = merge(self.memory, request, response)
+            self.changed = self.memory.graph().sequence
+            self._publish_all()
+            self._commit()
+            return merged
+
+        try:
+            return await self._in_worker(work)
+        except Exception as error:
+            self.report("memory/merge", error)
+            response.status = f"not merged: {error}"
+            return response
+
     def add_diagnostics(self) -> None:
-        """Show what is durable."""
+        """Show what is known and what is durable."""
         if self.state == "active":
+            if isinstance(self.memory, RobotMemory):
+                tracker = self.memory.tracker
+                self.health.note("nodes", str(len(tracker.columns)))
+                self.health.note("facts", str(len(tracker.history)))
+                self.health.note("RAM of objects and facts [MB]", f"{self.memory.scene.bytes_used() / 2**20:.2f}")
             self.health.note("sequence", str(self.changed))
             self.health.note("durable sequence", str(self.durable))
 

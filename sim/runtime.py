@@ -7,12 +7,12 @@ both to the same commands, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
-from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorController
+from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorController, hand
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
 from engram.core.safety import SafetyConfig, SafetyFilter
@@ -150,5 +150,6 @@ class Runtime:
         if self.detector is None or self.memory is None:
             return None
         scene = self.detector.detect(observation.camera(self.perception_camera))
-        self.memory.update(scene)
+        controller = self.pipeline.controller
+        self.memory.update(replace(scene, hand=hand(observation.joints, controller.kinematics, controller.robot)))
         return self.memory.context(instruction, observation.stamp_ns)

@@ -101,6 +101,7 @@ def node_to_msg(node: SceneNode) -> SceneNodeMsg:
     msg.first_seen, msg.last_seen = to_stamp(node.first_seen_ns), to_stamp(node.last_seen_ns)
     msg.observations = int(node.observations)
     msg.embedding = floats(node.embedding)
+    msg.first_evidence, msg.last_evidence = node.first_evidence, node.last_evidence
     return msg
 
 
@@ -110,7 +111,7 @@ def node_from_msg(msg: SceneNodeMsg, frame: str) -> SceneNode:
         msg.id, msg.layer, msg.label, pose_from_msg(msg.pose, frame),
         np.array(msg.position_covariance, np.float64).reshape(3, 3), xyz(msg.size), np.array(msg.color, np.float64),
         _embedding(msg.embedding, f"node {msg.id!r} embedding"), msg.belief, msg.state,
-        from_stamp(msg.first_seen), from_stamp(msg.last_seen), msg.observations,
+        from_stamp(msg.first_seen), from_stamp(msg.last_seen), msg.observations, msg.first_evidence, msg.last_evidence,
     )  # fmt: skip
 
 

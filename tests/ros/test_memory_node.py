@@ -8,6 +8,7 @@ import pytest
 
 from engram.core.types import DetectedObject, Pose, SceneObservation
 from engram.nodes import messages, qos
+from engram.nodes.graph_mirror import GraphMirror
 from engram.perception.embedding import default_text_encoder
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
@@ -63,6 +64,12 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     near = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(near="blue cpu"))
     assert "unknown node or label 'blue cpu'; did you mean 'blue cup'" in near.answer
 
+    was = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="where was the red cube at 0.3 s?"))
+    assert was.answer.startswith("The red cube was at x 0.40, y 0.10")
+    assert "front@100000000" in was.evidence_ids
+    past = graph.call(GetGraph, "memory/get_graph", GetGraph.Request(at=messages.to_stamp(2 * 10**8))).graph
+    assert {"red cube", "blue cup"} == {node.label for node in past.nodes if node.layer == "object"}
+
     first.end(signal.SIGKILL)
     graph.diagnostics.clear()
     boots = {update.boot_id for update in updates}
@@ -77,3 +84,43 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     assert recalled.context.count == 1
     scenes.publish(messages.scene_to_msg(scene(time.time_ns(), red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 30, "the new object")
+
+
+def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph):
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    graph.start("memory_node", store="")
+    graph.active("memory_node", timeout_s=300)
+    graph.spin(1.0)
+    things = {f"thing_{i}": (0.3 + 0.1 * i, 0.0) for i in range(4)}
+    for i in range(1, 4):
+        scenes.publish(messages.scene_to_msg(scene(i * 10**8, **things)))
+        graph.spin(0.2)
+    newest_only = qos.COMMAND  # a reader that came late and keeps one change
+    updates = graph.listen(SceneGraphUpdate, "memory/graph", newest_only)
+    mirror, applied, asked = GraphMirror(), 0, 0
+
+    def follow() -> bool:
+        """Apply what came; ask for everything when something is missing. The second change is lost on its way."""
+        nonlocal applied, asked
+        while applied < len(updates):
+            update = updates[applied]
+            applied += 1
+            if applied == 2:
+                continue
+            if not mirror.apply(update.boot_id, messages.graph_from_msg(update)):
+                asked += 1
+                whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+                assert mirror.apply(whole.boot_id, messages.graph_from_msg(whole))
+        return len(updates) >= 4
+
+    for i in range(4, 8):
+        things["thing_0"] = (0.3, 0.05 * i)
+        scenes.publish(messages.scene_to_msg(scene(i * 10**8, **things)))
+        graph.wait(lambda i=i: len(updates) >= i - 3 and (follow() or True), 30, f"change {i}")
+    graph.wait(follow, 30, "the last change")
+    whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+    assert asked == 2  # once because it came late, once because a change was lost
+    assert mirror.sequence == whole.sequence
+    assert set(mirror.nodes) == {node.id for node in whole.nodes}
+    thing = next(node for node in mirror.nodes.values() if node.label == "thing 0")
+    np.testing.assert_allclose(thing.pose.position[1], 0.35, atol=0.02)
