@@ -99,7 +99,8 @@ class Tracker:
         found = self._match(rows, vacated, sights.looks)
         self.coverage.add(scene, config.visibility.max_depth_m)
         self._see(rows, found, sights, scene, step)
-        matched = np.isin(np.arange(len(rows)), [i for i, _ in found.stayed + found.moved])
+        matched = np.zeros(len(rows), bool)
+        matched[[i for i, _ in found.stayed + found.moved]] = True
         self._bear(found.new, rows[~matched], verdict[~matched], scene, sights, step)
         lost, seen_as = rows[~matched], verdict[~matched]
         seen_as = np.where((seen_as == FILLED) & self._replaced(lost, sights.looks), FREE, seen_as)
@@ -180,7 +181,7 @@ class Tracker:
         sights: Sights, step: _Step,
     ) -> None:  # fmt: skip
         """New objects; one that shows that a merge was wrong takes that merge back instead."""
-        away = unseen[np.isin(verdict, (NOT_LOOKED, HIDDEN))]
+        away = unseen[(verdict == NOT_LOOKED) | (verdict == HIDDEN)]
         visible = np.array(step.sighted, np.int64)
         for j in new:
             seen = scene.objects[j]
@@ -257,14 +258,13 @@ class Tracker:
     def _miss(self, rows: np.ndarray, verdict: np.ndarray, step: _Step) -> None:
         """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""
         columns, config = self.columns, self.config
-        there = (columns.state[rows] != ABSENT) & ~np.isin(rows, step.sighted)
+        sighted = set(step.sighted)  # by the merge that was taken back just now
+        there = (columns.state[rows] != ABSENT) & np.array([row not in sighted for row in rows.tolist()], bool)
         rows, verdict = rows[there], verdict[there]
         if not len(rows):
             return
-        held = [columns.row_of[node_id] for _, node_id in self.grasps.pairs() if node_id in columns]
-        verdict = np.where(
-            np.isin(rows, held) & (verdict != NOT_LOOKED), HIDDEN, verdict
-        )  # fingers hide what they hold
+        for _, node_id in self.grasps.pairs():  # fingers hide what they hold
+            verdict = np.where((rows == columns.row_of[node_id]) & (verdict != NOT_LOOKED), HIDDEN, verdict)
         for kind, ratio in ((FREE, config.fusion.free_ratio), (FILLED, config.fusion.filled_ratio)):
             missed = rows[verdict == kind]
             columns.belief[missed] = bayes(columns.belief[missed], ratio, config.fusion)

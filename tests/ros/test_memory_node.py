@@ -86,9 +86,9 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 30, "the new object")
 
 
-def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph):
+def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp_path):
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
-    graph.start("memory_node", store="")
+    graph.start("memory_node", store=str(tmp_path / "memory"))
     graph.active("memory_node", timeout_s=300)
     graph.spin(1.0)
     things = {f"thing_{i}": (0.3 + 0.1 * i, 0.0) for i in range(4)}
@@ -97,6 +97,7 @@ def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph):
         graph.spin(0.2)
     newest_only = qos.COMMAND  # a reader that came late and keeps one change
     updates = graph.listen(SceneGraphUpdate, "memory/graph", newest_only)
+    graph.spin(1.0)  # both ends must know each other
     mirror, applied, asked = GraphMirror(), 0, 0
 
     def follow() -> bool:
