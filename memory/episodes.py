@@ -90,7 +90,7 @@ class Episode:
     start_ns: int
     end_ns: int
     outcome: str  # running, succeeded, failed, stopped, ...
-    return_: float
+    return_: float | None  # 0..1; None = not ended, or its end says nothing
     policy_version: str
     memory_ids: tuple[str, ...]  # what the policy had read
     events: int

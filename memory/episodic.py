@@ -96,26 +96,31 @@ class EpisodicMemory(MemoryStore):
         self._open = False
         key = self._new_id("episode")
         vector = unit(np.asarray(self._embed(instruction)))
-        self._put(Episode(key, task, instruction, stamp_ns, stamp_ns, RUNNING, 0.0, "", (), 0, vector))
+        self._put(Episode(key, task, instruction, stamp_ns, stamp_ns, RUNNING, None, "", (), 0, vector))
         self._current = key
         return key
 
     def end(
-        self, outcome: str, return_: float, stamp_ns: int, memory_ids: Sequence[str] = (), policy_version: str = ""
+        self,
+        outcome: str,
+        return_: float | None,
+        stamp_ns: int,
+        memory_ids: Sequence[str] = (),
+        policy_version: str = "",
     ) -> None:
         """End the running episode; the memories its actions carried are credited with ``return_`` (0..1).
 
-        The episode itself is credited too: a case that succeeded is worth more than one that failed. Without a
-        running episode nothing happens.
+        The episode itself is credited too: a case that succeeded is worth more than one that failed. None says
+        nothing of them: nobody is credited. Without a running episode nothing happens.
         """
         if not self._current:
             return
         key, ids = self._current, tuple(dict.fromkeys(one for one in memory_ids if one))
-        self._episodes[key] = replace(
-            self._episodes[key], return_=float(return_), policy_version=policy_version, memory_ids=ids
-        )
+        ended = replace(self._episodes[key], return_=return_, policy_version=policy_version, memory_ids=ids)
+        self._episodes[key] = ended
         self._close(outcome, stamp_ns)
-        self.values.credit((key, *ids), return_)
+        if return_ is not None:
+            self.values.credit((key, *ids), return_)
 
     def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
         """Return events and episodes that fit, best first, and what hangs together with them."""

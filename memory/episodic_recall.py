@@ -9,7 +9,7 @@ import numpy as np
 from engram.core.contracts import MemoryQuery
 from engram.core.types import Evidence
 from engram.memory.case_values import CaseValues
-from engram.memory.episodes import ABANDONED, RUNNING, Episode, Event
+from engram.memory.episodes import Episode, Event
 from engram.memory.event_log import EventLog
 from engram.memory.multi_hop import SpreadConfig, spread
 from engram.memory.surroundings import Surroundings
@@ -50,7 +50,7 @@ class EpisodicRecall:
 
         The value is optimistic, so that a case that was hardly ever used gets its chance.
         """
-        ended = [one for one in self._episodes.values() if one.outcome not in (RUNNING, ABANDONED)]
+        ended = [one for one in self._episodes.values() if one.return_ is not None]
         scored = [(max(0.0, float(one.vector @ vector)) * self._values.optimistic(one.id), one) for one in ended]
         scored.sort(key=lambda pair: (-pair[0], -pair[1].end_ns, pair[1].id))
         return tuple(self._case(one, score) for score, one in scored[:limit])
@@ -75,14 +75,13 @@ class EpisodicRecall:
     def _cases_of(self, query: MemoryQuery) -> list[Evidence]:
         if query.place is not None or query.relation or query.target:  # an episode has no place of its own
             return []
-        share = self._log.index.config.value_weight
-        found = []
+        share, scored = self._log.index.config.value_weight, []
         for one in self._episodes.values():
             if _overlaps(one.start_ns, one.end_ns, query):
                 alike = 1.0 if query.vector is None else max(0.0, float(one.vector @ query.vector))
-                found.append(self._case(one, alike * (1 - share + share * self._values.value(one.id))))
-        found.sort(key=lambda one: (-one.score, -one.stamp_ns))
-        return found[: query.limit]
+                scored.append((alike * (1 - share + share * self._values.value(one.id)), one.end_ns, one.id))
+        scored.sort(reverse=True)
+        return [self._case(self._episodes[key], score) for score, _, key in scored[: query.limit]]
 
     def _associated(self, direct: Sequence[Evidence], query: MemoryQuery) -> list[Evidence]:
         best = sorted(direct, key=lambda one: -one.score)[: self._log.index.config.seeds]

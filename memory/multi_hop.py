@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+_TOLERANCE = 1e-4
+"""Of the activation of an entry: the order is what counts."""
+
 
 @dataclass(frozen=True)
 class SpreadConfig:
@@ -50,4 +53,4 @@ def spread(
                     reached.append(other)
                 graph.add_edge(key, other)
         frontier = reached
-    return dict(nx.pagerank(graph, alpha=config.damping, personalization=seeds, dangling=seeds))
+    return dict(nx.pagerank(graph, alpha=config.damping, personalization=seeds, dangling=seeds, tol=_TOLERANCE))

@@ -12,7 +12,7 @@ import numpy as np
 
 from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
 from engram.core.statistics import Rate, wilson
-from engram.core.types import Evidence, GraphEvent, GraphUpdate, Record
+from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
 from engram.memory.surroundings import Surroundings
 from engram.memory.survival import Chance
@@ -175,8 +175,10 @@ class SemanticMemory(MemoryStore):
         """
         found: list[Evidence] = []
         if query.relation in ("", "in", "on"):
-            for name, habits in self._tables[_CLASS].habits.items():
-                found += self._habit_evidence(name, habits, query)
+            known = {n: h for n, h in self._tables[_CLASS].habits.items() if _CLASS + n in self._summaries}
+            for (name, habits), fit in zip(known.items(), _fits(list(known.values()), query.vector), strict=True):
+                if fit >= self.config.alike:
+                    found += self._habit_evidence(name, habits, query, fit)
         if query.vector is not None and query.place is None and not (query.relation or query.target):
             found += self._skill_evidence(query.vector)
         found.sort(key=lambda one: (-one.score, one.text))
@@ -273,12 +275,8 @@ class SemanticMemory(MemoryStore):
         running = [self._stays[one] for one in sorted(self._of_class.get(name, ()))]
         return Summary(tuple(habits.with_running(running).usual(limit=8)), habits.survival(running))
 
-    def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery) -> list[Evidence]:
-        fit, summary = 1.0, self._summaries.get(_CLASS + label)
-        if query.vector is not None:
-            fit = 0.0 if habits.vector is None else float(np.clip(habits.vector @ query.vector, 0.0, 1.0))
-        if summary is None or fit < self.config.alike:
-            return []
+    def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery, fit: float) -> list[Evidence]:
+        summary = self._summaries[_CLASS + label]
         found = []
         for place, share, visits in summary.usual:
             away = query.place is not None and float(np.linalg.norm(place.mean - query.place)) > query.radius_m
@@ -297,6 +295,15 @@ class SemanticMemory(MemoryStore):
                 text = f"{skill.task} with policy {skill.policy_version or 'unnamed'} succeeds {skill.rate}"
                 found.append(Evidence(self.name, text, fit * skill.rate.rate, 0))
         return found
+
+
+def _fits(habits: Sequence[Habits], vector: np.ndarray | None) -> list[float]:
+    """Return how well each class fits the words, 0..1; 1 without words."""
+    if vector is None:
+        return [1.0] * len(habits)
+    nothing = np.zeros(EMBEDDING_DIM, np.float32)
+    vectors = np.array([nothing if one.vector is None else one.vector for one in habits]).reshape(-1, EMBEDDING_DIM)
+    return np.clip(vectors @ vector, 0.0, 1.0).tolist()
 
 
 def _sentence(label: str, place: UsualPlace, share: float, visits: Rate, survival: Survival | None) -> str:

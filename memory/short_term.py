@@ -21,8 +21,8 @@ class ShortTermConfig:
 
     capacity: int = 100
     """Objects whose last change is kept; KARMA's released code keeps 100."""
-    eviction: str = "w_tiny_lfu"
-    """newest, fifo, lru, lfu, w_tiny_lfu or learned; see benchmarks/eviction.py."""
+    eviction: str = "learned"
+    """newest, fifo, lru, lfu, w_tiny_lfu or learned; ``engram bench eviction`` compares them."""
     half_distance_m: float = 1.0
     """A change this far from the asked place scores half."""
 

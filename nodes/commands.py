@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.train import TrainConfig
     from engram.sim.record import RecordConfig
 
-BENCHMARKS = ("sim", "loop", "perception", "memory", "policy", "learner")
+BENCHMARKS = ("sim", "loop", "perception", "memory", "stores", "eviction", "policy", "learner")
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
 
 
@@ -95,7 +95,7 @@ class BenchConfig:
     """Run benchmarks: ours, peer, limit and their ratio in one table; JSON last."""
 
     parts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which: sim, loop, perception, memory; default: all that there are."""
+    """Which: sim, loop, perception, memory, stores, eviction, policy; default: all that there are."""
     quick: bool = False
     """An honest shorter run."""
 

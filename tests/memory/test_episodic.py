@@ -233,7 +233,8 @@ def test_an_episode_that_is_cut_off_is_abandoned_without_credit():
     store.begin("stack", "stack", 0)
     store.begin("reach", "reach", 5)
     assert [one.outcome for one in store.episodes] == ["abandoned", "running"]
-    assert store.values.uses("episode_000001") == (0, 0)
+    store.end("stopped", None, 7, ("object_0001",))  # the operator stopped it: that says nothing
+    assert store.values.uses("episode_000001") == store.values.uses("object_0001") == (0, 0)
     assert store.cases(embed("stack"), 5) == ()
 
 
@@ -246,7 +247,7 @@ def test_activation_is_personalised_pagerank_on_a_path():
     # solved by hand: p = 0.3 e + 0.7 P p with P the walk on 0 - 1 - 2 - 3
     walk = nx.to_numpy_array(path) / np.array([1, 2, 2, 1])[:, None]
     exact = np.linalg.solve(np.eye(4) - 0.7 * walk.T, 0.3 * np.eye(4)[0])
-    np.testing.assert_allclose([found[str(i)] for i in range(4)], exact, atol=1e-4)
+    np.testing.assert_allclose([found[str(i)] for i in range(4)], exact, atol=1e-3)
 
 
 def test_association_stops_after_its_hops_and_vertices():

@@ -16,9 +16,9 @@ class TestShortTermMemory(MemoryStoreContract):
         return ShortTermMemory()
 
 
-class TestLearnedShortTermMemory(MemoryStoreContract):
+class TestShortTermMemoryByFrequency(MemoryStoreContract):
     def make(self):
-        return ShortTermMemory(ShortTermConfig(eviction="learned"))
+        return ShortTermMemory(ShortTermConfig(eviction="w_tiny_lfu"))
 
 
 def test_it_tells_the_last_change_with_place_time_and_evidence():
