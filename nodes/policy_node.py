@@ -237,8 +237,8 @@ class PolicyNode(EngramNode):
             return
         if self.experience is not None:
             self.experience.chunk(chunk)
-        self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
         self.health.trace("chunk sent", chunk.stamp_ns)
+        self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
         self.health.seconds("observe and act", time.perf_counter() - began)
         self.health.count("chunks")
 

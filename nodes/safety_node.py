@@ -217,8 +217,8 @@ class SafetyNode(EngramNode):
     ) -> None:
         assert self.joints is not None
         msg = messages.command_to_msg(command)
-        self.commands.publish(msg)
         self.health.trace("command sent", command.stamp_ns)
+        self.commands.publish(msg)
         self.waiting_since = None
         episode = self.status.episode if self.status is not None else 0
         self.last = (episode, command.stamp_ns, msg)

@@ -70,7 +70,7 @@ class SimNode(EngramNode):
         self.status = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
         self.images: dict[str, dict[str, Publisher]] = {}
         for camera in self.config.cameras:
-            self._advertise(camera)
+            self._outputs(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         config = self.config
         self.loop = SimLoop(
@@ -139,7 +139,6 @@ class SimNode(EngramNode):
             self.shown = {stamp_ns: time.monotonic()}
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
-        self.clock.publish(Clock(clock=messages.to_stamp(stamp_ns)))
         state = "succeeded" if outcome.success else "failed" if outcome.truncated else "running"
         self._publish_status(
             messages.EpisodeStatus(
@@ -155,15 +154,22 @@ class SimNode(EngramNode):
                 outcome.truncated,
             )
         )
-        self._publish_transforms(observation, outcome.step == 0)
+        first = outcome.step == 0
+        self._publish_transforms(observation, first)
+        if first:  # a new episode may see through other lenses; otherwise those that are known still hold
+            self._publish_lenses(observation)
         for frame in observation.cameras.values():
-            self._publish_camera(frame)
+            self._publish_color(frame)
         self.joints.publish(messages.joints_to_msg(observation.joints))
         self.health.trace("shown", stamp_ns)
-        for frame in observation.cameras.values():  # no command waits for depth: it comes last
+        # No command waits for the rest.
+        self.clock.publish(Clock(clock=messages.to_stamp(stamp_ns)))
+        if not first:
+            self._publish_lenses(observation)
+        for frame in observation.cameras.values():
             if frame.depth is not None:
                 depth = messages.depth_to_msg(frame.depth, frame.stamp_ns, messages.optical_frame(frame.name))
-                self.images[frame.name]["depth"].publish(depth)
+                self._outputs(frame.name)["depth"].publish(depth)
 
     def _publish_status(self, status: messages.EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
@@ -179,22 +185,26 @@ class SimNode(EngramNode):
         if static and first:  # latched; a new episode may have moved the camera
             self.tf_static.publish(TFMessage(transforms=static))
 
-    def _advertise(self, camera: str) -> None:
-        base = f"camera/{camera}"
-        self.images[camera] = {
-            "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
-            "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
-            "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
-        }
+    def _outputs(self, camera: str) -> dict[str, Publisher]:
+        if camera not in self.images:
+            base = f"camera/{camera}"
+            self.images[camera] = {
+                "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
+                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
+                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
+            }
+        return self.images[camera]
 
-    def _publish_camera(self, frame: CameraFrame) -> None:
-        if frame.name not in self.images:
-            self._advertise(frame.name)
-        out, optical = self.images[frame.name], messages.optical_frame(frame.name)
-        height, width, _ = frame.color.shape
-        info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
-        out["info"].publish(info)
-        out["color"].publish(messages.color_to_msg(frame.color, frame.stamp_ns, optical))
+    def _publish_lenses(self, observation: Observation) -> None:
+        for name, frame in observation.cameras.items():
+            height, width, _ = frame.color.shape
+            optical = messages.optical_frame(name)
+            info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
+            self._outputs(name)["info"].publish(info)
+
+    def _publish_color(self, frame: CameraFrame) -> None:
+        color = messages.color_to_msg(frame.color, frame.stamp_ns, messages.optical_frame(frame.name))
+        self._outputs(frame.name)["color"].publish(color)
 
 
 def main() -> NoReturn:
