@@ -30,6 +30,8 @@ from engram.nodes.up import LineSink, Supervisor, child_environment, end_on_sign
 
 BESIDE_THE_LOOP = ("viewer_node", "learner_node")
 """Nodes whose failure does not end the demo (it still makes its exit code 1)."""
+PROCESS_STARTED = time.monotonic() - time.process_time()
+"""When this process began, as well as its own CPU time tells [monotonic s]: the start-up's stopwatch."""
 
 
 def _environment_flag(name: str) -> bool:
@@ -109,11 +111,16 @@ class Demo:
     def __init__(self, config: DemoConfig, supervisor: Supervisor, client: LoopClient, sink: LineSink) -> None:
         self.config, self.supervisor, self.client, self.sink = config, supervisor, client, sink
         self.reports: list[EpisodeReport] = []
+        self.moving_after_s: float | None = None
         client.idle = self._idle
 
     def _idle(self) -> None:
         """Keep the processes as they should be; raises LoopError when the loop has lost a node for good."""
         self.supervisor.step()
+        if self.moving_after_s is None and self.client.moving_since is not None:
+            self.moving_after_s = round(self.client.moving_since - PROCESS_STARTED, 1)
+            tqdm.write(f"robot moving after {self.moving_after_s} s", file=sys.stdout)
+            sys.stdout.flush()
         lost = [name for name in self.supervisor.failures if name not in BESIDE_THE_LOOP]
         if lost:
             raise LoopError(f"{lost[0]} stays down")
@@ -222,7 +229,6 @@ def demo(config: DemoConfig) -> int:
     os.environ.update({**environment, **graph.environment})  # the demo's own ROS node lives in the same world
     sink = LineSink(sys.stderr if config.verbose else None, log_dir)
     supervisor = Supervisor(graph, environment, sink)
-    began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     client = LoopClient(graph.values.get("namespace", ""))
     show = Demo(config, supervisor, client, sink)
@@ -251,7 +257,8 @@ def demo(config: DemoConfig) -> int:
     if problem:
         print(f"engram demo: {problem}\n  logs: {log_dir}\n  'engram doctor' checks this machine", file=sys.stderr)
     extra = {"steps": sum(r.steps for r in show.reports), "commands": client.commands,
-             "seconds": round(time.monotonic() - began, 1), "problem": problem or None}  # fmt: skip
+             "moving_after_s": show.moving_after_s,
+             "seconds": round(time.monotonic() - PROCESS_STARTED, 1), "problem": problem or None}  # fmt: skip
     figures = summary(show.reports, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)
     print(json.dumps(figures), flush=True)
     return 1 if problem else 0

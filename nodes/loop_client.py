@@ -64,6 +64,7 @@ class LoopClient:
         self.status: EpisodeStatus | None = None
         self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest
         self.commands = 0
+        self.moving_since: float | None = None  # monotonic s of the first command
         self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
         self.node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.COMMAND)
@@ -80,6 +81,8 @@ class LoopClient:
 
     def _on_command(self, msg: JointTrajectory) -> None:
         self.commands += 1
+        if self.moving_since is None:
+            self.moving_since = time.monotonic()
 
     def others(self, seconds: float = 1.5) -> list[str]:
         """Return the names of the nodes that run in our namespace already."""

@@ -89,7 +89,9 @@ def test_unknown_tasks_are_named() -> None:
 
 
 def run_demo(*words: str, log_dir: Path) -> tuple[int, dict[str, object], str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADLESS": "1", "HOME": str(log_dir)}  # a memory of its own
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+    environment = {**os.environ, "PYTHONPATH": path, "HEADLESS": "1"}
+    environment["HOME"] = str(log_dir)  # a memory of its own
     command = [sys.executable, "-m", "engram.nodes.cli", "demo", *words, "--log-dir", str(log_dir)]
     command += ["--startup-timeout-s", "600"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800)
@@ -112,6 +114,8 @@ def test_one_episode_through_every_process(tmp_path: Path) -> None:
     assert figures["latency_steps"] == figures["commands"] > 0
     assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"]
     assert "1/1 reach" in printed
+    assert 0 < figures["moving_after_s"] < figures["seconds"]
+    assert f"robot moving after {figures['moving_after_s']} s" in printed
 
 
 @pytest.mark.ros
