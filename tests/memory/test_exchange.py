@@ -1,0 +1,117 @@
+"""Out to a file and in again, bit for bit; rooms from a file."""
+
+from __future__ import annotations
+
+import io
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from engram.core.contracts import MemoryQuery
+from engram.core.errors import InvalidInputError, StoreError, UnknownNameError
+from engram.memory.exchange import read_jsonl, store_all, to_networkx, write_jsonl
+from engram.memory.places import read_places
+from engram.memory.robot_memory import RobotMemory
+from engram.memory.store import GraphStore, read_snapshot
+from tests.memory.scenes import WordEncoder, seen, view
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A memory of a cup that was moved, with records of the other stores."""
+    memory = RobotMemory(GraphStore(tmp_path / "memory"), encoder=WordEncoder())
+    for second, x in enumerate((0.4, 0.4, 0.6, 0.6)):
+        memory.update(view([seen("rote Tasse ☕", (x, 0.1 / 3, 0.02))], second * 10**9))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    return read_snapshot(tmp_path / "memory")
+
+
+def exported(stored):
+    out = io.StringIO()
+    write_jsonl(stored, out)
+    return out.getvalue()
+
+
+def test_everything_comes_back_bit_for_bit(stored, tmp_path):
+    again = read_jsonl(io.StringIO(exported(stored)))
+    assert store_all(tmp_path / "copy", again) == stored.sequence
+    copy = read_snapshot(tmp_path / "copy")
+    for table, columns in stored.tables.items():
+        for name, values in columns.items():
+            np.testing.assert_array_equal(copy.tables[table][name], values, err_msg=f"{table}/{name}")
+    assert (copy.stamp_ns, copy.about) == (stored.stamp_ns, stored.about)
+    answer = RobotMemory(stored=copy, encoder=WordEncoder()).query(
+        MemoryQuery(text="rote Tasse ☕", valid_ns=(10**9, 10**9))
+    )
+    assert answer.nodes[0].pose.position[0] == pytest.approx(0.4, abs=1e-6)
+
+
+def test_a_store_that_holds_something_is_not_written_over(stored, tmp_path):
+    with pytest.raises(StoreError, match="holds a memory already"):
+        store_all(tmp_path / "memory", stored)
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "message"),
+    [
+        (0, '{"schema": {"name": "engram.memory", "version": 99}}', "import line 1: schema .*99.*reads"),
+        (1, "not json", "import line 2: Expecting value"),
+        (1, "[1]", "import line 2: list, expected an object"),
+        (1, '{"table": "cups", "row": 0}', "import line 2: table 'cups', valid: nodes"),
+        (1, "", "import line 2"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(stored, line, text, message):
+    lines = exported(stored).splitlines()
+    lines[line] = text
+    with pytest.raises(StoreError, match=message):
+        read_jsonl(io.StringIO("\n".join(lines)))
+
+
+def test_a_missing_row_is_no_silent_gap(stored):
+    lines = exported(stored).splitlines()
+    del lines[1]
+    with pytest.raises(StoreError, match="1 rows of table 'nodes' are missing"):
+        read_jsonl(io.StringIO("\n".join(lines)))
+
+
+def test_graphml_is_read_by_networkx(stored, tmp_path):
+    memory = RobotMemory(stored=stored, encoder=WordEncoder())
+    nx.write_graphml(to_networkx(memory.graph()), tmp_path / "now.graphml")
+    graph = nx.read_graphml(tmp_path / "now.graphml")
+    assert graph.nodes["object_0001"]["label"] == "rote Tasse ☕"
+    assert graph.nodes["object_0001"]["x"] == pytest.approx(0.6)
+    assert graph.edges["object_0001", "place_0001"]["relation"] == "on"
+    past = to_networkx(memory.graph(10**9))
+    assert past.nodes["object_0001"]["x"] == pytest.approx(0.4)
+
+
+def test_places_come_from_a_file_and_hold_what_is_in_them(tmp_path):
+    path = tmp_path / "home.yaml"
+    path.write_text(
+        "- {layer: room, label: kitchen, centre: [0.5, 0, 1], size: [3, 3, 2.2]}\n"
+        "- {layer: place, label: shelf, centre: [0.4, 0.0333, 0.0], size: [0.3, 0.3, 0.2]}\n"
+    )
+    memory = RobotMemory(encoder=WordEncoder(), places=read_places(path))
+    memory.update(view([seen("red cup", (0.4, 0.0333, 0.02))], 1))
+    edges = {(edge.source, edge.relation, edge.target) for edge in memory.graph().edges}
+    assert {("object_0001", "in", "place_0001"), ("object_0001", "in", "room_0001")} <= edges
+    assert "in the shelf" in memory.query(MemoryQuery(text="red cup")).text
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("{a: 1}", InvalidInputError, "dict, expected a list"),
+        ("- {layer: room, label: hall}", InvalidInputError, "expected the keys layer, label, centre, size"),
+        ("- {layer: rom, label: a, centre: [0, 0, 0], size: [1, 1, 1]}", UnknownNameError, "did you mean 'room'"),
+        ("- {layer: room, label: a, centre: [0, 0], size: [1, 1, 1]}", InvalidInputError, "'a' centre .*3 numbers"),
+    ],
+)
+def test_a_bad_file_of_places_is_named(tmp_path, text, error, message):
+    (tmp_path / "home.yaml").write_text(text)
+    with pytest.raises(error, match=message):
+        read_places(tmp_path / "home.yaml")
