@@ -28,6 +28,7 @@ from engram.core.provenance import commit, machine
 from engram.nodes.latency import read_trace, stage_ms
 from engram.nodes.loop_client import LoopClient
 
+RESULTS = Path(__file__).resolve().parent / "results" / "loop.json"
 TARGET_RATIO = 1.5
 """Our overhead at p99 over the raw round trip at p99."""
 RAW, RELAY = "raw round trip", "raw relay, three hops"
@@ -52,7 +53,7 @@ class LoopBenchmark:
     """ROS_DOMAIN_ID of the run."""
     quick: bool = False
     """Six episodes, 200 round trips."""
-    output: Path = Path("benchmarks/results/loop.json")
+    output: Path = RESULTS
     """Where the result goes."""
 
 
