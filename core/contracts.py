@@ -164,6 +164,27 @@ class Memory(ABC):
         """Make everything up to now durable and return the sequence number that now survives a crash."""
 
 
+class TaskMemory(Memory):
+    """A memory that also keeps tasks: which were tried, what came of them, what had been read for them."""
+
+    @abstractmethod
+    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
+        """A task begins; one that still runs is abandoned."""
+
+    @abstractmethod
+    def end_episode(
+        self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
+    ) -> None:
+        """The running task ended: succeeded, failed or stopped.
+
+        The memories that its actions carried get the credit for success or failure; a stop says nothing of them.
+        """
+
+    @abstractmethod
+    def consolidate(self, budget_s: float) -> None:
+        """Distil what was lived through, in the background, for at most about ``budget_s`` of CPU time."""
+
+
 class Policy(ABC):
     """Instruction and observations -> action chunks.
 

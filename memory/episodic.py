@@ -10,6 +10,7 @@ import numpy as np
 from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.case_values import CaseValues, ValueConfig
+from engram.memory.context import Case
 from engram.memory.episodes import ABANDONED, RUNNING, Episode, Event, unit
 from engram.memory.episodic_recall import SOURCE, EpisodicRecall
 from engram.memory.event_index import RecallConfig
@@ -126,9 +127,12 @@ class EpisodicMemory(MemoryStore):
         """Return events and episodes that fit, best first, and what hangs together with them."""
         return self._recall.recall(query)
 
-    def cases(self, vector: np.ndarray, limit: int) -> tuple[Evidence, ...]:
-        """Return past episodes for an instruction's ``vector`` (384,): similar ones that were worth it."""
-        return self._recall.cases(vector, limit)
+    def cases(self, instruction: str, limit: int) -> tuple[Case, ...]:
+        """Return past episodes for an instruction: similar ones that were worth it, the best first."""
+        if not limit or not self._episodes:
+            return ()
+        chosen = self._recall.cases(unit(np.asarray(self._embed(instruction))), limit)
+        return tuple(Case(one.id, one.vector, self._place_of(one.id), one.end_ns) for one in chosen)
 
     def state(self) -> StoreState:
         """Return events, episodes, values and counters that changed since the last call."""
@@ -173,6 +177,10 @@ class EpisodicMemory(MemoryStore):
         node = self._surroundings.nodes.get(change.node_id)
         sentence = describe(change, self._surroundings.support(change.node_id)[1])
         return event.extended(change, sentence, None if node is None else node.embedding)
+
+    def _place_of(self, episode: str) -> np.ndarray:
+        places = [event.place for event in self._log.events if event.episode == episode]
+        return np.mean(places, axis=0) if places else np.zeros(3)
 
     def _close(self, outcome: str, stamp_ns: int) -> None:
         self._put(replace(self._episodes[self._current], outcome=outcome, end_ns=stamp_ns))

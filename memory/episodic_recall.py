@@ -45,7 +45,7 @@ class EpisodicRecall:
         ranked = sorted(found.values(), key=lambda one: (-one.score, -one.stamp_ns, one.ids[0]))
         return tuple(ranked[: query.limit])
 
-    def cases(self, vector: np.ndarray, limit: int) -> tuple[Evidence, ...]:
+    def cases(self, vector: np.ndarray, limit: int) -> tuple[Episode, ...]:
         """Return past episodes for an instruction's ``vector`` (384,): similarity weighted by what they were worth.
 
         The value is optimistic, so that a case that was hardly ever used gets its chance.
@@ -53,7 +53,7 @@ class EpisodicRecall:
         ended = [one for one in self._episodes.values() if one.return_ is not None]
         scored = [(max(0.0, float(one.vector @ vector)) * self._values.optimistic(one.id), one) for one in ended]
         scored.sort(key=lambda pair: (-pair[0], -pair[1].end_ns, pair[1].id))
-        return tuple(self._case(one, score) for score, one in scored[:limit])
+        return tuple(one for score, one in scored[:limit] if score > 0)
 
     def _events(self, query: MemoryQuery) -> list[Evidence]:
         weights, log = self._log.index.config, self._log

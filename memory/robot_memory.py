@@ -7,9 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery, MemoryStore
+from engram.core.contracts import MemoryAnswer, MemoryQuery, MemoryStore, TaskMemory
 from engram.core.types import Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.answers import answer, with_evidence
+from engram.memory.context import Case, with_cases
 from engram.memory.episodic import EpisodicConfig, EpisodicMemory
 from engram.memory.fleet import FleetReport, PlaneTransform
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
@@ -58,7 +59,7 @@ class _Lane:
         self._thread.shutdown()
 
 
-class RobotMemory(Memory):
+class RobotMemory(TaskMemory):
     """The scene graph answers; the other stores live on what changes in it and add what they remember.
 
     ``update`` returns when the scene graph has the frame; the other stores take the change in on threads of their
@@ -80,6 +81,7 @@ class RobotMemory(Memory):
         self.episodic = EpisodicMemory(self.scene.embed, self.config.episodic)
         self.semantic = SemanticMemory(self.scene.embed, self.config.semantic)
         self._lanes = {store.name: _Lane(store) for store in (self.short_term, self.episodic, self.semantic)}
+        self._cases: tuple[str, Future[tuple[Case, ...]] | None] = ("", None)  # instruction, chosen for it
         known = self.scene.graph()
         for name, lane in self._lanes.items():
             lane.store.restore(self.scene.restored.get(name, ()))
@@ -109,8 +111,12 @@ class RobotMemory(Memory):
         return with_evidence(found, self.scene.tracker, hits, query, more, self.config.graph.advice)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
-        """Return the tokens of the objects that matter for ``instruction``."""
-        return self.scene.context(instruction, stamp_ns)
+        """Return the tokens of the objects that matter for ``instruction``, and of past tasks like the running one.
+
+        The cases are chosen when the task begins and stay until the next one.
+        """
+        tokens, (chosen_for, chosen) = self.scene.context(instruction, stamp_ns), self._cases
+        return with_cases(tokens, chosen.result()) if chosen is not None and chosen_for == instruction else tokens
 
     def graph(self, at_ns: int | None = None) -> GraphUpdate:
         """Return the scene graph, now or as it was at ``at_ns``."""
@@ -133,15 +139,18 @@ class RobotMemory(Memory):
 
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
         """A task begins."""
-        self._lanes["episodic"].write(lambda: self.episodic.begin(task, instruction, stamp_ns))
+        lane, count = self._lanes["episodic"], self.config.graph.context.cases
+        lane.write(lambda: self.episodic.begin(task, instruction, stamp_ns) and None)
+        self._cases = (instruction, lane.read(lambda: self.episodic.cases(instruction, count)))
 
     def end_episode(
-        self, task: str, success: bool, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
+        self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
     ) -> None:
-        """A task ended; credit goes to the memories that its actions used."""
-        outcome, value = ("succeeded", 1.0) if success else ("failed", 0.0)
+        """A task ended; credit goes to the memories that its actions used, and the skill's rate counts it."""
+        value = {"succeeded": 1.0, "failed": 0.0}.get(outcome)
         self._lanes["episodic"].write(lambda: self.episodic.end(outcome, value, stamp_ns, memory_ids, policy_version))
-        self._lanes["semantic"].write(lambda: self.semantic.skill(task, policy_version, success))
+        if value is not None:
+            self._lanes["semantic"].write(lambda: self.semantic.skill(task, policy_version, value > 0))
 
     def consolidate(self, budget_s: float) -> None:
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""

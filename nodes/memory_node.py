@@ -12,21 +12,23 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sensor_msgs.msg import JointState as JointStateMsg
 
-from engram.core.contracts import Kinematics, Memory
+from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
 from engram.core.types import JointState, SceneObservation
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.episode_follower import EpisodeFollower
 from engram.nodes.factories import make_kinematics, make_memory, make_robot
 from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
 from engram.nodes.params import param
-from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryMerge, MemoryRecall
 from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
@@ -89,7 +91,8 @@ class MemoryNode(EngramNode):
         self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
         self.joints: dict[int, JointState] = {}  # the last ones, by stamp
         self.waiting: tuple[SceneObservation, float] | None = None  # a scene without the joints of its instant
-        self.episode = 0  # that runs; 0 = none
+        self.episodes = EpisodeFollower(self.memory) if isinstance(self.memory, TaskMemory) else None
+        self.episode_changed = False  # since the last commit
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
         self.durable = self.changed = self.memory.graph().sequence
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
@@ -104,6 +107,8 @@ class MemoryNode(EngramNode):
             self.subscribe(
                 JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)
             )
+        if self.episodes is not None:
+            self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         self.serve(MemoryMerge, "memory/merge", self._on_merge)
         self.serve(MemoryQuerySrv, "memory/query", self._on_query)
         self.serve(MemoryRecall, "memory/recall", self._on_recall)
@@ -177,12 +182,12 @@ class MemoryNode(EngramNode):
         self.deltas.publish(messages.graph_to_msg(self.memory.graph(), self.boot_id))
 
     def _commit(self) -> None:
-        if self.changed != self.durable:
+        if self.changed != self.durable or self.episode_changed:
             with self.health.timed("commit"):
                 self.memory.commit()
-            self.durable = self.changed
+            self.durable, self.episode_changed = self.changed, False
             self.health.count("commits")
-        if isinstance(self.memory, RobotMemory):
+        if isinstance(self.memory, TaskMemory):
             self.memory.consolidate(self.config.background_share * self.config.commit_period_s)
 
     # -- topics and services -------------------------------------------------------------------------------------
@@ -195,19 +200,15 @@ class MemoryNode(EngramNode):
         self.statuses[status.stamp_ns] = status
         while len(self.statuses) > KEPT:
             del self.statuses[next(iter(self.statuses))]
-        if isinstance(self.memory, RobotMemory):
-            self._follow_episode(self.memory, status)
+        if self.episodes is not None:
+            self.episode_changed |= self.episodes.status(status)
         if self.config.lockstep:  # the scene of this step may have been there first
             self._publish_context()
 
-    def _follow_episode(self, memory: RobotMemory, status: messages.EpisodeStatus) -> None:
-        """Begin and end episodes as the task's status says."""
-        if status.state == "running" and status.episode != self.episode:
-            self.episode = status.episode
-            memory.begin_episode(status.task, status.instruction, status.stamp_ns)
-        elif status.state in ("succeeded", "failed", "stopped") and status.episode == self.episode:
-            self.episode = 0
-            memory.end_episode(status.task, status.state == "succeeded", status.stamp_ns)
+    def _on_chunk(self, msg: ActionChunk) -> None:
+        chunk = messages.chunk_from_msg(msg)
+        if self.episodes is not None:
+            self.thread.put(partial(self.episodes.chunk, chunk))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         joints = messages.joints_from_msg(msg, self.robot.joint_names)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.contracts import Detector, Kinematics, Memory, Policy, TaskMemory, World
 from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorController, hand
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
@@ -102,6 +102,7 @@ class Runtime:
         self.detector = detector
         self.memory = memory
         self.perception_camera = perception_camera
+        self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
 
     def run_episode(
         self,
@@ -126,6 +127,9 @@ class Runtime:
         outcome = self.world.oracle_outcome()
         self.pipeline.reset()
         self.policy.reset(outcome.instruction, episode=episode, seed=episode)
+        self._read.clear()
+        if isinstance(self.memory, TaskMemory):
+            self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
         commands: list[np.ndarray] = []
         while not (outcome.success or outcome.truncated):
             command = self._decide(observation, outcome.instruction)
@@ -134,6 +138,9 @@ class Runtime:
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
+        if isinstance(self.memory, TaskMemory):
+            ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
+            self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
         executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
         return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
 
@@ -141,7 +148,9 @@ class Runtime:
         self.policy.observe(observation, self._remember(observation, instruction))
         command = self.pipeline.command(observation.joints)
         if command is None:
-            self.pipeline.executor.accept(self.policy.act())
+            chunk = self.policy.act()
+            self._read.update(dict.fromkeys(chunk.memory_ids))
+            self.pipeline.executor.accept(chunk)
             command = self.pipeline.command(observation.joints)
         # A chunk that does not cover its own observation leaves nothing to execute: hold.
         return command or self.pipeline.execute(None, observation.joints)

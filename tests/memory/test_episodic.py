@@ -182,14 +182,13 @@ def test_values_are_bounded_and_the_one_without_credit_for_longest_goes():
 def run_tasks(store: EpisodicMemory, tasks: int, seed: int, learn: bool) -> float:
     """Cases 1-4 read alike; with case 3 a task succeeds in 9 of 10 tries, with the others in 3. Return the rate."""
     rng = np.random.default_rng(seed)
-    vector = embed("fetch the cup")
     won = []
     for i in range(tasks):
-        (case,) = store.cases(vector, 1)
-        success = rng.random() < (0.9 if case.ids[0] == "episode_000003" else 0.3)
+        (case,) = store.cases("fetch the cup", 1)
+        success = rng.random() < (0.9 if case.id == "episode_000003" else 0.3)
         won.append(success)
         store.begin("other", "something else", i)
-        store.end("succeeded" if success else "failed", float(success), i, case.ids if learn else ())
+        store.end("succeeded" if success else "failed", float(success), i, (case.id,) if learn else ())
     return float(np.mean(won[-50:]))
 
 
@@ -235,7 +234,7 @@ def test_an_episode_that_is_cut_off_is_abandoned_without_credit():
     assert [one.outcome for one in store.episodes] == ["abandoned", "running"]
     store.end("stopped", None, 7, ("object_0001",))  # the operator stopped it: that says nothing
     assert store.values.uses("episode_000001") == store.values.uses("object_0001") == (0, 0)
-    assert store.cases(embed("stack"), 5) == ()
+    assert store.cases("stack", 5) == ()
 
 
 # -- association -------------------------------------------------------------------------------------------------------

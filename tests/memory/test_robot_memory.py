@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from engram.core.contracts import MemoryQuery
+from engram.core.types import MemoryTokens
+from engram.memory.context import Case, with_cases
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore, read_snapshot
 from tests.contracts.memory import MemoryContract
@@ -35,7 +37,7 @@ def lived(folder):
         memory.update(view([seen("red cup", HERE)], second * SECOND))
     for second in range(4, 8):
         memory.update(view([seen("red cup", THERE)], second * SECOND))
-    memory.end_episode("carry", True, 8 * SECOND, ("object_0001",), "v1")
+    memory.end_episode("carry", "succeeded", 8 * SECOND, ("object_0001",), "v1")
     return memory
 
 
@@ -89,3 +91,39 @@ def test_one_commit_is_one_snapshot_of_all_stores(folder):
     assert '"short_term"' in texts and '"episodic"' in texts
     assert stored.sequence == memory.graph().sequence
     np.testing.assert_array_equal(stored.tables["nodes"]["time"][:, 3], [1, 1])  # the table and the cup
+
+
+def test_the_context_of_a_task_carries_past_cases_and_their_credit_comes_back(folder):
+    memory = lived(folder)
+    memory.begin_episode("carry", "put the red cup away", 10 * SECOND)
+    tokens = memory.context("put the red cup away", 18 * SECOND)
+    assert tokens.source_ids[:2] == ("object_0001", "episode_000001") and tokens.mask.sum() == 2
+    assert tokens.age_s[1] == 10.0  # the case ended at 8 s
+    np.testing.assert_array_equal(tokens.tokens[1], WordEncoder().encode(["put the red cup away"])[0])
+    assert "episode_000001" not in memory.context("another instruction", 18 * SECOND).source_ids
+    memory.end_episode("carry", "failed", 19 * SECOND, tuple(one for one in tokens.source_ids if one), "v1")
+    memory.commit()
+    assert memory.episodic.values.uses("episode_000001") == (2, 0.5)  # it succeeded itself, and did not help now
+    rate = memory.semantic.success("carry", "v1")
+    assert (rate.successes, rate.n) == (1, 2)
+
+
+def test_a_stopped_task_credits_nobody_and_counts_for_no_skill(folder):
+    memory = lived(folder)
+    memory.begin_episode("carry", "put the red cup away", 10 * SECOND)
+    memory.end_episode("carry", "stopped", 11 * SECOND, ("episode_000001",), "v1")
+    memory.commit()
+    assert memory.episodic.values.uses("episode_000001")[0] == 1
+    assert memory.semantic.success("carry", "v1").n == 1
+    assert memory.episodic.episodes[-1].outcome == "stopped"
+
+
+def test_cases_take_the_place_of_what_fits_least():
+    objects = MemoryTokens(
+        0, 1, np.ones((3, 384), np.float32), np.ones(3), np.zeros((3, 3)), np.ones(3, bool), ("a", "b", "c")
+    )
+    case = Case("episode_000001", np.zeros(384, np.float32), np.array([1.0, 2.0, 3.0]), 0)
+    both = with_cases(objects, [case])
+    assert both.source_ids == ("a", "b", "episode_000001")
+    np.testing.assert_array_equal(both.place[2], (1, 2, 3))
+    assert with_cases(objects, []).source_ids == objects.source_ids

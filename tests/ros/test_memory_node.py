@@ -6,10 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from engram.core.types import DetectedObject, Pose, SceneObservation
+from engram.core.types import ActionChunk, DetectedObject, Pose, SceneObservation
 from engram.nodes import messages, qos
 from engram.nodes.graph_mirror import GraphMirror
 from engram.perception.embedding import default_text_encoder
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryQuery, MemoryRecall
@@ -70,6 +71,15 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     past = graph.call(GetGraph, "memory/get_graph", GetGraph.Request(at=messages.to_stamp(2 * 10**8))).graph
     assert {"red cube", "blue cup"} == {node.label for node in past.nodes if node.layer == "object"}
 
+    chunks = graph.node.create_publisher(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
+    read = ActionChunk(4 * 10**8, 1, "ee_delta", np.zeros((1, 7)), 0.1, 1, "base", (answer.nodes[0].id,))
+    chunks.publish(messages.chunk_to_msg(read, "r"))
+    graph.spin(1.0)
+    ended = messages.EpisodeStatus(5 * 10**8, "r", 1, "pick", "take the red cube", 4, "succeeded")
+    commits = int(graph.value("memory_node", "commits"))
+    status.publish(messages.status_to_msg(ended))
+    graph.wait(lambda: int(graph.value("memory_node", "commits")) > commits, 60, "the commit of the episode")
+
     first.end(signal.SIGKILL)
     graph.diagnostics.clear()
     boots = {update.boot_id for update in updates}
@@ -82,6 +92,8 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     assert {"red cube", "blue cup"} <= {node.label for node in whole.nodes}
     recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
     assert recalled.context.count == 1
+    tasks = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="take the red cube", limit=20))
+    assert any("'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses" in one for one in tasks.evidence)
     scenes.publish(messages.scene_to_msg(scene(time.time_ns(), red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 30, "the new object")
 

@@ -1,15 +1,19 @@
 """The in-process loop in a world small enough to follow by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from engram.core.contracts import Policy, World
+from engram.core.contracts import Detector, MemoryQuery, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import ActionChunk, JointCommand, JointState, Observation, OracleOutcome
+from engram.memory.robot_memory import RobotMemory
 from engram.sim.runtime import CommandPipeline, Runtime
 from tests.contracts.world import WorldContract
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics, joints
+from tests.memory.scenes import WordEncoder, seen, view
 
 MAX_STEPS = 12
 
@@ -126,3 +130,36 @@ def test_a_non_finite_action_becomes_a_hold():
 def test_perception_without_memory_is_refused():
     with pytest.raises(InvalidInputError, match="detector and memory come together"):
         Runtime(GantryWorld(), GoRight(), pipeline(), detector=object())
+
+
+class SameView(Detector):
+    """Sees a red cup at one place, whatever the frame."""
+
+    def detect(self, frame):
+        return view([seen("red cup", (0.5, 0.1, 0.02))], frame.stamp_ns)
+
+
+class GoRightAndSay(GoRight):
+    """Names in each chunk what it had read."""
+
+    def observe(self, observation, memory=None):
+        super().observe(observation, memory)
+        self.read = tuple(np.array(memory.source_ids)[memory.mask].tolist())
+
+    def act(self):
+        return replace(super().act(), memory_ids=self.read)
+
+
+def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
+    memory = RobotMemory(encoder=WordEncoder())
+    runtime = Runtime(GantryWorld(), GoRightAndSay(), pipeline(), detector=SameView(), memory=memory)
+    runtime.run_episode("reach", seed=7)
+    runtime.run_episode("reach", seed=8)
+    memory.commit()
+    memory.query(MemoryQuery(text="red cup"))  # waits for the threads
+    first, second = memory.episodic.episodes
+    assert (first.outcome, first.return_, first.policy_version) == ("succeeded", 1.0, "v0")
+    assert first.memory_ids == ("object_0001",)
+    assert second.memory_ids == ("object_0001", "episode_000001")  # the first task was a case for the second
+    assert memory.episodic.values.uses("episode_000001") == (2, 1.0)
+    assert memory.semantic.success("reach", "v0").n == 2
