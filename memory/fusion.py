@@ -20,6 +20,8 @@ class FusionConfig:
     """Standard deviation by which a resting object's place is assumed to drift between two sights."""
     moved_gate: float = 11.34
     """Squared Mahalanobis distance (chi-square, 3 dof, 99 %) above which it was moved: the old place is dropped."""
+    prior: float = 0.5
+    """Belief before the first sight: the share of new detections, of a detector sure of itself, that are real."""
     hit_ratio: float = 8.0
     """P(detected | there) / P(detected | not there) at score 1."""
     free_ratio: float = 0.3
@@ -51,7 +53,7 @@ class Sights:
 
 
 def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig, evidence: str = "") -> SceneNode:
-    """Return the node of an object seen for the first time; even odds before the sight."""
+    """Return the node of an object seen for the first time."""
     return SceneNode(
         id=node_id,
         layer="object",
@@ -61,7 +63,7 @@ def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig
         size=seen.size,
         color=seen.color,
         embedding=seen.embedding,
-        belief=float(bayes(np.float64(0.5), hit(np.float64(seen.score), config), config)),
+        belief=float(bayes(np.float64(config.prior), hit(np.float64(seen.score), config), config)),
         state="visible",
         first_seen_ns=stamp_ns,
         last_seen_ns=stamp_ns,

@@ -8,6 +8,7 @@ measurement with fewer episodes, scenes and rounds, and so with wider intervals.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -30,13 +31,15 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop."""
+    """Which part: loop, memory."""
     quick: bool = False
     """An honest smaller run of at most about ten minutes on two cores."""
     policy: str = "base"
     """Checkpoint that is proved."""
     output: Path | None = None
     """File for all figures as one JSON list."""
+    work: Path | None = None
+    """memory: folder for the fitted sensor and finished homes; a run that was cut off goes on from there."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,46 @@ def prove_perception(config: ProveConfig) -> list[Figure]:
     return figures
 
 
+def prove_household(config: ProveConfig) -> list[Figure]:
+    """Weeks in several homes: answers, ghosts and merges against the truth, beside three baselines."""
+    return _in_household("household", config)
+
+
+def prove_fetch(config: ProveConfig) -> list[Figure]:
+    """Fetching in a home: success and exploration with and without memory, and what advice to look saves."""
+    return _in_household("fetch", config)
+
+
+KILLS, DAMAGES = 300, 200
+"""kill -9 during writing, and bit flips or truncations of the store."""
+
+
+def prove_store(config: ProveConfig) -> list[Figure]:
+    """kill -9 at random instants of writing, and damaged files: nothing acknowledged lost, nothing silently wrong."""
+    tests = Path(__file__).resolve().parents[1] / "tests" / "memory" / "test_store.py"
+    if not tests.exists():
+        raise ProofError(f"{tests}: not there; the store is proved from a checkout")
+    kills, damages = (30, 40) if config.quick else (KILLS, DAMAGES)
+    environment = {**os.environ, "ENGRAM_KILLS": str(kills), "ENGRAM_DAMAGES": str(damages)}
+    figures = []
+    for name, n, chosen in (("kill_9_losses", kills, "kill_9"), ("silent_damages", damages, "flipped")):
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600", str(tests), "-k", chosen]
+        broke = subprocess.call([sys.executable, *words], cwd=tests.parents[2], env=environment, stdout=sys.stderr) != 0
+        figures.append(Figure(f"store_{name}", None if broke else 0, None, n, "== 0", not broke))
+    return figures
+
+
+def prove_growth(config: ProveConfig) -> list[Figure]:
+    """Update, queries, commit and load from a thousand to a million entries, beside the bare operations."""
+    quick = ["--quick"] if config.quick else []
+    return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory", *quick])["figures"]]
+
+
+def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
+    words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
+    return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
+
+
 def _benchmark_figure(row: dict[str, Any]) -> Figure:
     interval = tuple(row["interval"]) if row.get("interval") else None
     target = row.get("target")
@@ -160,6 +203,7 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
+    "memory": (prove_household, prove_fetch, prove_store, prove_growth),
 }
 """Part -> its measurements."""
 

@@ -70,13 +70,16 @@ class Life:
         for thing in self.things:
             self._record(thing, self._put(thing), 0)
 
-    def advance(self, until_ns: int) -> None:
-        """Live until ``until_ns``, at most one move a thing; call it once for each time between two visits."""
+    def advance(self, until_ns: int, pace: float = 1.0) -> None:
+        """Live until ``until_ns``, at most one move a thing; ``pace`` scales the chance that a thing is moved.
+
+        Chances are those of the time between two visits, so call it once for each such time.
+        """
         hour = (until_ns // HOUR_NS) % 24
         events = [(int(self._rng.integers(self.now_ns + 1, until_ns)), thing) for thing in self.things]
         draws = self._rng.random((len(events), 2))
         for (stamp_ns, thing), draw in sorted(zip(events, draws.tolist(), strict=True)):
-            self._maybe_move(thing, stamp_ns, hour, draw)
+            self._maybe_move(thing, stamp_ns, hour, draw, pace)
         self.now_ns = until_ns
 
     def oracle_placements(self, stamp_ns: int | None = None) -> Mapping[str, Placement | None]:
@@ -99,7 +102,7 @@ class Life:
         self._record(thing, self._put(thing, spot), stamp_ns)
         self.now_ns = max(self.now_ns, stamp_ns)
 
-    def _maybe_move(self, thing: str, stamp_ns: int, hour: int, draw: list[float]) -> None:
+    def _maybe_move(self, thing: str, stamp_ns: int, hour: int, draw: list[float], pace: float) -> None:
         kind, out = self.things[thing], thing not in self._taken
         if out:
             back = (kind.carried and hour == VISIT_HOURS[2]) or draw[0] < self.config.returned
@@ -110,7 +113,7 @@ class Life:
         if leaves or (MOBILITY[kind.mobility] > 0 and draw[0] > 1 - self.config.lost):
             del self._taken[thing]
             self._record(thing, None, stamp_ns)
-        elif draw[1] < MOBILITY[kind.mobility]:
+        elif draw[1] < pace * MOBILITY[kind.mobility]:
             self._record(thing, self._put(thing), stamp_ns)
 
     def _put(self, thing: str, spot: str | None = None) -> Placement:

@@ -1,0 +1,104 @@
+"""Counts of the homes -> figures with intervals and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engram.benchmarks.household_scores import Scores
+from engram.core.statistics import wilson
+
+BASELINES = ("captions", "newest_100", "full_history")
+DISK_BUDGET_MB, RAM_BUDGET_MB = 512.0, 4096.0
+"""What three weeks may cost: the store on disk, and the whole process with simulation, encoder and baselines."""
+
+
+def figures(homes: Sequence[dict]) -> list[dict]:
+    """Return the figures of the finished homes, all pooled."""
+    total = {name: _pooled(homes, name) for name in homes[0]["scores"]}
+    rows = _answers("engram", total["engram"]) + _graph("", total["engram"])
+    for name in BASELINES:
+        rows += _answers(name, total[name])
+    rows.append(_stale_ratio(total))
+    if total["engram_camera"].count:
+        rows += _answers("camera_day", total["engram_camera"]) + _graph("camera_day_", total["engram_camera"])
+    return rows + _weeks(homes)
+
+
+def _pooled(homes: Sequence[dict], name: str) -> Scores:
+    total = Scores()
+    for home in homes:
+        total.count.update(home["scores"][name]["count"])
+        total.error_m += home["scores"][name]["error_m"]
+    return total
+
+
+def _answers(name: str, scores: Scores) -> list[dict]:
+    count, n = scores.count, scores.count["questions"]
+    rows = [
+        rate(f"{name}_answers_{verdict}", count[verdict], n) for verdict in ("right", "stale", "outdated", "missing")
+    ]
+    if scores.error_m:
+        low, middle, high = np.percentile(scores.error_m, (25, 50, 90))
+        row = {"name": f"{name}_position_error_p50_m", "value": round(float(middle), 4), "n": len(scores.error_m)}
+        rows.append({**row, "interval": [round(float(low), 4), round(float(high), 4)], "target": "", "met": None})
+    return rows
+
+
+def _graph(prefix: str, scores: Scores) -> list[dict]:
+    count = scores.count
+    return [
+        rate(f"{prefix}recall", count["recalled"], count["in view"]),
+        rate(f"{prefix}label_accuracy", count["named right"], count["matched"]),
+        rate(f"{prefix}ghosts", count["ghosts"], count["believed"], 0.01),
+        rate(f"{prefix}false_merges", count["fused into another"], count["fused"], 0.01),
+        rate(f"{prefix}fused_into_its_twin", count["fused into its twin"], count["fused"]),
+    ]
+
+
+def _stale_ratio(total: dict[str, Scores]) -> dict:
+    shares = {name: total[name].count["stale"] / total[name].count["questions"] for name in ("engram", *BASELINES)}
+    best = min(BASELINES, key=shares.__getitem__)
+    ratio = shares["engram"] / shares[best] if shares[best] else float("inf")
+    n = total["engram"].count["questions"]
+    target = f"<= 0.333 of the best baseline ({best})"
+    return {"name": "stale_answers_ratio", "value": round(ratio, 4), "interval": None, "n": n, "target": target,
+            "met": ratio <= 1 / 3}  # fmt: skip
+
+
+def _weeks(homes: Sequence[dict]) -> list[dict]:
+    """Three weeks of operation: size, and whether answers got worse from the first to the last week."""
+    days = [home["days"] for home in homes]
+    last = max(len(d) for d in days)
+    first = range(1, min(8, last))
+    end = range(max(last - 7, 1), last)
+    rows = []
+    for name, span in (("first", first), ("last", end)):
+        right = sum(d[i]["right"] for d in days for i in span if i < len(d))
+        asked = sum(d[i]["questions"] for d in days for i in span if i < len(d))
+        rows.append(rate(f"{name}_week_answers_right", right, asked))
+    week = min(last, 21) - 1
+    for name, budget in (("disk_mb", DISK_BUDGET_MB), ("ram_mb", RAM_BUDGET_MB)):
+        value = max(d[min(week, len(d) - 1)][name] for d in days)
+        rows.append({"name": f"{name}_after_day_{week + 1}", "value": value, "interval": None, "n": len(homes),
+                     "target": f"<= {budget:g}", "met": value <= budget})  # fmt: skip
+    fell = (rows[0]["value"] or 0.0) - (rows[1]["value"] or 0.0)
+    rows.append({"name": "answers_right_fell_by", "value": round(fell, 4), "interval": None, "n": rows[1]["n"],
+                 "target": "<= 0.02", "met": fell <= 0.02})  # fmt: skip
+    return rows
+
+
+def rate(name: str, successes: int, n: int, at_most: float | None = None) -> dict:
+    """Return a share with its Wilson interval; questions of one home are not independent, so it is too narrow."""
+    if not n:
+        return {"name": name, "value": None, "interval": None, "n": 0, "target": "", "met": None}
+    share = wilson(successes, n)
+    return {
+        "name": name,
+        "value": round(share.rate, 4),
+        "interval": [round(share.low, 4), round(share.high, 4)],
+        "n": n,
+        "target": "" if at_most is None else f"<= {at_most}",
+        "met": None if at_most is None else share.rate <= at_most,
+    }

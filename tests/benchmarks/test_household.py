@@ -1,0 +1,133 @@
+"""The judge of the household is judged by hand; the whole run is run small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engram.benchmarks.fetch import (
+    FetchBenchmark,
+    Searcher,
+    _oracle_way,
+)
+from engram.benchmarks.fetch import (
+    figures as fetch_figures,
+)
+from engram.benchmarks.fetch import (
+    run_home as fetch_home,
+)
+from engram.benchmarks.household import HouseholdBenchmark, run_home
+from engram.benchmarks.household_figures import figures
+from engram.benchmarks.household_fit import compare
+from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, judge, score_graph
+from engram.benchmarks.memory_baselines import SightingMemory
+from engram.sim.household.layout import make_home
+from engram.sim.household.life import HOUR_NS, Life
+from engram.sim.household.sensor_model import ModelSense
+from engram.sim.household.tour import Inspector, Sight
+from tests.memory.scenes import WordEncoder, seen, view
+from tests.sim.household.homes import lived_in, perfect_record
+
+
+@pytest.fixture
+def phone():
+    """A life whose phone lay on the first spot until hour 1 and then on the second, and a record of looks."""
+    life = Life(make_home(5), 5)
+    first, second = [spot.name for spot in life.home.spots.values() if not spot.closed][:2]
+    life.oracle_carry("phone", first, 1)
+    life.oracle_carry("phone", second, HOUR_NS)
+    before = life.oracle_fact("phone", HOUR_NS - 1).placement
+    now = life.oracle_placements()["phone"]
+    return life, before, now, Looked()
+
+
+def _look(looked: Looked, spot: str, stamp_ns: int) -> None:
+    looked.note(spot, [Sight(view([], stamp_ns=stamp_ns), ())])
+
+
+def test_a_wrong_answer_is_stale_only_after_a_look_at_the_answered_place(phone):
+    life, before, now, looked = phone
+    assert judge(now.position, "phone", life, looked) == "right"
+    assert judge(before.position, "phone", life, looked) == "outdated"
+    _look(looked, before.spot, HOUR_NS - 1)  # it was still there
+    assert judge(before.position, "phone", life, looked) == "outdated"
+    _look(looked, before.spot, HOUR_NS + 1)
+    assert judge(before.position, "phone", life, looked) == "stale"
+
+
+def test_no_answer_is_missing_only_when_the_thing_was_in_view(phone):
+    life, _, now, looked = phone
+    assert judge(None, "phone", life, looked) == "unknown"
+    _look(looked, now.spot, HOUR_NS + 1)
+    assert judge(None, "phone", life, looked) == "missing"
+
+
+def test_a_ghost_is_believed_where_a_look_found_nothing(phone):
+    life, before, now, looked = phone
+    memory, scores = SightingMemory(None, WordEncoder()), Scores()
+    memory.update(view([seen("phone", now.position), seen("phone", before.position)], stamp_ns=5))
+    score_graph(memory, life, looked, scores)
+    assert (scores.count["matched"], scores.count["named right"]) == (1, 1)
+    assert (scores.count["outdated nodes"], scores.count["ghosts"]) == (1, 0)
+    _look(looked, before.spot, HOUR_NS + 1)
+    score_graph(memory, life, looked, scores)
+    assert scores.count["ghosts"] == 1 and scores.count["believed"] == 4
+
+
+def test_a_sight_that_goes_into_the_node_of_another_thing_is_a_false_merge(phone):
+    life, _, now, _ = phone
+    scores, merges = Scores(), Merges()
+    memory = SightingMemory(None, WordEncoder())
+    node = memory.update(view([seen("phone", now.position)], stamp_ns=1)).nodes[0]
+    for stamp_ns, thing in ((1, "phone"), (2, "phone"), (3, "candle")):
+        scene = view([seen("phone", now.position)], stamp_ns=stamp_ns)
+        update = replace(memory.update(scene), nodes=(replace(node, last_seen_ns=stamp_ns),))
+        merges.note(Sight(scene, (thing,)), update, life, scores)
+    assert scores.count["fused"] == 2 and scores.count["fused into another"] == 1
+
+
+def test_a_memory_that_saw_everything_is_right_about_what_it_saw():
+    life, world = lived_in(seed=6)
+    inspector = Inspector(world, ModelSense(perfect_record(), WordEncoder()), 6)
+    memory, looked, scores = SightingMemory(None, WordEncoder()), Looked(), Scores()
+    for spot in life.home.spots:
+        sights = inspector.look(spot, life.now_ns + 10)
+        looked.note(spot, sights)
+        for sight in sights:
+            memory.update(sight.scene)
+    ask_everything(memory, life, looked, scores, life.now_ns)
+    world.close()
+    assert scores.count["right"] + scores.count["unknown"] == scores.count["questions"] == 32
+    assert scores.count["right"] >= 28 and 0.0 < np.median(scores.error_m) < 0.05
+
+
+def test_the_nearest_thing_bounds_every_search():
+    life, world = lived_in(seed=6)
+    none = Searcher(world, life, ModelSense(perfect_record(), WordEncoder()), None, learns=False)
+    found, metres, spots = none.fetch("flower vase", life.home.dock, life.now_ns, limit=len(life.home.spots))
+    world.close()
+    assert found and len(set(spots)) == len(spots)
+    assert spots[-1] == life.oracle_placements()["flower vase"].spot
+    assert metres >= _oracle_way("flower vase", life.home.dock, life)[1]
+
+
+def test_the_fit_is_judged_against_the_real_sensor():
+    rows = {row["name"]: row for row in compare(perfect_record(), perfect_record(missed_frame=0), 32)}
+    assert rows["sensor_model_detected"]["value"] == pytest.approx(2 / 3, abs=1e-4)
+    assert rows["sensor_model_detected"]["met"] is False
+    assert rows["sensor_model_named_right"]["met"] is True
+
+
+@pytest.mark.slow
+def test_a_small_run_gives_every_figure(tmp_path):
+    config = HouseholdBenchmark(homes=1, days=1, camera_day=-1)
+    home = run_home(1, config, perfect_record(), WordEncoder(), tmp_path)
+    told = {row["name"]: row for row in figures([home])}
+    assert told["recall"]["value"] > 0.9
+    assert {"stale_answers_ratio", "ghosts", "false_merges", "captions_answers_right"} <= set(told)
+    tallies = fetch_home(101, FetchBenchmark(rounds=0, streams=1, tasks=2, looks=3), perfect_record(), WordEncoder())
+    rows = {row["name"]: row for row in fetch_figures(tallies)}
+    assert rows["fetch_oracle_success"]["value"] == 1.0
+    assert rows["fetch_both_success"]["n"] == 2
