@@ -8,13 +8,12 @@ raw round trip has two hops and computes nothing; a raw relay with three hops, a
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -24,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.benchmarks.loop_raw import round_trips_ms
-from engram.core.provenance import commit, machine
+from engram.benchmarks.report import save_report
+from engram.core.provenance import machine
 from engram.nodes.latency import read_trace, stage_ms
 from engram.nodes.loop_client import LoopClient
 
@@ -183,17 +183,7 @@ def main(config: LoopBenchmark | None = None) -> None:
     measure_raw(config, raw)
     measured |= {name: np.concatenate(times) for name, times in raw.items()}
     print_table(measured)
-    result = {
-        "benchmark": "loop",
-        "figures": figures(measured),
-        "config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items() if k != "output"},
-        "seed": 0,
-        "commit": commit(),
-        "machine": where,
-    }
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "loop", where, config, figures=figures(measured), seed=0)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ benchmarks/results/memory.json.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import icechunk
@@ -28,7 +26,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from usearch.index import Index
 
+from engram.benchmarks.report import save_report
 from engram.core.contracts import MemoryQuery
+from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneObservation
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
 from engram.memory.records import TABLES, strings
@@ -287,22 +287,14 @@ def main(config: MemoryBenchmark | None = None) -> None:
     if config.quick:
         sizes = tuple(size for size in config.sizes if size <= 10_000)
         config = replace(config, sizes=sizes, repetitions=max(20, config.repetitions // 3))
-    load = os.getloadavg()[0]
+    where = machine()  # with the load before the measurement
     found: list[dict[str, object]] = []
     for count in config.sizes:
         with tempfile.TemporaryDirectory() as folder:
             results = run(count, config, Path(folder))
         print_table(count, results)
         found += figures(count, results)
-    result = {
-        "benchmark": "memory",
-        "figures": found,
-        "config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items() if k != "output"},
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f} at the start",
-    }
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "memory", where, config, figures=found)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ which also goes to benchmarks/results/perception.json.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,8 @@ import tyro
 from scipy.optimize import linear_sum_assignment
 
 from engram.benchmarks.perception_scenes import SCENE, OracleEye, OracleThing, draw_scene
-from engram.core.provenance import commit, machine
+from engram.benchmarks.report import save_report
+from engram.core.provenance import machine
 from engram.core.statistics import wilson
 from engram.core.types import CameraFrame
 from engram.perception.cloud import above, lift
@@ -148,6 +148,7 @@ def score_size(bench: PerceptionBenchmark, size: int) -> dict[str, Score]:
 
 def main(bench: PerceptionBenchmark) -> None:
     """Run, print the table, save the results."""
+    where = machine()  # with the load before the measurement
     rows = {f"{name} {size}px": s.summary() for size in bench.sizes for name, s in score_size(bench, size).items()}
     print(
         f"{'':22s} {'recall':>22s} {'precision':>22s} {'labels':>8s} {'error p50/p90 mm':>17s} {'time p50/p99 ms':>17s}"
@@ -158,16 +159,7 @@ def main(bench: PerceptionBenchmark) -> None:
             f"{row['centre_error_mm']['p50']:8.1f}/{row['centre_error_mm']['p90']:8.1f} "
             f"{row['time_ms']['p50']:8.1f}/{row['time_ms']['p99']:8.1f}"
         )
-    result = {
-        "benchmark": "perception",
-        "config": asdict(bench),
-        "commit": commit(),
-        "machine": machine(),
-        "rows": rows,
-    }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(RESULTS, "perception", where, bench, rows=rows)
 
 
 def _figure(part: int, whole: int) -> dict[str, object]:

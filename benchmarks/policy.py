@@ -10,7 +10,6 @@ benchmarks/results/policy.json.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +25,8 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from rich.console import Console
 from rich.table import Table
 
-from engram.core.provenance import commit, machine
+from engram.benchmarks.report import save_report
+from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
@@ -198,17 +198,7 @@ def main(config: PolicyBenchmark | None = None) -> None:
         median, low, high = contender.quartiles_ms()
         table.add_row(contender.name, contender.what, f"{median:.1f}", f"{low:.1f} - {high:.1f}")
     Console(width=120, stderr=True).print(table)
-    result = {
-        "benchmark": "policy",
-        "figures": figures(found),
-        "threads": 1,
-        "torch": torch.__version__,
-        "commit": commit(),
-        "machine": where,
-    }
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "policy", where, figures=figures(found), threads=1, torch=torch.__version__)
 
 
 if __name__ == "__main__":

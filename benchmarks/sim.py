@@ -9,10 +9,9 @@ machine, too. Prints one table; the last line is JSON, which also goes to benchm
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium as gym
@@ -23,7 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 import engram.sim  # noqa: F401 - registers the environments
-from engram.core.provenance import commit, machine
+from engram.benchmarks.report import save_report
+from engram.core.provenance import machine
 from engram.core.types import JointCommand
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -243,21 +243,18 @@ def main(config: SimBenchmark | None = None) -> None:
         for c in found:
             c.turn(config.block_s)
     print_table(found, missing)
-    result = {
-        "benchmark": "sim",
-        "figures": figures({c.name: c for c in found}),
-        "rates": {c.name: {"kind": c.kind, "wall": rate(c.wall), "cpu": rate(c.cpu)} for c in found},
-        "missing": missing,
-        "config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items() if k != "output"},
-        "commit": commit(),
-        "machine": where,
-        "mujoco": mujoco.__version__,
-    }
     for c in found:
         c.close()
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(
+        config.output,
+        "sim",
+        where,
+        config,
+        figures=figures({c.name: c for c in found}),
+        rates={c.name: {"kind": c.kind, "wall": rate(c.wall), "cpu": rate(c.cpu)} for c in found},
+        missing=missing,
+        mujoco=mujoco.__version__,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Experience in, better weights out. Acknowledges after its own commit, never before.
 
 One worker owns the store, another trains. A candidate is announced with its manifest; with ``promote: auto``
-(simulation) it drives at once, otherwise when ``policy/promote`` says so. ``policy/rollback`` goes back.
+(simulation) it drives at once, otherwise when ``policy/promote`` says so. Either way no gate has tried it out: what is
+checked is that its names and shapes are those of the network and its values finite. ``policy/rollback`` goes back.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class LearnerNodeConfig(NodeConfig):
     folder: str = "~/.local/share/engram/learner"
     """Folder for experience, training state and weights."""
     promote: str = param("manual", choices=("auto", "manual"))
-    """Who lets a candidate drive: this node at once (simulation), or policy/promote."""
+    """Who lets a candidate drive: this node at once (simulation; names, shapes and finite values are checked, but
+    no gate tries it out first), or policy/promote."""
     commit_period_s: float = param(0.5, 0.05, 60.0)
     """Time between two commits of received experience [s]; each is acknowledged."""
     save_every: int = param(50, 1, 1000000)
@@ -184,7 +186,7 @@ class LearnerNode(EngramNode):
         self.health.count("candidates")
         self._announce(data, manifest)
         if self.config.promote == "auto":
-            self._promote(manifest.version, "promote: auto (no gate has run)")
+            self._promote(manifest.version, "promote: auto; names, shapes and finite values checked, no gate has run")
 
     def _keep_first(self, data: bytes, version: str) -> None:
         """The weights that training began with can always be gone back to."""

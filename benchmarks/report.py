@@ -1,0 +1,30 @@
+"""How every benchmark ends: its report as a file, and as the last line on standard output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from engram.core.provenance import commit
+
+
+def save_report(output: Path, benchmark: str, where: str, config: Any = None, **content: Any) -> None:
+    """Write the report of ``benchmark`` to ``output`` and print it as one line of JSON.
+
+    Args:
+        output: the file.
+        benchmark: the name under which ``engram bench`` runs it.
+        where: what :func:`engram.core.provenance.machine` said before the measurement, with the load of that time.
+        config: the benchmark's own dataclass; shown without its ``output``.
+        content: the figures, and whatever else a reader needs to repeat them.
+    """
+    report: dict[str, Any] = {"benchmark": benchmark, **content}
+    if config is not None:
+        fields = asdict(config)
+        report["config"] = {k: str(v) if isinstance(v, Path) else v for k, v in fields.items() if k != "output"}
+    report |= {"commit": commit(), "machine": where}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report))

@@ -1,0 +1,28 @@
+"""What a benchmark leaves behind."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from engram.benchmarks.report import save_report
+
+
+@dataclass(frozen=True)
+class Config:
+    rounds: int = 3
+    folder: Path = Path("somewhere")
+    output: Path = Path("elsewhere")
+
+
+def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
+    output = tmp_path / "results" / "x.json"
+    save_report(output, "x", "a machine", Config(), figures=[{"name": "speed", "value": 2.0}])
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads(output.read_text())
+    assert report.pop("commit") != ""
+    assert report == {
+        "benchmark": "x",
+        "figures": [{"name": "speed", "value": 2.0}],
+        "config": {"rounds": 3, "folder": "somewhere"},
+        "machine": "a machine",
+    }
