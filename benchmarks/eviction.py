@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,10 @@ from engram.memory.eviction import EVICTIONS, make_eviction
 
 RESULTS = Path(__file__).resolve().parent / "results" / "eviction.json"
 PEER, LIMIT = "newest", "limit"
-SOURCES = {"household": (household, (4, 8, 16)), "made_up": (made_up, (8, 16, 32))}
+SOURCES: dict[str, tuple[Callable[[int], list[TraceEvent]], tuple[int, ...]]] = {
+    "household": (household, (4, 8, 16)),
+    "made_up": (made_up, (8, 16, 32)),
+}
 """Trace source -> its generator and the capacities: about 1/8, 1/4 and 1/2, or 1/16, 1/8 and 1/4, of the objects."""
 
 

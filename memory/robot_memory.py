@@ -37,9 +37,9 @@ class _Lane:
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=store.name)
-        self._writes: list[Future[None]] = []
+        self._writes: list[Future[object]] = []
 
-    def write(self, call: Callable[[], None]) -> None:
+    def write(self, call: Callable[[], object]) -> None:
         """Queue ``call``; what it raises comes out of the next :meth:`settle`."""
         self._writes = [write for write in self._writes if not write.done() or write.exception()]
         self._writes.append(self._thread.submit(call))
@@ -140,7 +140,7 @@ class RobotMemory(TaskMemory):
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
         """A task begins."""
         lane, count = self._lanes["episodic"], self.config.graph.context.cases
-        lane.write(lambda: self.episodic.begin(task, instruction, stamp_ns) and None)
+        lane.write(lambda: self.episodic.begin(task, instruction, stamp_ns))
         self._cases = (instruction, lane.read(lambda: self.episodic.cases(instruction, count)))
 
     def end_episode(
@@ -154,7 +154,7 @@ class RobotMemory(TaskMemory):
 
     def consolidate(self, budget_s: float) -> None:
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
-        self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s) and None)
+        self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s))
 
     def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
         """Make another robot's memory a partition of the scene graph; see :func:`engram.memory.fleet.take_in`."""

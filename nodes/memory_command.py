@@ -21,6 +21,8 @@ import tyro
 from engram.core.errors import InvalidInputError, StoreError
 
 DEFAULT_STORE = Path("~/.local/share/engram/robot0/memory")
+CONSOLIDATION_S = 2.0
+"""CPU time that a question from the command line may spend on habits, which the store keeps as counts [s]."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,9 @@ def _read(path: Path, snapshot: str) -> _Known:
     stored = read_snapshot(path, snapshot or None)
     if stored is None:
         raise StoreError(f"{path}: the store is empty")
-    return _Known(RobotMemory(stored=stored), stored.stamp_ns)
+    memory = RobotMemory(stored=stored)
+    memory.consolidate(CONSOLIDATION_S)
+    return _Known(memory, stored.stamp_ns)
 
 
 def _time(stamp_ns: int) -> str:

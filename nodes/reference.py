@@ -56,7 +56,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
     ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> viewer, yours", qos.GRAPH),
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
-    ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety", qos.CHUNK),
+    ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety, memory", qos.CHUNK),
     ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
     (
         "safety/executed",

@@ -40,6 +40,8 @@ def engram(capsys, *words):
 
 def test_it_answers_now_then_and_from_a_past_snapshot(store, capsys):
     assert "The red cup is at x 0.60" in engram(capsys, "query", "--store", store, "where is the red cup")[1]
+    habits = engram(capsys, "query", "--store", store, "--limit", "20", "red cup")[1]
+    assert "semantic: the red cup is usually at the table: 100 % of the time" in habits
     code, said = engram(capsys, "query", "--store", store, "where was the red cup at 3 s")
     assert code == 0 and "The red cup was at x 0.40" in said and "front@1000000000" in said
     first = list_snapshots(store)[-1].id
