@@ -104,6 +104,7 @@ class Tracker:
         self._bear(found.new, rows[~matched], verdict[~matched], scene, sights, step)
         lost, seen_as = rows[~matched], verdict[~matched]
         seen_as = np.where((seen_as == FILLED) & self._replaced(lost, sights.looks), FREE, seen_as)
+        self._merge_doubles(lost, seen_as, step)
         self._miss(lost, seen_as, step)
         self._settle(step)
         return self._finish(step)
@@ -244,6 +245,23 @@ class Tracker:
         place = kept.pose.position
         step.events.append(GraphEvent("split", kept.id, kept.label, step.stamp_ns, place, None, gone.id, step.evidence))
 
+    def _merge_doubles(self, rows: np.ndarray, verdict: np.ndarray, step: _Step) -> None:
+        """Join a node that was looked at and not found with its like that was found inside it: one was one too many."""
+        columns = self.columns
+        looked = (verdict != NOT_LOOKED) & (columns.state[rows] != ABSENT)
+        for row in rows[looked].tolist():
+            same = columns.by_label.get(columns.about(row).label, set())
+            seen = np.array([one for one in step.sighted if one in same and one not in step.taken], np.int64)
+            if row in step.taken or not len(seen):
+                continue
+            inside = (np.abs(columns.position[seen] - columns.position[row]) < columns.half[row]).all(axis=1)
+            one = Looks.rows(columns, np.array([row]))
+            doubles = seen[inside & resembling(one, Looks.rows(columns, seen), self.config.association)]
+            if len(doubles):
+                older, newer = sorted((row, int(doubles[0])), key=lambda r: (columns.first_ns[r], r))
+                self._merge(older, newer, step)
+                step.sighted.append(older)
+
     def _replaced(self, rows: np.ndarray, seen: Looks) -> np.ndarray:
         """Tell (n,) bool in whose place something else of about its size stands, which was not taken for it."""
         if not len(rows) or not len(seen.labels):
@@ -258,8 +276,8 @@ class Tracker:
     def _miss(self, rows: np.ndarray, verdict: np.ndarray, step: _Step) -> None:
         """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""
         columns, config = self.columns, self.config
-        sighted = set(step.sighted)  # by the merge that was taken back just now
-        there = (columns.state[rows] != ABSENT) & np.array([row not in sighted for row in rows.tolist()], bool)
+        done = {*step.sighted, *(row for _, row in step.gone)}  # by a merge of this very frame, or one taken back
+        there = (columns.state[rows] != ABSENT) & np.array([row not in done for row in rows.tolist()], bool)
         rows, verdict = rows[there], verdict[there]
         if not len(rows):
             return

@@ -134,6 +134,19 @@ def test_a_double_lowers_the_belief_in_the_one_out_of_sight_until_it_is_seen_aga
     assert answer.nodes[1].belief == 0.5
 
 
+def test_a_double_inside_the_one_that_is_seen_becomes_part_of_it():
+    memory = make()
+    watch(memory, [seen("red cup", HERE)], range(4))
+    double = replace(memory.graph().nodes[-1], id=memory.tracker.scene.new_id("object"), first_seen_ns=2 * SECOND)
+    memory.tracker.scene.put(double, {"red cup": 1.0})
+    update = watch(memory, [seen("red cup", (0.505, 0.1, 0.02))], [5], depth=0.97)
+    assert [e.kind for e in update.events] == ["merged"]
+    assert update.deleted_nodes == ("object_0002",)
+    assert [n.id for n in memory.query(MemoryQuery(text="red cup")).nodes] == ["object_0001"]
+    watch(memory, [], range(6, 12))
+    assert memory.query(MemoryQuery(text="red cup")).nodes[0].state == "absent"
+
+
 # -- looked, not looked ----------------------------------------------------------------------------------------------
 
 
