@@ -63,7 +63,7 @@ def born(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig
         size=seen.size,
         color=seen.color,
         embedding=seen.embedding,
-        belief=float(bayes(np.float64(config.prior), hit(np.float64(seen.score), config), config)),
+        belief=float(bayes(np.array([config.prior]), hit(np.array([seen.score]), config), config)[0]),
         state="visible",
         first_seen_ns=stamp_ns,
         last_seen_ns=stamp_ns,

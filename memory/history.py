@@ -270,7 +270,7 @@ class History:
         """Take over stored columns (n rows each) and the words that they number."""
         self._top = len(columns["used"])
         for name, (shape, dtype) in _COLUMNS.items():
-            grown = np.zeros((max(256, self._top), *shape), dtype)
+            grown: np.ndarray = np.zeros((max(256, self._top), *shape), dtype)
             grown[: self._top] = columns[name]
             setattr(self, name, grown)
         self.words = list(words)
@@ -291,7 +291,7 @@ class History:
             return self._free.pop()
         if self._top == len(self.used):
             for name, (shape, dtype) in _COLUMNS.items():
-                grown = np.zeros((2 * self._top, *shape), dtype)
+                grown: np.ndarray = np.zeros((2 * self._top, *shape), dtype)
                 grown[: self._top] = getattr(self, name)
                 setattr(self, name, grown)
         self._top += 1

@@ -135,8 +135,8 @@ class _Times:
         match = self._found(r"\b(?:at |on )?(\d{4}-\d{2}-\d{2})[t ](\d{1,2}):(\d{2})(?::(\d{2}))?\b")
         if match:
             hour, minute, second = (int(part or 0) for part in match.groups()[1:])
-            at = dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
-            stamp = _stamp(at.replace(hour=hour, minute=minute, second=second))
+            day = dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
+            stamp = _stamp(day.replace(hour=hour, minute=minute, second=second))
             return stamp, stamp
         numbers = "|".join(sorted(_NUMBERS, key=len, reverse=True))
         match = self._found(rf"\b(\d+(?:\.\d+)?|{numbers}) (second|minute|hour|day|week)s? ago\b")
@@ -174,8 +174,8 @@ class _Times:
             return self._side(match[1], day, begin, end)
         match = self._found(rf"\b(?:this|in the|yesterday|at) ({'|'.join(_PARTS)})\b|\b({'|'.join(_PARTS)})$")
         if match:
-            begin, end = _PARTS[match[1] or match[2]]
-            return day + dt.timedelta(hours=begin), day + dt.timedelta(hours=end)
+            first, last = _PARTS[match[1] or match[2]]
+            return day + dt.timedelta(hours=first), day + dt.timedelta(hours=last)
         match = self._found(rf"\b(before|after|at|until|since|around) {_CLOCK}(?!\S)")
         if match is None:
             return None

@@ -67,7 +67,7 @@ def row_hashes(index: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     with np.errstate(over="ignore"):
         if values.dtype == object or values.dtype.kind in "UT":
-            mixed = np.array([_text_hash(str(text)) for text in values[:, 0]], np.uint64).reshape(-1)
+            mixed: np.ndarray = np.array([_text_hash(str(text)) for text in values[:, 0]], np.uint64).reshape(-1)
         else:
             raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
             padded = np.zeros((len(raw), -(-raw.shape[1] // 8) * 8), np.uint8)

@@ -114,7 +114,12 @@ class GraphStore:
         hashes = dict(self._hashes)
         for table, rows in writes.items():
             _write(root, table, rows, hashes)
-        attributes = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "about": dict(about)}
+        attributes: dict[str, Any] = {
+            "schema": SCHEMA,
+            "sequence": sequence,
+            "stamp_ns": stamp_ns,
+            "about": dict(about),
+        }
         attributes["digests"] = {f"{table}/{name}": _digest(values) for (table, name), values in hashes.items()}
         root.attrs.put({**attributes, "check": _check(attributes)})
         snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
@@ -223,7 +228,7 @@ def _open(path: Path, create: bool) -> icechunk.Repository:
 
 def _config() -> icechunk.RepositoryConfig:
     """Split long manifests: a commit rewrites only those that it touches."""
-    anywhere = {icechunk.ManifestSplitDimCondition.Any(): _MANIFEST_CHUNKS}
+    anywhere: Any = {icechunk.ManifestSplitDimCondition.Any(): _MANIFEST_CHUNKS}
     splitting = icechunk.ManifestSplittingConfig.from_dict({icechunk.ManifestSplitCondition.AnyArray(): anywhere})
     return icechunk.RepositoryConfig(manifest=icechunk.ManifestConfig(splitting=splitting))
 

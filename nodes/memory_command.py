@@ -41,9 +41,7 @@ class Query(StoreArgument):
     """The question."""
     limit: int = 5
     """Most objects in the answer."""
-    utc_offset_h: float = field(
-        default_factory=lambda: dt.datetime.now().astimezone().utcoffset() / dt.timedelta(hours=1)
-    )  # type: ignore[operator]
+    utc_offset_h: float = field(default_factory=lambda: time.localtime().tm_gmtoff / 3600)
     """Local time less UTC [h], for times of day in the question."""
     near: tuple[float, float, float] | None = None
     """Only within ``radius`` of this place [m]."""
