@@ -91,8 +91,15 @@ class Assignment:
     new: tuple[int, ...]
 
 
-def assign(known: Looks, seen: Looks, vacated: np.ndarray, config: AssociationConfig | None = None) -> Assignment:
-    """Match ``seen`` with ``known``; ``vacated`` (n,) bool: the node's place was seen empty, it may be elsewhere.
+def assign(
+    known: Looks,
+    seen: Looks,
+    vacated: np.ndarray,
+    config: AssociationConfig | None = None,
+    absent: np.ndarray | None = None,
+) -> Assignment:
+    """Match ``seen`` with ``known``; ``vacated`` (n,) bool: the node's place was seen empty, it may be elsewhere;
+    ``absent`` (n,) bool: it is known to be gone.
 
     First by place and looks together; what is left may be a vacated node of the same label and colour; the rest
     is new, except a second sight of an object that is already matched (a detector that split it), which is dropped.
@@ -100,7 +107,7 @@ def assign(known: Looks, seen: Looks, vacated: np.ndarray, config: AssociationCo
     config = config or AssociationConfig()
     if not len(known.labels) or not len(seen.labels):
         return Assignment((), (), tuple(range(len(seen.labels))))
-    looks, alike, color = _unlike(known, seen, config)
+    looks, alike, color = _unlike(known, seen, absent, config)
     apart, place = _place_distance(known, seen, config)
     near = place <= config.place_gate
     stayed = _solve(np.where(near & alike, place / config.place_gate + looks, _FAR))
@@ -131,8 +138,13 @@ def resembling(one: Looks, others: Looks, config: AssociationConfig) -> np.ndarr
     )
 
 
-def _unlike(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and the rgb distances."""
+def _unlike(
+    known: Looks, seen: Looks, absent: np.ndarray | None, config: AssociationConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and the rgb distances.
+
+    Something of another name is no thing that is known to be gone, however alike.
+    """
     cosine = known.embedding @ seen.embedding.T
     colors = known.color[:, None] - seen.color[None]
     color = np.sqrt(np.einsum("nmi,nmi->nm", colors, colors))
@@ -141,7 +153,9 @@ def _unlike(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.nd
     limit = np.log(config.size_gate)
     alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     known_as = np.array([[label in called for label in seen.labels] for called in known.called])
-    alike &= known_as | ((color <= config.other_color_gate) & (size <= np.log(config.other_size_gate)))
+    there = np.ones(len(known.labels), bool) if absent is None else ~absent
+    same_look = (color <= config.other_color_gate) & (size <= np.log(config.other_size_gate))
+    alike &= known_as | (there[:, None] & same_look)
     return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, color
 
 

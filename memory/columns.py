@@ -37,7 +37,7 @@ _NUMBERS = {  # name: (shape of a row, dtype)
     "sights": ((), np.int64),
     "half": ((3,), np.float64),  # axis-aligned half extents, follows from size and quaternion
 }
-_ROW_BYTES = 900 + sum(int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize for shape, dtype in _NUMBERS.values())
+ROW_BYTES = 900 + sum(int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize for shape, dtype in _NUMBERS.values())
 """RAM of a node: its columns, and strings, votes and index entries, measured."""
 
 
@@ -220,7 +220,7 @@ class NodeColumns:
 
     def bytes_used(self) -> int:
         """Return what the columns hold of RAM, without the spare capacity."""
-        return len(self.row_of) * _ROW_BYTES
+        return len(self.row_of) * ROW_BYTES
 
     def restore(self, row: int, node: SceneNode, votes: Mapping[str, float]) -> None:
         """Put a stored node back into its row; it is no change."""

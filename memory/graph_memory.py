@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from engram.core.types import (
 )
 from engram.memory.advice import AdviceConfig
 from engram.memory.answers import answer
+from engram.memory.columns import ABSENT, ROW_BYTES
 from engram.memory.context import ContextConfig, context_tokens
 from engram.memory.fleet import FleetConfig, FleetReport, PlaneTransform, take_in, take_out
 from engram.memory.records import RecordTable, Rows, fact_rows, node_rows, nodes_from, restore_history
@@ -181,11 +183,24 @@ class GraphMemory(Memory):
         return self.tracker.columns.bytes_used() + self.tracker.history.bytes_used()
 
     def consolidate(self) -> int:
-        """Thin the history to nine tenths of the budget; return how many facts went."""
+        """Thin the history to nine tenths of the budget; return how many facts went.
+
+        When even that is not enough, the objects that have been gone for longest leave the graph with the next frame;
+        what is left of their past stays in the history.
+        """
         history = self.tracker.history
         room = 0.9 * self.config.budget_mb * _MB - (self.bytes_used() - history.bytes_used())
         each = max(1.0, history.bytes_used() / max(1, len(history)))
-        return history.thin(max(0, int(room / each)))
+        went = history.thin(max(0, int(room / each)))
+        columns, tracker = self.tracker.columns, self.tracker
+        tracker.gone &= set(history.node_ids())
+        excess = self.bytes_used() - 0.95 * self.config.budget_mb * _MB
+        if excess > 0:
+            absent = columns.rows("object")
+            absent = absent[columns.state[absent] == ABSENT]
+            oldest = absent[np.argsort(columns.last_ns[absent], kind="stable")][: math.ceil(excess / ROW_BYTES)]
+            tracker.expired |= {columns.about(int(row)).id for row in oldest}
+        return went
 
     # -- the store -----------------------------------------------------------------------------------------------
 

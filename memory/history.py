@@ -213,15 +213,16 @@ class History:
         return len(self) * ROW_BYTES + self._letters + 100 * len(self.words)
 
     def thin(self, keep: int) -> int:
-        """Forget facts until ``keep`` are left; return how many went. Open facts always stay.
+        """Forget facts until ``keep`` are left; return how many went. What is open and believed always stays.
 
         Of the oldest closed facts, each two neighbours in time of one object become one, the longer one's place and
         both their times; what is still too much is dropped, oldest first.
         """
         before = len(self)
         while len(self) > keep:
-            closed = np.flatnonzero(self.used[: self._top] & ((self.valid_to != FOREVER)[: self._top]))
-            closed = closed[np.argsort(self.valid_to[closed], kind="stable")]
+            ended = np.minimum(self.valid_to, self.believed_to)[: self._top]
+            closed = np.flatnonzero(self.used[: self._top] & (ended != FOREVER))
+            closed = closed[np.argsort(ended[closed], kind="stable")]
             if not len(closed):
                 break
             oldest = closed[: max(2, len(closed) // 2)]

@@ -79,6 +79,7 @@ class Tracker:
         self.sequence = 0
         self.stamp_ns = 0
         self.gone: set[str] = set()  # objects that only the history knows any more
+        self.expired: set[str] = set()  # absent objects that the next frame forgets
         self._placed: dict[int, tuple[float, ...]] = {}  # row -> box that its relations were computed for
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
@@ -89,11 +90,14 @@ class Tracker:
         """
         _check_frames(scene, self.config.frame)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
+        for node_id in sorted(self.expired & set(self.columns.row_of)):
+            self._drop(self.columns.row_of[node_id], step)
+        self.expired.clear()
         if scene.hand is not None:
             self._move_hand(scene.hand, step)
         columns, config = self.columns, self.config
         sights = Sights.of(scene.objects)
-        rows = self._candidates(scene, sights.looks)
+        rows = self._candidates(scene, sights.looks, step)
         verdict = look(scene, columns.position[rows], columns.size[rows], config.visibility)
         vacated = (verdict == FREE) | (columns.state[rows] == ABSENT)
         found = self._match(rows, vacated, sights.looks)
@@ -111,7 +115,7 @@ class Tracker:
 
     # -- the steps of a frame ------------------------------------------------------------------------------------
 
-    def _candidates(self, scene: SceneObservation, seen: Looks) -> np.ndarray:
+    def _candidates(self, scene: SceneObservation, seen: Looks, step: _Step) -> np.ndarray:
         """Return the rows (n,) of objects that this frame can say anything about."""
         columns, reach = self.columns, self.config.visibility.max_depth_m
         width, height = scene.image_size
@@ -129,6 +133,7 @@ class Tracker:
             if same:
                 array = np.fromiter(same, np.int64, len(same))
                 rows |= set(array[columns.state[array] == ABSENT].tolist())
+        rows -= {row for _, row in step.gone}
         found = np.fromiter(rows, np.int64, len(rows))
         return np.sort(found[columns.layer[found] == OBJECT])
 
@@ -141,7 +146,8 @@ class Tracker:
         widest += np.trace(seen.covariance, axis1=1, axis2=2).max() + 3 * self.config.association.motion_m**2
         nearest, _ = cKDTree(seen.position).query(columns.position[rows])
         some = np.flatnonzero((nearest**2 <= gate * widest) | vacated)
-        found = assign(Looks.rows(columns, rows[some]), seen, vacated[some], self.config.association)
+        absent = columns.state[rows[some]] == ABSENT
+        found = assign(Looks.rows(columns, rows[some]), seen, vacated[some], self.config.association, absent)
         stayed, moved = (tuple((int(some[i]), j) for i, j in pairs) for pairs in (found.stayed, found.moved))
         return Assignment(stayed, moved, found.new)
 

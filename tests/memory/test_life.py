@@ -251,3 +251,17 @@ def test_the_budget_holds_and_what_is_true_now_stays():
     (cup,) = memory.query(MemoryQuery(text="red cup")).nodes
     np.testing.assert_allclose(cup.pose.position, places[-1], atol=0.01)
     assert 300 < len(memory.tracker.history) < 600
+
+
+def test_when_nodes_alone_are_too_much_those_gone_for_longest_leave_and_the_delta_says_so():
+    """30 things are seen, then gone; each node takes some 3 kB, and 0.05 MB has room for some 15."""
+    memory = make(budget_mb=0.05)
+    for k in range(30):
+        place = (0.3 + 0.05 * (k % 8), -0.1 + 0.08 * (k // 8), 0.02)
+        watch(memory, [seen(f"thing {k}", place, color=(k / 30, 0, 1 - k / 30))], range(10 * k, 10 * k + 3))
+        watch(memory, [], range(10 * k + 3, 10 * k + 9))
+    deleted = watch(memory, [seen("red cup", HERE)], range(400, 404)).deleted_nodes
+    left = [n.label for n in memory.graph().nodes if n.layer == "object"]
+    assert memory.bytes_used() <= 0.05 * 2**20
+    assert "red cup" in left and "thing 29" in left and "thing 0" not in left
+    assert not set(deleted) & {n.id for n in memory.graph().nodes}
