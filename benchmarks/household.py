@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -78,7 +79,9 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
     life = Life(make_home(seed), seed)
     world = HouseholdWorld(life.home, life.things)
     senses = {False: ModelSense(record, encoder, seed), True: CameraSense(encoder, seed)}
-    store = GraphStore(folder / f"store_{seed}")
+    part, kept = folder / f"{home_name(seed, config)}.part.json", folder / f"store_{home_name(seed, config)}"
+    shutil.rmtree(kept, ignore_errors=True)  # of a run that was cut off: the home begins anew
+    store = GraphStore(kept)
     ours = map_memory(life.home, encoder, store)
     memories: dict[str, Memory] = {
         OURS: ours,
@@ -111,15 +114,20 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
         ours.consolidate(0.5)
         score_graph(ours, life, looked, mine)
         today = mine.count - before if not by_camera else mine.count
-        days.append(_day(today, folder / f"store_{seed}", time.process_time() - started))
-        _save(folder / f"home_{seed}.part.json", seed, scores, days)
+        days.append(_day(today, kept, time.process_time() - started))
+        _save(part, seed, scores, days)
         print(f"home {seed} day {day}: {days[-1]}", file=sys.stderr, flush=True)
     ours.close()
     store.close()
     world.close()
-    result = _save(folder / f"home_{seed}.part.json", seed, scores, days)
-    (folder / f"home_{seed}.part.json").rename(folder / f"home_{seed}.json")
+    result = _save(part, seed, scores, days)
+    part.rename(folder / f"{home_name(seed, config)}.json")
     return result
+
+
+def home_name(seed: int, config: HouseholdBenchmark) -> str:
+    """Return how the files of a home are called: a run of another length is another run."""
+    return f"home_{seed}_days_{config.days}"
 
 
 def _day(count: Counter[str], store: Path, cpu_s: float) -> dict:
@@ -151,7 +159,7 @@ def run(config: HouseholdBenchmark, folder: Path) -> list[dict]:
     record, fit = fit_sensor(encoder, config.fit_homes, 1 if config.quick else 2, folder)
     results = []
     for seed in range(FIRST_SEED, FIRST_SEED + config.homes):
-        done = folder / f"home_{seed}.json"
+        done = folder / f"{home_name(seed, config)}.json"
         results.append(
             json.loads(done.read_text()) if done.exists() else run_home(seed, config, record, encoder, folder)
         )
