@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,9 @@ from engram.benchmarks.household import map_memory
 from engram.benchmarks.household_figures import rate
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import RIGHT_M, believed
+from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
-from engram.core.provenance import commit, machine
+from engram.core.provenance import machine
 from engram.memory.robot_memory import RobotMemory
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.layout import Home, make_home
@@ -321,7 +322,7 @@ def main(config: FetchBenchmark | None = None) -> None:
     config = config or tyro.cli(FetchBenchmark)
     if config.quick:
         config = replace(config, homes=1, rounds=4, streams=1)
-    code, encoder = commit(), default_text_encoder()
+    where, encoder = machine(), default_text_encoder()
     total: dict[str, Tally] = defaultdict(Tally)
     with tempfile.TemporaryDirectory() as scratch:
         folder = config.work or Path(scratch)
@@ -337,13 +338,9 @@ def main(config: FetchBenchmark | None = None) -> None:
     told = figures(total)
     for row in told:
         print(json.dumps(row))
-    about = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items()}
     seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
-    result = {"benchmark": "fetch", "commit": code, "machine": machine(), "seeds": seeds, "config": about}
-    result["figures"] = told
-    if not config.quick:
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    output = (config.work or Path(tempfile.gettempdir())) / "fetch_quick.json" if config.quick else RESULTS
+    save_report(output, "fetch", where, config, seeds=seeds, figures=told)
 
 
 if __name__ == "__main__":

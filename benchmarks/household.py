@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
@@ -25,8 +25,9 @@ from engram.benchmarks.household_figures import figures
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, score_graph
 from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
+from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory
-from engram.core.provenance import commit, machine
+from engram.core.provenance import machine
 from engram.memory.fusion import FusionConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
@@ -171,18 +172,14 @@ def main(config: HouseholdBenchmark | None = None) -> None:
     config = config or tyro.cli(HouseholdBenchmark)
     if config.quick:
         config = replace(config, homes=2, days=6, fit_homes=1)
-    code = commit()
+    where = machine()
     with tempfile.TemporaryDirectory() as scratch:
         told = run(config, config.work or Path(scratch))
     for row in told:
         print(json.dumps(row))
-    about = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items()}
     seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
-    result = {"benchmark": "household", "commit": code, "machine": machine(), "seeds": seeds, "config": about}
-    result["figures"] = told
-    if not config.quick:
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    output = (config.work or Path(tempfile.gettempdir())) / "household_quick.json" if config.quick else RESULTS
+    save_report(output, "household", where, config, seeds=seeds, figures=told)
 
 
 if __name__ == "__main__":

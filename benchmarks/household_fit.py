@@ -34,7 +34,7 @@ def record_home(seed: int, sense: Callable[[], Sense], days: int) -> SensorRecor
 
 def fit_sensor(encoder: TextEncoder, homes: int, days: int, folder: Path) -> tuple[SensorRecord, list[dict]]:
     """Return the sensor model's data and the figures of the fit; a fit that lies in ``folder`` is used again."""
-    paths = [folder / f"sensor_{name}.npz" for name in ("fit", "real")]
+    paths = [folder / f"sensor_{name}_{homes}_homes_{days}_days.npz" for name in ("fit", "real")]
     if not all(path.exists() for path in paths):
         seeds = range(FIT_SEED, FIT_SEED + homes)
         join([record_home(s, lambda s=s: CameraSense(encoder, s), days) for s in seeds]).save(paths[0])
