@@ -11,7 +11,6 @@ benchmarks/results/learner.json.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.benchmarks.policy import Contender
-from engram.core.provenance import commit, machine
+from engram.benchmarks.report import save_report
+from engram.core.provenance import machine
 from engram.core.types import Transition
 from engram.learning.bc import to_tensors
 from engram.learning.replay import ReplayBuffer
@@ -158,16 +158,7 @@ def main(config: LearnerBenchmark | None = None) -> None:
         mid = c.quartiles_ms()[0]
         table.add_row(c.what, c.name, f"{mid:.2f}", f"{1e3 / mid:.1f}")
     Console(width=120).print(table)
-    result = {
-        "benchmark": "learner",
-        "figures": figures(found),
-        "seed": config.seed,
-        "commit": commit(),
-        "machine": where,
-    }
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "learner", where, config, figures=figures(found), seed=config.seed)
 
 
 if __name__ == "__main__":
