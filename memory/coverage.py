@@ -35,6 +35,12 @@ class Coverage:
                 if scene.stamp_ns - self._written.get(key, -GRAIN_NS - 1) > GRAIN_NS:
                     self._pending[key] = scene.stamp_ns
 
+    def shift(self, by_ns: int) -> None:
+        """Move the time of every look."""
+        self._looked = {cell: stamp + by_ns for cell, stamp in self._looked.items()}
+        self._pending = dict(self._looked)
+        self._written = {}
+
     def last_look(self, low: np.ndarray, high: np.ndarray) -> int | None:
         """Return when a surface between ``low`` and ``high`` (3,) m was last seen; None = never."""
         cells = [np.arange(np.floor(a / CELL_M), np.floor(b / CELL_M) + 1) for a, b in zip(low, high, strict=True)]

@@ -165,6 +165,14 @@ class History:
             if end != FOREVER:
                 self.close(node_id, end, stamp_ns)
 
+    def shift(self, by_ns: int) -> None:
+        """Move every time of every fact; FOREVER stays."""
+        used = np.flatnonzero(self.used[: self._top])
+        for name in ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to"):
+            times = getattr(self, name)
+            times[used] = np.where(times[used] == FOREVER, FOREVER, times[used] + by_ns)
+        self.changed.update(used.tolist())
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def current(self, node_id: str) -> int | None:

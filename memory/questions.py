@@ -53,6 +53,7 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
     words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", _strip_opening(words))
     words = re.sub(r"^(?:the )?(?:robot|hand) holding\b", "held by robot", words)
+    words = re.sub(r"^what (?:did|does|do) (?:the )?(?:robot|hand|you) hold\b", "held by robot", words)
     words, valid = _Times(now_ns, config).take(words)
     words, relation, target = _relation(words)
     words = re.sub(r"^(is|was|were|are|did|the|a|an|my|your|any|some)\b\s*", "", words.strip())

@@ -24,6 +24,8 @@ from engram.memory.visibility import FILLED, FREE, VisibilityConfig, look
 from engram.memory.visibility import OCCLUDED as HIDDEN
 from engram.memory.visibility import UNSEEN as NOT_LOOKED
 
+BACK_NS = 1_000_000_000
+"""A frame this much older than the newest means that time began anew."""
 _SUPPORTS = ("held_by", "in", "on")
 """What a fact says of where an object is."""
 
@@ -89,6 +91,8 @@ class Tracker:
             InvalidInputError: an object, the camera or the hand is not in the memory's frame.
         """
         _check_frames(scene, self.config.frame)
+        if scene.stamp_ns < self.stamp_ns - BACK_NS:
+            self._begin_anew(scene.stamp_ns)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
         for node_id in sorted(self.expired & set(self.columns.row_of)):
             self._drop(self.columns.row_of[node_id], step)
@@ -112,6 +116,17 @@ class Tracker:
         self._miss(lost, seen_as, step)
         self._settle(step)
         return self._finish(step)
+
+    def _begin_anew(self, stamp_ns: int) -> None:
+        """The clock went back, because a simulation was restarted: what was known lies before its beginning."""
+        back = self.stamp_ns - stamp_ns + BACK_NS
+        rows = self.columns.rows("object", "agent")
+        self.columns.first_ns[rows] -= back
+        self.columns.last_ns[rows] -= back
+        self.columns.changed.update(rows.tolist())
+        self.history.shift(-back)
+        self.coverage.shift(-back)
+        self.stamp_ns -= back
 
     # -- the steps of a frame ------------------------------------------------------------------------------------
 

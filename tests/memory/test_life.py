@@ -193,6 +193,20 @@ def test_false_detections_are_taken_back_but_were_believed():
     assert ask(memory, "where did you think the green cup was at 1 s").nodes
 
 
+def test_a_simulation_that_begins_anew_at_zero_finds_its_past_before_its_beginning():
+    """Seen at 100 .. 103 s; the clock starts again at 0, and the cup has been carried while nobody looked."""
+    memory = make()
+    watch(memory, [seen("red cup", HERE)], range(100, 104))
+    watch(memory, [seen("red cup", THERE)], range(3), depth=0.5)
+    first, second = memory.query(MemoryQuery(text="red cup")).nodes
+    assert (first.id, first.first_seen_ns) == ("object_0002", 0)
+    assert second.last_seen_ns == -SECOND  # one second before the new beginning
+    watch(memory, [seen("red cup", THERE)], range(3, 6))
+    (cup,) = memory.query(MemoryQuery(text="red cup")).nodes
+    assert (cup.id, cup.last_seen_ns) == ("object_0001", 5 * SECOND)
+    assert ask(memory, "where was the red cup at 0.5 s").nodes[0].pose.position[1] == pytest.approx(-0.15, abs=0.01)
+
+
 # -- the store -------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ NOW = at(21, 15, 30)
         ("is the cup on the table?", "cup", "on", "table"),
         ("the cup next to the sink", "cup", "near", "sink"),
         ("what is the robot holding?", "", "held_by", "robot"),
+        ("what did the robot hold", "", "held_by", "robot"),
         ("where did you last see the scissors", "scissors", "", ""),
         ("blue mug", "blue mug", "", ""),
     ],
