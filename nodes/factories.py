@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.nodes.base import load_object
 
 ROBOTS = {PANDA_2F85.name: PANDA_2F85}
@@ -86,7 +89,24 @@ def make_policy(spec: str, execute_steps: int = 0, ensemble: bool = False, real_
     from engram.policies.chunking import TemporalEnsemble
 
     policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay)
+    _warm_up(policy)
     return TemporalEnsemble(policy) if ensemble else policy
+
+
+def _warm_up(policy: Any) -> None:
+    """Act once on black images: the text encoder and the first pass take seconds that an episode does not have."""
+    size = {name: policy.network.config.image_features[f"observation.images.{name}"].shape for name in policy.cameras}
+    at_origin = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+    frames = {
+        name: CameraFrame(name, 0, np.zeros((height, width, 3), np.uint8), np.eye(3), at_origin)
+        for name, (_, height, width) in size.items()
+    }
+    robot = policy.robot
+    home = np.append(robot.home, robot.gripper_open)
+    policy.reset("warm up")
+    policy.observe(Observation(0, frames, JointState(0, robot.joint_names, home, np.zeros(len(home)))))
+    policy.act()
+    policy.reset("")
 
 
 def make_trainer(spec: str) -> tuple[Any, str, int]:

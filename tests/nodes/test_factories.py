@@ -1,0 +1,31 @@
+"""What a parameter's name turns into."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+from engram.nodes.factories import make_policy
+from engram.policies import load_policy
+from engram.sim.runtime import CommandPipeline, Runtime
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+def test_a_policy_is_ready_when_it_is_made():
+    program = (
+        "import sys\n"
+        "from engram.nodes.factories import make_policy\n"
+        "make_policy('base')\n"
+        "assert 'engram.perception.minilm' in sys.modules, 'the text encoder is not loaded yet'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_making_it_ready_leaves_no_trace_in_what_it_does():
+    world = MujocoWorld(WorldConfig())
+    fresh, ready = (
+        Runtime(world, policy, CommandPipeline(world.kinematics, world.robot)).run_episode("reach", 3)
+        for policy in (load_policy("base"), make_policy("base"))
+    )
+    np.testing.assert_array_equal(fresh.commands, ready.commands)
+    world.close()

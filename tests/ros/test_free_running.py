@@ -1,0 +1,82 @@
+"""The whole node set in real time, as ``engram up`` starts it, and a node of it killed in the middle."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engram.nodes.loop_client import OUTCOMES, LoopClient
+from tests.ros.processes import ROOT
+
+DOMAIN = 88
+pytestmark = [pytest.mark.ros, pytest.mark.render, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+class Up:
+    """``engram up sim lockstep:=false`` with a home of its own, and a client that watches it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "up.log"
+        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+        environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": path}
+        words = ["up", "sim", "lockstep:=false", "viewer:=false", "learner:=false"]
+        words += ["policy:=tests.ros.policies:EyesAndNoise", "--domain", str(DOMAIN), "--discovery", "LOCALHOST"]
+        words += ["--end-timeout-s", "30"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "engram.nodes.cli", *words], env=environment, stdout=log, stderr=log
+            )
+        self.client = LoopClient(domain=DOMAIN, idle=self._alive)
+
+    def _alive(self) -> None:
+        assert self.process.poll() is None, f"engram up ended:\n{self.log.read_text()[-3000:]}"
+
+    def pid(self, name: str) -> int:
+        """Return the process id with which ``name`` was started last."""
+        return int(re.findall(rf"\[{name}\] +started, pid (\d+)", self.log.read_text())[-1])
+
+    def value(self, name: str, key: str) -> str:
+        """Return a value of a node's newest diagnostic."""
+        status = self.client.diagnostics.get(name)
+        return next((v.value for v in status.values if v.key == key), "") if status is not None else ""
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(90)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+@pytest.fixture
+def up(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    made = Up(tmp_path)
+    yield made
+    made.client.close()
+    made.end()
+
+
+def test_an_episode_in_real_time_and_another_after_the_memory_was_killed(up):
+    client = up.client
+    client.wait_active(600)
+    first = client.run_episode("reach", 0, 300)
+    assert first.outcome in OUTCOMES, first
+    client.wait_for(lambda: int(up.value("memory_node", "durable sequence") or 0) > 0, 60, "what was seen is durable")
+    known = int(up.value("memory_node", "durable sequence"))
+    killed = up.pid("memory_node")
+
+    os.kill(killed, signal.SIGKILL)
+    client.wait_for(lambda: up.pid("memory_node") != killed, 60, "engram up starts the node again")
+    client.diagnostics.pop("memory_node")
+    client.wait_for(lambda: up.value("memory_node", "state") == "active", 300, "the manager activates it again")
+    client.wait_active(60)
+    assert int(up.value("memory_node", "sequence")) >= known  # nothing durable was lost
+    second = client.run_episode("press_button", 1, 300)
+    assert second.outcome in OUTCOMES, second
+    client.wait_for(lambda: int(up.value("memory_node", "scenes") or 0) > 0, 60, "the new memory sees")
