@@ -48,6 +48,11 @@ class PerceptionBenchmark:
     unoccluded: float = 0.7
     """Visible share from which a missed thing counts as missed."""
 
+    @property
+    def quick(self) -> bool:
+        """Return whether these are fewer scenes than the figures that are quoted rest on."""
+        return self.scenes < PerceptionBenchmark.scenes
+
 
 @dataclass
 class Score:

@@ -198,7 +198,7 @@ def main(config: PolicyBenchmark | None = None) -> None:
         median, low, high = contender.quartiles_ms()
         table.add_row(contender.name, contender.what, f"{median:.1f}", f"{low:.1f} - {high:.1f}")
     Console(width=120, stderr=True).print(table)
-    save_report(config.output, "policy", where, figures=figures(found), threads=1, torch=torch.__version__)
+    save_report(config.output, "policy", where, config, figures=figures(found), threads=1, torch=torch.__version__)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ last line is JSON, which also goes to benchmarks/results/stores.json.
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +19,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from engram.benchmarks.report import save_report
 from engram.core.contracts import MemoryQuery, MemoryStore
+from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Pose, SceneNode
 from engram.memory.episodic import EpisodicMemory
 from engram.memory.semantic import SemanticMemory
@@ -127,6 +126,7 @@ def main(config: StoresBenchmark | None = None) -> None:
     config = config or tyro.cli(StoresBenchmark)
     if config.quick:
         config = StoresBenchmark(True, 1000, 125, config.repetitions // 5, config.seed, config.output)
+    where = machine()  # with the load before the measurement
     results = run(config)
     columns = ("operation", "ours p50 / p99 CPU ms", "limit p50 CPU ms", "ratio")
     table = Table(*columns, title="The stores beside the graph")
@@ -149,11 +149,7 @@ def main(config: StoresBenchmark | None = None) -> None:
             }
         )
     Console(width=110).print(table)
-    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
-    result = {"benchmark": "stores", "figures": figures, "machine": machine}
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "stores", where, config, figures=figures)
 
 
 if __name__ == "__main__":

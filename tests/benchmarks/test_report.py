@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import RESULTS, result_file, save_report
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,9 @@ def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
         "config": {"rounds": 3, "folder": "somewhere"},
         "machine": "a machine",
     }
+
+
+def test_a_quick_run_keeps_off_the_quoted_figures(tmp_path):
+    assert result_file(RESULTS / "x.json", quick=False) == RESULTS / "x.json"
+    assert result_file(RESULTS / "x.json", quick=True) == Path("runs/bench/x.json")
+    assert result_file(tmp_path / "x.json", quick=True) == tmp_path / "x.json"
