@@ -20,17 +20,18 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from engram.benchmarks.eviction_traces import Score, TraceEvent, household, made_up, play
+from engram.benchmarks.eviction_traces import Score, TraceEvent, household, made_up, play, seen
 from engram.core.statistics import Rate, wilson
 from engram.memory.eviction import EVICTIONS, make_eviction
 
 RESULTS = Path(__file__).resolve().parent / "results" / "eviction.json"
 PEER, LIMIT = "newest", "limit"
-SOURCES: dict[str, tuple[Callable[[int], list[TraceEvent]], tuple[int, ...]]] = {
-    "household": (household, (4, 8, 16)),
-    "made_up": (made_up, (8, 16, 32)),
+SOURCES: dict[str, tuple[Callable[[int], list[list[TraceEvent]]], tuple[int, ...]]] = {
+    "household": (lambda homes: [household(seed) for seed in range(homes)], (4, 8, 16)),
+    "seen": (seen, (4, 8, 16)),
+    "made_up": (lambda homes: [made_up(seed) for seed in range(homes)], (8, 16, 32)),
 }
-"""Trace source -> its generator and the capacities: about 1/8, 1/4 and 1/2, or 1/16, 1/8 and 1/4, of the objects."""
+"""Trace source -> homes to traces, and the capacities: 1/9, 1/5 and 2/5, or 1/16, 1/8 and 1/4, of the objects."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def compare(homes: int) -> list[Row]:
     """Return all rows."""
     rows = []
     for source, (generate, capacities) in SOURCES.items():
-        traces = [generate(seed) for seed in range(homes)]
+        traces = generate(homes)
         rows += [measure(source, size, name, traces) for size in capacities for name in (*EVICTIONS, LIMIT)]
     return rows
 

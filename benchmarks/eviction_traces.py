@@ -1,13 +1,17 @@
 """Traces for the eviction policies: the changes a robot noticed and the questions that came later.
 
-``household`` goes round the simulated household; ``made_up`` draws a larger home from the assumptions written down in
-:class:`MadeUpHome`.
+``household`` goes round the simulated household; ``seen`` are recordings of the robot's own memory there, with all its
+errors (:mod:`engram.benchmarks.eviction_recording`); ``made_up`` draws a larger home from the assumptions written down
+in :class:`MadeUpHome`.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.tour import route
 from engram.sim.household.world import Placement
 
+TRACES = Path(__file__).resolve().parent / "traces"
 NEAR_M = 0.3
 """An answer is right when the remembered place is this near to the true one (KARMA's threshold)."""
 
@@ -160,8 +165,7 @@ def household(seed: int, people: AskingPeople | None = None) -> list[TraceEvent]
     life, rng = Life(home, seed), np.random.default_rng([seed, 9])
     things = list(life.things)
     order = route(home, home.dock, list(home.spots))
-    # what moves a lot is used a lot; on top, every home has its favourites
-    wanted = np.sqrt([MOBILITY[life.things[one].mobility] + 0.01 for one in things]) * rng.lognormal(0, 1, len(things))
+    weight = wanted(life, rng)
     believed: dict[str, tuple[float, float, float] | None] = {}
     trace: list[TraceEvent] = []
 
@@ -190,7 +194,7 @@ def household(seed: int, people: AskingPeople | None = None) -> list[TraceEvent]
             life.advance(day * DAY_NS + hour * HOUR_NS)
             visit()
             asker = str(rng.choice([name for name, spot in home.spots.items() if not spot.closed]))
-            for i in rng.choice(len(things), rng.poisson(people.questions), p=wanted / wanted.sum()):
+            for i in rng.choice(len(things), rng.poisson(people.questions), p=weight):
                 at = life.oracle_placements()[things[i]]
                 if at is None:  # nobody asks for what they took along
                     continue
@@ -200,6 +204,28 @@ def household(seed: int, people: AskingPeople | None = None) -> list[TraceEvent]
                     after = life.oracle_placements()[things[i]]
                     note(things[i], _place(after) if after else None)
     return trace
+
+
+def wanted(life: Life, rng: np.random.Generator) -> np.ndarray:
+    """Return the chance (n,) of each thing to be asked for: what moves a lot is used a lot; homes have favourites."""
+    use = np.sqrt([MOBILITY[kind.mobility] + 0.01 for kind in life.things.values()])
+    weight = use * rng.lognormal(0, 1, len(use))
+    return weight / weight.sum()
+
+
+def write_trace(path: Path, trace: Iterable[TraceEvent]) -> None:
+    """Write one event a line, JSON, compressed; the same events give the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("\n".join(json.dumps(asdict(one)) for one in trace).encode(), mtime=0))
+
+
+def seen(homes: int) -> list[list[TraceEvent]]:
+    """Return the first ``homes`` recorded traces."""
+    found = []
+    for path in sorted(TRACES.glob("seen-*.jsonl.gz"))[:homes]:
+        rows = map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines())
+        found.append([TraceEvent(**{**row, "place": tuple(row["place"])}) for row in rows])
+    return found
 
 
 def _place(at: Placement) -> tuple[float, float, float]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engram.benchmarks.eviction_traces import MadeUpHome, Score, TraceEvent, household, made_up, play
+from engram.benchmarks.eviction_traces import (
+    MadeUpHome,
+    Score,
+    TraceEvent,
+    household,
+    made_up,
+    play,
+    seen,
+    write_trace,
+)
 from engram.memory.eviction import make_eviction
 
 HERE, THERE = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0)
@@ -61,3 +70,21 @@ def test_the_shipped_weights_beat_the_newest_changes_on_homes_they_were_not_trai
         learned = learned + play(make_eviction("learned", 8), trace)
         newest = newest + play(make_eviction("newest", 8), trace)
     assert learned.hits > 1.2 * newest.hits
+
+
+def test_recorded_traces_hold_what_the_robots_memory_went_through():
+    first, second = seen(2)
+    assert first != second
+    for trace in (first, second):
+        keys = {one.key for one in trace if not one.question}
+        asked = [one for one in trace if one.question]
+        assert len(asked) > 100 and len(keys) > 30
+        assert sum(one.key in keys for one in asked) > 0.9 * len(asked)  # the graph mostly knows what is asked for
+
+
+def test_a_trace_comes_back_as_it_was_written(tmp_path):
+    trace = [change("a"), question("a", THERE)]
+    write_trace(tmp_path / "one.jsonl.gz", trace)
+    written = (tmp_path / "one.jsonl.gz").read_bytes()
+    write_trace(tmp_path / "one.jsonl.gz", trace)
+    assert (tmp_path / "one.jsonl.gz").read_bytes() == written
