@@ -10,7 +10,6 @@ benchmarks/results/eviction.json.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.benchmarks.eviction_traces import Score, TraceEvent, household, made_up, play, seen
+from engram.benchmarks.report import RESULTS, save_report
+from engram.core.provenance import machine
 from engram.core.statistics import Rate, wilson
 from engram.memory.eviction import EVICTIONS, make_eviction
 
-RESULTS = Path(__file__).resolve().parent / "results" / "eviction.json"
 PEER, LIMIT = "newest", "limit"
 SOURCES: dict[str, tuple[Callable[[int], list[list[TraceEvent]]], tuple[int, ...]]] = {
     "household": (lambda homes: [household(seed) for seed in range(homes)], (4, 8, 16)),
@@ -42,7 +42,7 @@ class EvictionBenchmark:
     """Two homes of each kind instead of all."""
     homes: int = 10
     """Held-out traces of each kind."""
-    output: Path = RESULTS
+    output: Path = RESULTS / "eviction.json"
     """Where the JSON goes."""
 
 
@@ -121,12 +121,10 @@ def figure(row: Row, rows: list[Row]) -> dict[str, object]:
 def main(config: EvictionBenchmark | None = None) -> None:
     """Compare, print, save."""
     config = config or tyro.cli(EvictionBenchmark)
+    where = machine()
     rows = compare(2 if config.quick else config.homes)
     print_table(rows)
-    result = {"benchmark": "eviction", "figures": [figure(row, rows) for row in rows]}
-    config.output.parent.mkdir(parents=True, exist_ok=True)
-    config.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save_report(config.output, "eviction", where, config, figures=[figure(row, rows) for row in rows])
 
 
 if __name__ == "__main__":
