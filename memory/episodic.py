@@ -174,9 +174,8 @@ class EpisodicMemory(MemoryStore):
         self._open = True
 
     def _extended(self, event: Event, change: GraphEvent) -> Event:
-        node = self._surroundings.nodes.get(change.node_id)
         sentence = describe(change, self._surroundings.support(change.node_id)[1])
-        return event.extended(change, sentence, None if node is None else node.embedding)
+        return event.extended(change, sentence, self._surroundings.embedding(change.node_id))
 
     def _place_of(self, episode: str) -> np.ndarray:
         places = [event.place for event in self._log.events if event.episode == episode]

@@ -110,7 +110,7 @@ class EpisodicRecall:
         return {*self._log.about(key)} | self._surroundings.neighbours(key)
 
     def _is_known(self, key: str) -> bool:
-        return key in self._log or key in self._episodes or key in self._surroundings.nodes
+        return key in self._log or key in self._episodes or key in self._surroundings.labels
 
     def _fits(self, event: Event, query: MemoryQuery) -> bool:
         if not _overlaps(event.start_ns, event.end_ns, query):
@@ -121,9 +121,9 @@ class EpisodicRecall:
 
     def _involves(self, event: Event, target: str) -> bool:
         """Whether an object of the event is ``target``, or stands in a relation to it now."""
-        nodes = self._surroundings.nodes
+        labels = self._surroundings.labels
         return any(
-            target == one or (one in nodes and nodes[one].label == target) or self._surroundings.stands(one, "", target)
+            target in (one, labels.get(one, ("", 0))[0]) or self._surroundings.stands(one, "", target)
             for one in event.node_ids
         )
 

@@ -244,10 +244,10 @@ class SemanticMemory(MemoryStore):
             habits.seen_ns = event.stamp_ns
 
     def _learn_class(self, event: GraphEvent) -> None:
-        node, habits = self._surroundings.nodes.get(event.node_id), self._tables[_CLASS].touch(event.label)
+        vector, habits = self._surroundings.embedding(event.node_id), self._tables[_CLASS].touch(event.label)
         habits.seen_ns = event.stamp_ns
-        if node is not None:
-            habits.vector = node.embedding
+        if vector is not None:
+            habits.vector = vector
 
     def _put_stay(self, node_id: str, stay: Stay) -> None:
         self._stays[node_id] = stay

@@ -130,9 +130,10 @@ class ShortTermMemory(MemoryStore):
         self._changed.clear()
 
     def _write(self, event: GraphEvent) -> None:
-        node = self._surroundings.nodes.get(event.node_id)
+        vector = self._surroundings.embedding(event.node_id)
         before = self._entries.get(event.node_id)
-        vector = node.embedding if node is not None else before.vector if before is not None else None
+        if vector is None and before is not None:
+            vector = before.vector
         text = describe(event, self._surroundings.support(event.node_id)[1])
         self._entries[event.node_id] = RecentChange(
             event.node_id, event.label, text, event.stamp_ns, event.place, event.evidence, vector

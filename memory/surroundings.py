@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engram.core.types import GraphEvent, GraphUpdate, SceneNode
+import numpy as np
+
+from engram.core.types import GraphEvent, GraphUpdate
 
 _CARRIES = ("in", "on", "held_by")
 _HEIGHT = {"agent": 0, "object": 1, "place": 2, "room": 3, "building": 4}
@@ -25,22 +27,24 @@ class Surroundings:
     """Follows the updates of the scene graph; grows with the graph and no further."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, SceneNode] = {}
+        self.labels: dict[str, tuple[str, int]] = {}  # node -> label, height of its layer
+        self._embeddings: dict[str, np.ndarray] = {}  # (384,) of the nodes in the newest update only
         self._relations: dict[str, dict[str, str]] = {}  # source -> target -> relation
         self._sources: dict[str, set[str]] = {}  # target -> sources
 
     def follow(self, update: GraphUpdate) -> None:
         """Take over nodes and relations; a full update replaces everything."""
         if update.full:
-            self.nodes, self._relations, self._sources = {}, {}, {}
-        self.nodes.update({node.id: node for node in update.nodes})
+            self.labels, self._relations, self._sources = {}, {}, {}
+        self.labels.update({node.id: (node.label, _HEIGHT.get(node.layer, 5)) for node in update.nodes})
+        self._embeddings = {} if update.full else {node.id: node.embedding for node in update.nodes}
         for edge in update.deleted_edges:
             self._unrelate(edge.source, edge.target)
         for edge in update.edges:
             self._relations.setdefault(edge.source, {})[edge.target] = edge.relation
             self._sources.setdefault(edge.target, set()).add(edge.source)
         for node_id in update.deleted_nodes:
-            self.nodes.pop(node_id, None)
+            self.labels.pop(node_id, None)
             for target in list(self._relations.get(node_id, ())):
                 self._unrelate(node_id, target)
             for source in list(self._sources.get(node_id, ())):
@@ -49,20 +53,24 @@ class Surroundings:
     def support(self, node_id: str) -> tuple[str, str]:
         """Return id and label of what carries or holds ``node_id``, the nearest layer first; ("", "") if unknown."""
         held = self._relations.get(node_id, {})
-        found = [self.nodes[one] for one, how in held.items() if how in _CARRIES and one in self.nodes]
+        found = [(self.labels[one][1], one) for one, how in held.items() if how in _CARRIES and one in self.labels]
         if not found:
             return "", ""
-        best = min(found, key=lambda node: (_HEIGHT.get(node.layer, 5), node.id))
-        return best.id, best.label
+        _, best = min(found)
+        return best, self.labels[best][0]
+
+    def embedding(self, node_id: str) -> np.ndarray | None:
+        """Return the vector (384,) of a node that the newest update carried; None for any other."""
+        return self._embeddings.get(node_id)
 
     def neighbours(self, node_id: str) -> set[str]:
         """Return the nodes in any relation with ``node_id``, either way."""
         return set(self._relations.get(node_id, ())) | self._sources.get(node_id, set())
 
     def stands(self, node_id: str, relation: str, target: str) -> bool:
-        """Whether ``node_id`` stands in ``relation`` ("" = any) to a node with the id or label ``target``."""
+        """Whether ``node_id`` stands in ``relation`` to a node with the id or label ``target``; "" = any."""
         return any(
-            relation in ("", how) and (target == other or (other in self.nodes and self.nodes[other].label == target))
+            relation in ("", how) and target in ("", other, self.labels.get(other, ("", 0))[0])
             for other, how in self._relations.get(node_id, {}).items()
         )
 

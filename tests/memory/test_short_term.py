@@ -79,4 +79,5 @@ def test_time_place_and_relation_narrow_the_answer():
     assert ids(believed_ns=15 * SECOND) == ["object_1"]
     assert ids(place=np.array([0.2, 0, 0]), radius_m=0.1) == ["object_1"]
     assert ids(relation="on", target="table") == ["object_1"]
+    assert ids(relation="on") == ["object_1"]
     assert ids(relation="in", target="table") == []
