@@ -72,7 +72,8 @@ class EndEffectorController:
         action = np.clip(checked("action", action, (EE_ACTION_DIM,)), -1.0, 1.0)
         arm = joints.positions[: len(self.robot.arm_joints)]
         measured = self.kinematics.forward(arm)
-        self.target = self._advance(self.target or measured, measured, action)
+        # What a held arm is told is not executed, so it must not pile up into a jump for when it is let go.
+        self.target = measured if joints.held else self._advance(self.target or measured, measured, action)
         positions = self.kinematics.inverse(self.target, arm)
         gripper = self.robot.gripper_position((action[6] + 1.0) / 2.0)
         return JointCommand(

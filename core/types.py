@@ -77,6 +77,8 @@ class JointState:
     names: tuple[str, ...]
     positions: np.ndarray  # (n,) rad or m
     velocities: np.ndarray  # (n,) rad/s or m/s
+    held: bool = False
+    """The cell holds the arm: commands that answer this state are not executed."""
 
     def __post_init__(self) -> None:
         n = len(self.names)

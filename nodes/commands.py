@@ -28,11 +28,11 @@ class EvalConfig:
     """Success rates with intervals, in simulation, through the same loop as the nodes."""
 
     policy: tyro.conf.Positional[str] = "base"
-    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts."""
+    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts; ``guess``: experts without memory."""
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
-    """Which tasks; default: all."""
+    """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4; default: tabletop."""
     swap: bool = False
     """Say the words of another object on the same table and see whether the robot does that instead."""
     held_out: bool = False
@@ -50,12 +50,12 @@ class EvalConfig:
 def evaluate(config: EvalConfig) -> int:
     """Run the evaluation; the last line is the report as JSON."""
     from engram.sim import evaluation
-    from engram.sim.tasks import TASKS
+    from engram.sim.tasks import expand
 
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
-    tasks = config.tasks or tuple(TASKS)
-    if config.policy == "experts":
-        report = evaluation.experts(config.episodes, tasks)
+    tasks = expand(config.tasks or ("tabletop",))
+    if config.policy in ("experts", "guess"):
+        report = evaluation.experts(config.episodes, tasks, guess=config.policy == "guess")
     else:
         report = evaluation.policy(
             config.policy,

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError
 from engram.core.statistics import wilson
 from engram.nodes.latency import camera_to_command_ms
 from engram.nodes.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
@@ -209,13 +209,10 @@ def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list
 
 
 def check_tasks(names: tuple[str, ...]) -> list[str]:
-    """Return the tasks to run; raises UnknownNameError with the valid names."""
-    from engram.sim.tasks import TASKS
+    """Return the tasks to run, by default the Markovian ones; raises UnknownNameError with the valid names."""
+    from engram.sim.tasks import expand
 
-    for name in names:
-        if name not in TASKS:
-            raise unknown_name("task", name, TASKS)
-    return list(names) or list(TASKS)
+    return list(expand(names or ("tabletop",)))
 
 
 def demo(config: DemoConfig) -> int:

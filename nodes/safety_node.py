@@ -7,7 +7,7 @@ bit. ``safety/stop`` latches until ``safety/reset``; a human's ``intervention`` 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -159,6 +159,8 @@ class SafetyNode(EngramNode):
         if self.last is not None and (episode != self.last[0] or joints.stamp_ns < self.last[1]):
             self.pipeline.reset()
             self.last = None
+        if status is not None and status.state == "held":  # sensor_msgs/JointState has no room for it
+            joints = replace(joints, held=True)
         if self.chunk is not None and self.chunk.episode == episode:
             self.pipeline.executor.accept(self.chunk)
         self._decide(joints)

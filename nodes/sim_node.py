@@ -140,6 +140,8 @@ class SimNode(EngramNode):
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
         state = "succeeded" if outcome.success else "failed" if outcome.truncated else "running"
+        if state == "running" and observation.joints.held:
+            state = "held"
         self._publish_status(
             messages.EpisodeStatus(
                 stamp_ns,

@@ -121,10 +121,9 @@ class TaskGoals:
         status = self.node.status
         task = request.task or (status.task if status is not None else "")
         if self.node.config.check_instructions and task:
-            from engram.sim.tasks import TASKS, get_task
+            from engram.sim.tasks import get_task
 
-            get_task(task)  # an unknown task is named with the valid ones
-            TASKS[task].parse(request.instruction)
+            get_task(task).parse(request.instruction)  # an unknown task is named with the valid ones
 
     async def _begin_episode(self, goal: RunningGoal) -> str:
         """Begin an episode for ``goal`` where that is ours to do; returns why it was refused, "" = it was not."""

@@ -58,11 +58,11 @@ class ViewerNodeConfig(NodeConfig):
 
 def task_for(instruction: str) -> str:
     """Return the simulated task whose wordings ``instruction`` fits; raises InvalidInputError with examples."""
-    from engram.sim.tasks import TASKS
+    from engram.sim.tasks import SUITES, TASKS, get_task
 
-    for name, task in TASKS.items():
+    for name in SUITES["all"]:
         try:
-            task.parse(instruction)
+            get_task(name).parse(instruction)
         except InvalidInputError:
             continue
         return name

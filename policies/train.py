@@ -325,13 +325,13 @@ def evaluate_on_card(policy: Path, episodes: int) -> None:
     """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
     from engram.policies.vla_policy import load_policy
     from engram.sim.evaluation import evaluate
-    from engram.sim.tasks import TASKS
+    from engram.sim.tasks import SUITES
     from engram.sim.world import MujocoWorld, WorldConfig
 
     card = json.loads((policy / CARD).read_text())
-    tasks = [task for task in card["tasks"] if task in TASKS]
+    tasks = [task for task in card["tasks"] if task.partition(":")[0] in SUITES["all"]]  # options follow the colon
     if not tasks:
-        raise InvalidInputError(f"evaluate: none of {card['tasks']} is a task; valid: {', '.join(TASKS)}")
+        raise InvalidInputError(f"evaluate: none of {card['tasks']} is a task; valid: {', '.join(SUITES['all'])}")
     world = MujocoWorld(WorldConfig(profile="fast"))
     report = evaluate(load_policy(policy), world, tasks, episodes=episodes)
     world.close()

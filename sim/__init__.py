@@ -9,6 +9,18 @@ ENVIRONMENTS = {
     "engram/Stack-v0": "stack",
     "engram/OpenDrawer-v0": "open_drawer",
     "engram/PressButton-v0": "press_button",
+    "engram/ShellTouch-v0": "shell_touch",
+    "engram/RememberColor-v0": "remember_color",
+    "engram/TakeItBack-v0": "take_it_back",
+    "engram/InterceptGrab-v0": "intercept_grab",
+    "engram/PutBlockBack-v0": "put_block_back",
+    "engram/ReopenDrawer-v0": "reopen_drawer",
+    "engram/RearrangeBlock-v0": "rearrange_block",
+    "engram/SeqPushButtons-v0": "seq_push_buttons",
+    "engram/ChangeFood-v0": "change_food",
+    "engram/CountPresses-v0": "count_presses",
+    "engram/StopCube-v0": "stop_cube",
+    "engram/MatchColor-v0": "match_color",
 }
 """Gymnasium id -> task name."""
 

@@ -14,7 +14,7 @@ from engram.core.types import EE_ACTION_DIM, STATE_DIM, JointState, Observation,
 from engram.sim.panda import Profile
 from engram.sim.render import CAMERAS, SceneRenderer
 from engram.sim.runtime import CommandPipeline
-from engram.sim.tasks import get_task
+from engram.sim.tasks import get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 
 ObservationType = Literal["pixels_agent_pos", "state"]
@@ -46,17 +46,21 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         profile: Profile = "fast",
         render_size: int = 256,
         world_config: WorldConfig | None = None,
+        delay: int | None = None,
+        alternatives: int | None = None,
     ) -> None:
         """Make the environment; nothing is rendered before the first reset.
 
         Args:
-            task: one of ``engram.sim.tasks.TASKS``.
+            task: a name that ``engram.sim.tasks.get_task`` knows.
             obs_type: whether camera images are observed.
             render_mode: ``rgb_array`` or None.
             image_size: width and height of the observed images [px].
             profile: ``fast`` or ``photo``; state observations need no cameras and ignore it.
             render_size: width and height of what :meth:`render` returns [px].
             world_config: everything else of the world.
+            delay: of a memory task [control steps]; None = as the task has it.
+            alternatives: of a memory task; None = as the task has it.
         """
         if obs_type not in OBSERVATION_TYPES:
             raise unknown_name("obs_type", obs_type, OBSERVATION_TYPES)
@@ -66,6 +70,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         if pixels and profile == "none":
             raise InvalidInputError("profile 'none' has no cameras: observe obs_type 'state' instead")
         config = replace(world_config or WorldConfig(), profile=profile if pixels else "none", image_size=image_size)
+        task = with_options(task, delay=delay, alternatives=alternatives)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name
         self.world = MujocoWorld(config)

@@ -17,13 +17,13 @@ from rich.progress import track
 from rich.table import Table
 
 from engram.core.contracts import Policy
-from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
-from engram.sim.experts import Expert, make_expert
+from engram.sim.experts import Expert, Guesser, make_expert
 from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
-from engram.sim.tasks import TASKS, Task
+from engram.sim.tasks import TASKS, Task, get_task
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
@@ -97,11 +97,18 @@ def evaluate(
 
 
 def evaluate_experts(
-    tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 200, first_seed: int = 0, progress: bool = True
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 200,
+    first_seed: int = 0,
+    progress: bool = True,
+    guess: bool = False,
 ) -> Report:
-    """Run the scripted experts, without rendering."""
+    """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
     world = MujocoWorld(WorldConfig(profile="none"))
-    report = measure(ExpertRunner(world), "experts", tasks, episodes, first_seed, progress)
+    expert_for = Guesser(np.random.default_rng(first_seed)) if guess else make_expert
+    subject = "guessing experts" if guess else "experts"
+    report = measure(ExpertRunner(world, expert_for), subject, tasks, episodes, first_seed, progress)
     world.close()
     return report
 
@@ -216,7 +223,7 @@ def evaluate_swap(
 ) -> SwapReport:
     """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
     _check(tasks, episodes, first_seed)
-    without = [task for task in tasks if not TASKS[task].slots()]
+    without = [task for task in tasks if not get_task(task).slots()]
     if without:
         raise InvalidInputError(f"evaluate_swap: {', '.join(without)}: the words name no colour, nothing to swap")
     counts = {task: [0, 0, 0] for task in tasks}
@@ -249,8 +256,7 @@ class GoalWatch:
 
 def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
     for task in tasks:
-        if task not in TASKS:
-            raise unknown_name("task", task, TASKS)
+        get_task(task)  # an unknown one is named with the valid ones
     if not tasks or episodes < 1:
         raise InvalidInputError(f"evaluation: {len(tasks)} tasks x {episodes} episodes, expected at least one of each")
     if first_seed < 0 or first_seed + episodes > FIRST_TRAINING_SEED:
@@ -260,15 +266,18 @@ def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
         )
 
 
-def experts(seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0) -> Report:
+def experts(
+    seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0, guess: bool = False
+) -> Report:
     """Evaluate the scripted experts; the last line is the report as JSON.
 
     Args:
         seeds: episodes per task.
         tasks: which tasks.
         first_seed: of the first episode of each task.
+        guess: let them guess what a memory task wants remembered: what no memory at all achieves.
     """
-    report = evaluate_experts(tasks, episodes=seeds, first_seed=first_seed)
+    report = evaluate_experts(tasks, episodes=seeds, first_seed=first_seed, guess=guess)
     Console(stderr=True).print(report.table())
     print(report.to_json())
     return report
@@ -304,8 +313,8 @@ def policy(
     subject = TemporalEnsemble(loaded) if ensemble else loaded
     if swap:
         run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
-        named = tuple(task for task in tasks if TASKS[task].slots())
-        report: Report | SwapReport = evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds)
+        named = tuple(task for task in tasks if get_task(task).slots())
+        print(evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds).to_json())
     else:
         report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out)
         Console(stderr=True).print(report.table())

@@ -20,13 +20,13 @@ from rich.progress import track
 
 from engram.core.arrays import positive_int
 from engram.core.control import proprioception
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
 from engram.sim.panda import Profile
 from engram.sim.runtime import CommandPipeline
-from engram.sim.tasks import TASKS
+from engram.sim.tasks import TASKS, expand
 from engram.sim.world import MujocoWorld, WorldConfig
 
 FIRST_TRAINING_SEED = 100_000
@@ -47,7 +47,7 @@ class RecordConfig:
     repo_id: str = "engram/tabletop6"
     """LeRobot's name of the dataset; nothing is uploaded."""
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Which tasks."""
+    """Which tasks or suites; default: the Markovian ones."""
     episodes: int = 220
     """Successful episodes per task."""
     first_seed: int = FIRST_TRAINING_SEED
@@ -66,9 +66,7 @@ class RecordConfig:
     """Steps recorded after success, so that chunks learn to end."""
 
     def __post_init__(self) -> None:
-        for task in self.tasks:
-            if task not in TASKS:
-                raise unknown_name("task", task, TASKS)
+        expand(self.tasks)  # an unknown name is named with the valid ones
         if self.first_seed < FIRST_TRAINING_SEED:
             raise InvalidInputError(
                 f"RecordConfig.first_seed: {self.first_seed}, expected at least {FIRST_TRAINING_SEED}: "
@@ -214,7 +212,7 @@ def _parts(config: RecordConfig) -> list[Part]:
     return [
         Part(config, task, index, min(config.part_episodes, config.episodes - start))
         for index, start in enumerate(starts)
-        for task in config.tasks
+        for task in expand(config.tasks)
     ]
 
 
@@ -265,7 +263,7 @@ def _merge(config: RecordConfig, parts: list[Part]) -> RecordReport:
         concatenate_data=False,  # one file per part: appending encodes all images again for every part
     )
     log: list[dict[str, Any]] = []
-    dropped = dict.fromkeys(config.tasks, 0)
+    dropped = dict.fromkeys(expand(config.tasks), 0)
     for part in parts:
         entries = [json.loads(line) for line in (part.root / EPISODE_LOG).read_text().splitlines()]
         dropped[part.task] += entries[-1]["dropped"]

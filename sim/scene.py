@@ -15,12 +15,15 @@ import numpy as np
 
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.sim.panda import HAND_BODY, Profile, panda_spec
+from engram.sim.props import Prop, add_prop
 
 CUBE_HALF_M = 0.02
 CUP_HEIGHT_M, CUP_RADIUS_M = 0.08, 0.03
 BIN_HALF_M = 0.08
 """Half of the bin's outer width and depth [m]."""
 DRAWER_TRAVEL_M = 0.15
+BELT_TOP_M, BELT_TRAVEL_M = 0.008, 0.36
+"""Height of what a thing on the belt stands on, and how far it goes [m]."""
 BUTTON_TRAVEL_M = 0.012
 TIMESTEP_S = 0.0025
 OBJECT_BITS = {"contype": 2, "conaffinity": 3}
@@ -48,10 +51,17 @@ class SceneConfig:
     """A shallow open box, 16 cm square, fixed to the table: body ``bin``."""
     drawer: bool = False
     """A cabinet whose drawer slides out towards its local -x: bodies ``cabinet``, ``drawer``, ``handle``."""
+    drawers: tuple[str, ...] = ()
+    """Narrower cabinets of the same kind, one for each drawer: bodies ``<name>_cabinet``, ``<name>`` and
+    ``<name>_handle``."""
     buttons: tuple[str, ...] = ()
     """Domes on springs, 12 mm of travel: the joint of the same name counts metres down."""
+    belt: bool = False
+    """A plate that a motor drives towards local -x: body, joint and actuator (its control is the speed) ``belt``."""
     mark: bool = False
     """A flat disc without collisions, 8 cm wide: body ``mark``."""
+    props: tuple[Prop, ...] = ()
+    """Things that the task's script moves; out of sight until it does."""
 
     def movable(self) -> tuple[str, ...]:
         """Return the bodies with a free joint."""
@@ -74,9 +84,15 @@ def build_scene(config: SceneConfig, profile: Profile = "fast", robot: RobotConf
     if config.bin:
         _add_bin(spec, (0.52, 0.14))
     if config.drawer:
-        _add_drawer(spec, (0.60, 0.0))
+        _add_drawer(spec, (0.60, 0.0), "cabinet", "drawer", "handle", 0.10)
+    for i, name in enumerate(config.drawers):
+        _add_drawer(spec, (0.60, 0.125 * i), f"{name}_cabinet", name, f"{name}_handle", 0.06)
+    if config.belt:
+        _add_belt(spec, (0.76, 0.0))
     if config.mark:
         _add_mark(spec, (0.55, -0.12))
+    for prop in config.props:
+        add_prop(spec, prop)
     return spec
 
 
@@ -168,10 +184,15 @@ def _add_bin(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
         body.add_geom(size=[half, wall, height], pos=[0, sign * (half - wall), height], **common)
 
 
-def _add_drawer(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
-    """The origins of cabinet and closed drawer are the foot of the drawer's front; the handle's is its middle."""
-    cabinet = spec.worldbody.add_body(name="cabinet", pos=[*xy, 0.0])
-    depth, width, height, wall = 0.17, 0.10, 0.09, 0.005  # width is half
+def _add_drawer(
+    spec: mujoco.MjSpec, xy: tuple[float, float], cabinet_name: str, drawer_name: str, handle_name: str, width: float
+) -> None:
+    """The origins of cabinet and closed drawer are the foot of the drawer's front; the handle's is its middle.
+
+    ``width`` is half of the cabinet's [m].
+    """
+    cabinet = spec.worldbody.add_body(name=cabinet_name, pos=[*xy, 0.0])
+    depth, height, wall = 0.17, 0.09, 0.005
     common = {"type": _BOX, "rgba": _WOOD, **OBJECT_BITS}
     for sign in (-1, 1):
         cabinet.add_geom(
@@ -179,9 +200,9 @@ def _add_drawer(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
         )
     cabinet.add_geom(size=[depth / 2, width, wall], pos=[depth / 2, 0, height - wall], **common)
     cabinet.add_geom(size=[wall, width, height / 2], pos=[depth - wall, 0, height / 2], **common)
-    drawer = cabinet.add_body(name="drawer")
+    drawer = cabinet.add_body(name=drawer_name)
     drawer.add_joint(
-        name="drawer",
+        name=drawer_name,
         type=mujoco.mjtJoint.mjJNT_SLIDE,
         axis=[-1, 0, 0],
         range=[0, DRAWER_TRAVEL_M],
@@ -195,12 +216,12 @@ def _add_drawer(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
     drawer.add_geom(size=[0.075, inner, 0.002], pos=[0.08, 0, 0.007], mass=0.1, **common)
     for sign in (-1, 1):
         drawer.add_geom(size=[0.075, 0.003, 0.02], pos=[0.08, sign * (inner - 0.003), 0.027], mass=0.05, **common)
-    handle = drawer.add_body(name="handle", pos=[-0.05, 0, 0.06])
+    handle = drawer.add_body(name=handle_name, pos=[-0.05, 0, 0.06])
     common["rgba"] = (0.15, 0.15, 0.17, 1.0)
     handle.add_geom(size=[0.02, 0.006, 0.006], pos=[0.03, 0, -0.015], mass=0.02, **common)
     handle.add_geom(size=[0.011, 0.011, 0.03], mass=0.05, friction=[1.0, 0.01, 0.0001], **common)
-    for inside in ("drawer", "handle"):
-        spec.add_exclude(bodyname1="cabinet", bodyname2=inside)
+    for inside in (drawer_name, handle_name):
+        spec.add_exclude(bodyname1=cabinet_name, bodyname2=inside)
 
 
 def _add_button(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:
@@ -223,6 +244,21 @@ def _add_button(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: t
     cap.add_geom(type=_SPHERE, size=[0.022, 0, 0], mass=0.02, rgba=rgba, **OBJECT_BITS)
     for around in (name, "table"):  # the dome's lower half is inside the housing
         spec.add_exclude(bodyname1=around, bodyname2=f"{name}_cap")
+
+
+def _add_belt(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
+    """The origin is on the table, under the middle of the plate."""
+    belt = spec.worldbody.add_body(name="belt", pos=[*xy, 0.0])
+    plate = belt.add_body(name="belt_plate")
+    plate.add_joint(
+        name="belt", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[-1, 0, 0], range=[0, BELT_TRAVEL_M], armature=0.1
+    )
+    plate.add_geom(
+        type=_BOX, size=[0.03, 0.026, 0.002], pos=[0, 0, BELT_TOP_M - 0.002], mass=0.3, rgba=_GREY, **OBJECT_BITS
+    )
+    motor = spec.add_actuator(name="belt", target="belt", trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    motor.set_to_velocity(kv=40.0)
+    spec.add_exclude(bodyname1="table", bodyname2="belt_plate")
 
 
 def _add_mark(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:

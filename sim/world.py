@@ -33,6 +33,8 @@ RAMP_CHUNKS = 10
 """Set points per control step: the targets move to their goal in this many equal parts."""
 
 _RAMP = np.arange(1, RAMP_CHUNKS + 1)[:, None] / RAMP_CHUNKS
+PARKING_RAD = 0.12
+"""How far the fastest joint moves in one control step while a task brings the arm home [rad]."""
 SERVO_LEAD_S = 0.0135
 """How far ahead of their ramp the set points run: the servos' trail, so that the arm arrives with the ramp [s]."""
 
@@ -90,7 +92,7 @@ class MujocoWorld(World):
     def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
         """Arrange ``task`` from ``seed``, let things settle and return the first observation."""
         chosen = get_task(task)
-        rng = np.random.default_rng([zlib.crc32(task.encode()), seed])
+        rng = np.random.default_rng([zlib.crc32(chosen.name.encode()), seed])
         self.load(chosen.scene)
         self.task = chosen
         self.instruction = chosen.setup(self, rng, instruction)
@@ -180,7 +182,8 @@ class MujocoWorld(World):
         if command.names != self.robot.joint_names:
             raise InvalidInputError(f"command for joints {command.names}, expected {self.robot.joint_names}")
         model, data = self.model, self.data
-        way = command.positions - self._targets
+        wanted = self._parking() if self._held else command.positions
+        way = wanted - self._targets
         lead = way * (SERVO_LEAD_S / self.config.control_dt_s)
         lead[-1] = 0.0  # the gripper's servo pushes, it does not track
         ramp = (self._targets + lead) + _RAMP * way  # (chunks, joints)
@@ -188,9 +191,20 @@ class MujocoWorld(World):
         for set_points, substeps in zip(ramp, self._chunks, strict=True):
             controls[index] = set_points
             mujoco.mj_step(model, data, substeps)
-        self._targets = command.positions
+        self._targets = wanted
         self._step += 1
         self._ticks += 1
+        if self.task is not None:
+            self.task.tick(self)
+
+    @property
+    def _held(self) -> bool:
+        return self.task is not None and self.task.parked
+
+    def _parking(self) -> np.ndarray:
+        """Return the next servo targets (8,) on the straight way home in joint space."""
+        way = np.append(self.robot.home, self.robot.gripper_open) - self._targets
+        return self._targets + way * min(1.0, PARKING_RAD / max(float(np.abs(way[:-1]).max()), 1e-9))
 
     @property
     def stamp_ns(self) -> int:
@@ -200,7 +214,8 @@ class MujocoWorld(World):
     def joint_state(self) -> JointState:
         """Return what the joint encoders read."""
         data = self.data
-        return JointState(self.stamp_ns, self.robot.joint_names, data.qpos[self._qpos], data.qvel[self._dof])
+        positions, velocities = data.qpos[self._qpos], data.qvel[self._dof]
+        return JointState(self.stamp_ns, self.robot.joint_names, positions, velocities, self._held)
 
     def observe(self, depth: bool | None = None) -> Observation:
         """Return joints and camera frames now; ``depth`` None = as configured."""
@@ -250,6 +265,8 @@ class MujocoWorld(World):
             address, dof = int(self.model.jnt_qposadr[joint]), int(self.model.jnt_dofadr[joint])
             self.data.qpos[address : address + 7] = np.concatenate((pose.position, pose.quaternion))
             self.data.qvel[dof : dof + 6] = 0.0
+        elif (mocap := int(self.model.body_mocapid[root])) >= 0:
+            self.data.mocap_pos[mocap], self.data.mocap_quat[mocap] = pose.position, pose.quaternion
         else:
             self.model.body_pos[root], self.model.body_quat[root] = pose.position, pose.quaternion
         mujoco.mj_forward(self.model, self.data)
@@ -263,9 +280,13 @@ class MujocoWorld(World):
 
     def oracle_joint(self, name: str) -> float:
         """Return the position of joint ``name`` [m or rad]."""
-        if name not in (names := {self.model.joint(i).name for i in range(self.model.njnt)}):
-            raise unknown_name("joint", name, names)
-        return float(self.data.joint(name).qpos[0])
+        return float(self.data.joint(self._joint(name)).qpos[0])
+
+    def set_joint(self, name: str, position: float) -> None:
+        """Put joint ``name`` at ``position`` [m or rad], at rest."""
+        joint = self.data.joint(self._joint(name))
+        joint.qpos[0], joint.qvel[0] = position, 0.0
+        mujoco.mj_forward(self.model, self.data)
 
     def oracle_contact(self, body_a: str, body_b: str) -> bool:
         """Tell whether ``body_a`` and ``body_b``, with what hangs on them, touch."""
@@ -281,6 +302,11 @@ class MujocoWorld(World):
     def control_state(self) -> np.ndarray:
         """Servo targets now, in the order of the robot's joint names (8,)."""
         return self._targets.copy()
+
+    def _joint(self, name: str) -> str:
+        if name not in (names := {self.model.joint(i).name for i in range(self.model.njnt)}):
+            raise unknown_name("joint", name, names)
+        return name
 
     def _body(self, name: str) -> int:
         i = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_BODY, name)

@@ -16,7 +16,7 @@ from engram.nodes.messages.basics import NS_PER_S, doubles, from_stamp, header, 
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
 
-EPISODE_STATES = ("idle", "running", "succeeded", "failed", "stopped")
+EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EpisodeStatus:
     @property
     def running(self) -> bool:
         """Whether this step wants a command."""
-        return self.state == "running"
+        return self.state in ("running", "held")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
-"""Scripted experts, found by task name."""
+"""Scripted experts, found by task name: those that know, and memoryless ones that guess what should be remembered."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engram.core.errors import unknown_name
 from engram.sim.experts.base import Expert, ExpertConfig
 from engram.sim.experts.carry import PickPlaceExpert, StackExpert
 from engram.sim.experts.drawer import DrawerExpert
+from engram.sim.experts.memory import MEMORY_EXPERTS, MemoryExpert
 from engram.sim.experts.push import PushExpert
 from engram.sim.experts.simple import PressExpert, ReachExpert
 
@@ -27,9 +30,28 @@ EXPERTS: dict[str, type[Expert]] = {
 
 def make_expert(task: str, world: MujocoWorld, config: ExpertConfig | None = None) -> Expert:
     """Return the expert for ``task`` in ``world``; raises UnknownNameError with the valid names."""
-    if task not in EXPERTS:
-        raise unknown_name("expert", task, EXPERTS)
-    return EXPERTS[task](world, config)
+    kind = task.partition(":")[0]
+    experts = {**EXPERTS, **MEMORY_EXPERTS}
+    if kind not in experts:
+        raise unknown_name("expert", kind, experts)
+    return experts[kind](world, config)
 
 
-__all__ = ["EXPERTS", "Expert", "ExpertConfig", "make_expert"]
+class Guesser:
+    """Makes memoryless experts: they see the present only and draw what a memory would hold from all there could be.
+
+    It is what the success on a memory task must be compared with: a policy without memory cannot do better.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def __call__(self, task: str, world: MujocoWorld) -> Expert:
+        """Return an expert for the running episode of ``task``; on a Markovian task it is the usual one."""
+        expert = make_expert(task, world)
+        if isinstance(expert, MemoryExpert):
+            expert.belief = int(self.rng.integers(expert.task.cues))
+        return expert
+
+
+__all__ = ["EXPERTS", "MEMORY_EXPERTS", "Expert", "ExpertConfig", "Guesser", "MemoryExpert", "make_expert"]

@@ -1,7 +1,17 @@
-"""The tasks: one file each, found by name."""
+"""The tasks: one file each, found by name.
 
-from engram.core.errors import unknown_name
+A memory task's name may carry its options: ``shell_touch:delay=20,alternatives=4``. The seeds mean the same table
+whatever the options, as far as the table does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.sim.tasks.base import Task
+from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig
 from engram.sim.tasks.open_drawer import OpenDrawer
 from engram.sim.tasks.pick_place import PickPlace
 from engram.sim.tasks.press_button import PressButton
@@ -12,14 +22,51 @@ from engram.sim.tasks.stack import Stack
 TASKS: dict[str, type[Task]] = {
     task.name: task for task in (Reach, PushToMark, PickPlace, Stack, OpenDrawer, PressButton)
 }
-"""Name -> task class; :func:`get_task` makes one for a world."""
+"""The Markovian tasks: name -> task class; :func:`get_task` makes one for a world."""
+
+SUITES: dict[str, tuple[str, ...]] = {
+    "tabletop": tuple(TASKS),
+    "memory": tuple(MEMORY_TASKS),
+    "all": (*TASKS, *MEMORY_TASKS),
+}
+"""Names of groups of tasks, which stand for them wherever tasks are listed."""
 
 
 def get_task(name: str) -> Task:
-    """Return a fresh task; raises UnknownNameError with the valid names."""
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
-    return TASKS[name]()
+    """Return a fresh task; raises UnknownNameError with the valid names, InvalidInputError with the valid options."""
+    kind, _, options = name.partition(":")
+    if kind in MEMORY_TASKS:
+        task = MEMORY_TASKS[kind]
+        return task(_configured(name, task.defaults, options)) if options else task()
+    if kind not in TASKS:
+        raise unknown_name("task", kind, SUITES["all"])
+    if options:
+        raise InvalidInputError(f"task {name!r}: {kind} takes no options")
+    return TASKS[kind]()
 
 
-__all__ = ["TASKS", "Task", "get_task"]
+def with_options(name: str, **options: int | None) -> str:
+    """Return the task name that carries those ``options`` that are not None."""
+    given = ",".join(f"{key}={value}" for key, value in options.items() if value is not None)
+    return f"{name}:{given}" if given else name
+
+
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """Return ``names`` with each suite replaced by its tasks; every task is known when this returns."""
+    tasks = tuple(task for name in names for task in SUITES.get(name, (name,)))
+    for task in tasks:
+        get_task(task)
+    return tasks
+
+
+def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
+    valid = [field.name for field in fields(MemoryConfig)]
+    for option in options.split(","):
+        key, _, value = option.partition("=")
+        if key not in valid or not value.strip().isdecimal():
+            raise InvalidInputError(f"task {name!r}: {option!r} is no option; valid: {', '.join(valid)} = whole number")
+        config = replace(config, **{key: int(value)})
+    return config
+
+
+__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "Task", "expand", "get_task", "with_options"]

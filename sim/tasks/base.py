@@ -36,6 +36,9 @@ class Task(ABC):
     held_out_instructions: ClassVar[tuple[str, ...]]
     """Wordings that are understood but never drawn: for testing what a policy makes of new words."""
 
+    parked: bool = False
+    """The cell brings the arm home and holds it there, whatever it is told: while a cue is shown or hidden."""
+
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}  # slot -> body that the words mean
         self.colors: dict[str, str] = {}  # body -> colour
@@ -70,6 +73,9 @@ class Task(ABC):
     @abstractmethod
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
         """Place every body that may move, without overlap."""
+
+    def tick(self, world: MujocoWorld) -> None:  # noqa: B027 (a task with a script overrides it)
+        """Let the scene's script go on; called after each control step. Without a script, nothing happens."""
 
     @abstractmethod
     def oracle_success(self, world: MujocoWorld) -> bool:

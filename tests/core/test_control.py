@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,14 @@ def test_reset_starts_from_the_measured_tool_again():
     c.command(np.array([1.0, 0, 0, 0, 0, 0, -1]), joints())
     c.reset()
     assert c.command(np.zeros(7), joints(0.3)).positions[0] == pytest.approx(0.3)
+
+
+def test_what_a_held_arm_is_told_does_not_pile_up():
+    c = controller()
+    for _ in range(5):
+        held = replace(joints(0.3), held=True)
+        assert c.command(np.array([1.0, 0, 0, 0, 0, 0, -1]), held).positions[0] == pytest.approx(0.3)
+    assert c.command(np.array([0.2, 0, 0, 0, 0, 0, -1]), joints(0.3)).positions[0] == pytest.approx(0.31)
 
 
 def test_a_non_finite_action_is_refused():

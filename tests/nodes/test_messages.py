@@ -219,6 +219,8 @@ def test_status_and_intervention():
     assert same(messages.intervention_from_msg(through(messages.intervention_to_msg(human))), human)
     with pytest.raises(UnknownNameError, match="unknown episode state 'dancing'"):
         messages.EpisodeStatus(0, "", 0, "", "", 0, "dancing")
+    wants_a_command = {s for s in messages.EPISODE_STATES if messages.EpisodeStatus(0, "", 0, "", "", 0, s).running}
+    assert wants_a_command == {"running", "held"}
 
 
 def test_a_non_finite_chunk_is_refused_on_arrival():

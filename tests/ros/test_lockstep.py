@@ -55,7 +55,8 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
 
 
 @pytest.mark.render
-def test_the_panda_in_mujoco_gives_identical_commands(graph):
+@pytest.mark.parametrize("task", ["reach", "shell_touch:delay=2,alternatives=2"])  # the second holds the arm at first
+def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     from engram.core.robot import PANDA_2F85
     from engram.sim.kinematics import PandaKinematics
     from engram.sim.world import MujocoWorld
@@ -64,10 +65,10 @@ def test_the_panda_in_mujoco_gives_identical_commands(graph):
     graph.start("policy_node", lockstep=True, policy=POLICY)
     graph.start("sim_node", lockstep=True)
     graph.active("safety_node", "policy_node", "sim_node")
-    episode, instruction, commands, _ = run_episode(graph, "reach", 11)
+    episode, instruction, commands, _ = run_episode(graph, task, 11)
     world = MujocoWorld()
     pipeline = CommandPipeline(PandaKinematics(), PANDA_2F85)
-    expected = Runtime(world, EyesAndNoise(), pipeline).run_episode("reach", 11, episode=episode)
+    expected = Runtime(world, EyesAndNoise(), pipeline).run_episode(task, 11, episode=episode)
     world.close()
     assert instruction == expected.instruction
     np.testing.assert_array_equal(commands, expected.commands)

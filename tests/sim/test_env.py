@@ -11,11 +11,11 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.sim import ENVIRONMENTS
 from engram.sim.env import TabletopEnv
 from engram.sim.experts import make_expert
-from engram.sim.tasks import TASKS
+from engram.sim.tasks import SUITES, TASKS
 
 
 def test_every_task_is_registered():
-    assert set(ENVIRONMENTS.values()) == set(TASKS)
+    assert set(ENVIRONMENTS.values()) == set(SUITES["all"])
 
 
 @pytest.mark.render

@@ -38,7 +38,7 @@ def test_every_task_has_an_expert() -> None:
 
 
 def test_unknown_expert_lists_the_valid_ones(world: MujocoWorld) -> None:
-    with pytest.raises(UnknownNameError, match="unknown expert 'juggle'; valid: open_drawer, pick_place"):
+    with pytest.raises(UnknownNameError, match=r"unknown expert 'juggle'; valid: .*open_drawer, pick_place"):
         make_expert("juggle", world)
 
 

@@ -1,0 +1,34 @@
+"""The expert that shuts a drawer and opens it again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engram.sim.experts.base import Waypoint
+from engram.sim.experts.drawer import APPROACH_M, DrawerExpert
+from engram.sim.experts.memory.base import MemoryExpert
+from engram.sim.experts.memory.buttons import press
+from engram.sim.tasks.memory.drawers import ReopenDrawer
+from engram.sim.tasks.placement import above
+
+
+class ReopenExpert(MemoryExpert, DrawerExpert):
+    """By the handle: push, let go, press the button, pull."""
+
+    def names(self) -> tuple[str, str]:
+        task = self.task
+        assert isinstance(task, ReopenDrawer)
+        drawer = task.drawers[self.cue]
+        return drawer, f"{drawer}_handle"
+
+    def waypoint(self) -> Waypoint:
+        task = self.task
+        assert isinstance(task, ReopenDrawer)
+        if task.stage == "before":
+            return self.by_handle(outward=-1.0)
+        if task.stage == "press":
+            tool, handle = self.world.tool_pose().position, self.world.oracle_pose(self.names()[1]).position
+            if np.hypot(*(tool - handle)[:2]) < 0.04 and tool[2] < handle[2] + 0.75 * APPROACH_M:
+                return Waypoint(above(tool, 0.06), grip=0.0)
+            return press(self, task.button)
+        return self.by_handle()
