@@ -16,16 +16,17 @@ from sklearn.neighbors import KNeighborsClassifier
 from engram.core.control import proprioception
 from engram.sim.experts import make_expert
 from engram.sim.runtime import CommandPipeline
-from engram.sim.tasks import MEMORY_TASKS, with_options
+from engram.sim.tasks import MEMORY_TASKS, get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 
-EPISODES = 100
+SHORT, LONG = 60, 40
+"""Episodes of a task whose cue is shown first, and of one where the arm has to work before it decides."""
 RESOLUTION = 1e-4  # m, rad
 SEES, BLIND = 1e-6, 1e-3
 """Chances, if there were nothing to find, below which a classifier sees the cue, and above which it does not."""
 SHRINK = 4
 
-pytestmark = pytest.mark.render
+pytestmark = [pytest.mark.render, pytest.mark.slow]
 
 
 @dataclass
@@ -56,7 +57,7 @@ def test_the_cue_is_in_what_was_shown_and_not_in_what_is_seen_when_deciding(worl
 
 
 def look(world: MujocoWorld, task: str) -> Glimpses:
-    rows = [episode(world, task, seed) for seed in range(EPISODES)]
+    rows = [episode(world, task, seed) for seed in range(SHORT if get_task(task).show_steps else LONG)]
     return Glimpses(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
