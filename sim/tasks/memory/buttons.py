@@ -11,7 +11,7 @@ import numpy as np
 
 from engram.sim.props import BLOCK_HALF_M, Prop
 from engram.sim.scene import SceneConfig
-from engram.sim.tasks.memory.base import DARK, LIT, MemoryTask, row
+from engram.sim.tasks.memory.base import DARK, LIT, MemoryConfig, MemoryTask, row
 from engram.sim.tasks.placement import upright
 from engram.sim.tasks.press_button import PRESSED_M
 
@@ -29,8 +29,8 @@ SWEEP_HALF_M, ON_MARK_M = 0.16, 0.045
 class ButtonTask(MemoryTask):
     """Counts presses: one is when a button goes down that was up."""
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: MemoryConfig | None = None) -> None:
+        super().__init__(config)
         self.down: set[str] = set()
 
     def newly_pressed(self, world: MujocoWorld) -> list[str]:
@@ -61,8 +61,8 @@ class SeqPushButtons(ButtonTask):
         "which button lit up first, which next? press them like that",
     )
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: MemoryConfig | None = None) -> None:
+        super().__init__(config)
         self.pressed = 0
         """How many buttons were pressed, all in the right order so far."""
 
@@ -154,8 +154,8 @@ class CountPresses(LampTask):
         "tap red once per lamp and confirm with green",
     )
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: MemoryConfig | None = None) -> None:
+        super().__init__(config)
         self.presses = 0
         """Of the red button."""
 
@@ -199,8 +199,8 @@ class StopCube(LampTask):
         "press at the pass the lamps counted, with the cube on the target",
     )
 
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: MemoryConfig | None = None) -> None:
+        super().__init__(config)
         self.clock = -WAIT_STEPS
         """Control steps since the cube began to slide."""
 
