@@ -37,8 +37,8 @@ _NUMBERS = {  # name: (shape of a row, dtype)
     "sights": ((), np.int64),
     "half": ((3,), np.float64),  # axis-aligned half extents, follows from size and quaternion
 }
-ROW_BYTES = 900 + sum(int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize for shape, dtype in _NUMBERS.values())
-"""RAM of a node: its columns, and strings, votes and index entries, measured."""
+ROW_BYTES = 2000 + sum(int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize for shape, dtype in _NUMBERS.values())
+"""RAM of a node: its columns; 900 for words, votes and indexes (tracemalloc, 10,000 nodes); the rest for relations."""
 
 
 @dataclass

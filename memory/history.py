@@ -21,8 +21,8 @@ import numpy as np
 from engram.core.types import observation_id
 
 FOREVER = np.iinfo(np.int64).max
-ROW_BYTES = 190
-"""RAM of one fact with its index entry, measured."""
+ROW_BYTES = 230
+"""RAM of one fact with its index entries, without its words; tracemalloc, 20,000 facts of 10,000 objects."""
 _COLUMNS = {  # name: (shape of a row, dtype)
     "place": ((3,), np.float32),
     "valid_from": ((), np.int64),

@@ -256,7 +256,7 @@ def test_a_store_of_the_first_version_is_read_and_becomes_one_of_this(tmp_path):
 
 
 def test_the_budget_holds_and_what_is_true_now_stays():
-    """A thousand moves make a thousand facts of 190 bytes, 0.18 MB; a tenth of a MB holds some 500."""
+    """A thousand moves make a thousand facts of 230 bytes, 0.23 MB; a tenth of a MB holds some 400."""
     memory = make(budget_mb=0.1)
     places = [(0.5, 0.1 * (k % 2), 0.02) for k in range(1000)]
     for second, place in enumerate(places):
@@ -268,7 +268,7 @@ def test_the_budget_holds_and_what_is_true_now_stays():
 
 
 def test_when_nodes_alone_are_too_much_those_gone_for_longest_leave_and_the_delta_says_so():
-    """30 things are seen, then gone; each node takes some 3 kB, and 0.05 MB has room for some 15."""
+    """30 things are seen, then gone; each node takes some 4 kB, and 0.05 MB has room for some 12."""
     memory = make(budget_mb=0.05)
     for k in range(30):
         place = (0.3 + 0.05 * (k % 8), -0.1 + 0.08 * (k // 8), 0.02)
