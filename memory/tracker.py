@@ -94,8 +94,9 @@ class Tracker:
         if scene.stamp_ns < self.stamp_ns - BACK_NS:
             self._begin_anew(scene.stamp_ns)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
-        for node_id in sorted(self.expired & set(self.columns.row_of)):
-            self._drop(self.columns.row_of[node_id], step)
+        for node_id in sorted(self.expired):
+            if node_id in self.columns:
+                self._drop(self.columns.row_of[node_id], step)
         self.expired.clear()
         if scene.hand is not None:
             self._move_hand(scene.hand, step)

@@ -107,6 +107,7 @@ def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp
     for i in range(1, 4):
         scenes.publish(messages.scene_to_msg(scene(i * 10**8, **things)))
         graph.spin(0.2)
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "3", 60, "the first three scenes")
     newest_only = qos.COMMAND  # a reader that came late and keeps one change
     updates = graph.listen(SceneGraphUpdate, "memory/graph", newest_only)
     graph.spin(1.0)  # both ends must know each other
