@@ -153,7 +153,7 @@ class EngramVLA(nn.Module):
         condition = torch.cat((percept.cognition, percept.keypoints, body), dim=1)
         if self.recall is None or percept.reading is None:
             return condition
-        return self.recall.condition(condition, percept.reading)
+        return self.recall.condition(condition, percept.cognition, percept.reading)
 
     def _augment(self, image: Tensor) -> Tensor:
         """In training, shift and brighten each image (B, 3, H, W) of the batch by its own draw."""

@@ -16,8 +16,10 @@ PLACE_LIMIT = 5.0
 class Recall(nn.Module):
     """A memory of the episode and its gate into the condition of the flow head (AdaLN).
 
-    The gate is tanh of 0 at the start: a fresh network acts as it would without memory, to the bit. What is written
-    comes from the cameras, the instruction and the tool's position, never from actions.
+    What is let in is 0 at the start, because ``fuse`` is: a fresh network acts as it would without memory, to the bit.
+    Unlike a scalar gate of 0 over random features, which hardly opens, a map of 0 learns from the first step which
+    directions of the reading matter. How much of it the present needs, the gate tells from both, as in MemoryVLA.
+    What is written comes from the cameras, the instruction and the tool's position, never from actions.
     """
 
     def __init__(self, config: EngramVLAConfig, condition: int) -> None:
@@ -27,8 +29,10 @@ class Recall(nn.Module):
         self.details = Attention(d, config.heads)
         self.norm = nn.LayerNorm(d)
         self.memory = make_memory(config)
+        self.gate = nn.Linear(2 * d, condition)
         self.fuse = nn.Linear(d, condition)
-        self.gate = nn.Parameter(torch.zeros(condition))
+        nn.init.zeros_(self.fuse.weight)
+        nn.init.zeros_(self.fuse.bias)
 
     def feature(self, cognition: Tensor, pictures: Tensor) -> Tensor:
         """Return what a step leaves behind (B, (1 + details) * d): the cognitive token and ``details`` perceptual ones.
@@ -61,9 +65,10 @@ class Recall(nn.Module):
         """Return the tool's position (..., 3) in normalised proprioception (..., s)."""
         return robot[..., :3].clamp(-PLACE_LIMIT, PLACE_LIMIT)
 
-    def condition(self, condition: Tensor, reading: Tensor) -> Tensor:
-        """Return ``condition`` (B, c) with the gated ``reading`` (B, d) in it."""
-        return condition + torch.tanh(self.gate) * self.fuse(reading)
+    def condition(self, condition: Tensor, cognition: Tensor, reading: Tensor) -> Tensor:
+        """Return ``condition`` (B, c) with the ``reading`` (B, d) in it, as far as ``cognition`` (B, d) needs it."""
+        gate = torch.sigmoid(self.gate(torch.cat((cognition, reading), dim=-1)))
+        return condition + gate * self.fuse(reading)
 
     def begin(self, first: Tensor, state: State | None = None) -> State:
         """Return ``state`` with the episodes of which ``first`` (B,) bool is true begun anew; None = all of them."""

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,8 @@ class TrainConfig:
     batch_size: int = 32
     """Observations per process and step."""
     memory: str = "none"
-    """The policy's memory of its episode: none, bank, frame_stack, gru, fast_forgetful, hcam or place; others than none
-    need ``window``."""
+    """The policy's memory of its episode: none, bank, frame_stack, gru, fast_forgetful, hcam, retrieval, place; all but
+    none need ``window``."""
     window: int = 0
     """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
     window to window; 0 = from single frames."""
@@ -118,7 +118,9 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"memory {config.memory!r} learns from steps in a row: set window, such as 16")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
-    _frames(config)  # decoded once, before any other process needs them
+    frames = _frames(config)  # decoded once, before any other process needs them
+    if config.evaluate:
+        simulated_tasks(frames.groups)  # better now than after hours of training
     if "RANK" in os.environ:
         _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
     elif config.processes == 1:
@@ -325,17 +327,24 @@ def evaluate_on_card(policy: Path, episodes: int) -> None:
     """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
     from engram.policies.vla_policy import load_policy
     from engram.sim.evaluation import evaluate
-    from engram.sim.tasks import SUITES
     from engram.sim.world import MujocoWorld, WorldConfig
 
     card = json.loads((policy / CARD).read_text())
-    tasks = [task for task in card["tasks"] if task.partition(":")[0] in SUITES["all"]]  # options follow the colon
-    if not tasks:
-        raise InvalidInputError(f"evaluate: none of {card['tasks']} is a task; valid: {', '.join(SUITES['all'])}")
     world = MujocoWorld(WorldConfig(profile="fast"))
-    report = evaluate(load_policy(policy), world, tasks, episodes=episodes)
+    report = evaluate(load_policy(policy), world, simulated_tasks(card["tasks"]), episodes=episodes)
     world.close()
     (policy / CARD).write_text(json.dumps({**card, "evaluation": json.loads(report.to_json())}, indent=1) + "\n")
+
+
+def simulated_tasks(groups: Iterable[str]) -> list[str]:
+    """Return those ``groups`` of a dataset that are tasks of the simulation; InvalidInputError if there are none."""
+    from engram.sim.tasks import SUITES
+
+    groups, known = list(groups), SUITES["all"]
+    tasks = [group for group in groups if group.partition(":")[0] in known]  # a name may carry options
+    if not tasks:
+        raise InvalidInputError(f"evaluate: none of {', '.join(groups)} is a simulated task; valid: {', '.join(known)}")
+    return tasks
 
 
 def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, Any]]:

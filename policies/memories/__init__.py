@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.policies.memories.bank import Bank, BankConfig
 from engram.policies.memories.base import Moments, SequenceMemory, State, choose
-from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunks
+from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
@@ -41,6 +41,7 @@ _MAKERS: dict[str, Callable[[EngramVLAConfig], SequenceMemory]] = {
     "gru": lambda c: Gru(_feature(c), c.dim, 2 * c.dim),
     "fast_forgetful": lambda c: FastForgetful(_feature(c), c.dim),
     "hcam": lambda c: TimeChunks(_chunks(c)),
+    "retrieval": lambda c: RetrievedChunks(_chunks(c)),
     "place": lambda c: PlaceChunks(_chunks(c)),
 }
 MEMORIES = (NONE, *_MAKERS)

@@ -89,7 +89,8 @@ class Bank(SequenceMemory):
         super().__init__()
         self.config = config
         d = config.dim
-        self.cognitive, self.perceptual = nn.Linear(d, d), nn.Linear(d, d)
+        self.cognitive, self.perceptual = nn.Linear(2 * d, d), nn.Linear(2 * d, d)
+        self.stand_out = nn.LayerNorm(d, elementwise_affine=False)
         self.code = MomentCode(d)
         self.reader = Reader(d, config.heads)
 
@@ -129,12 +130,23 @@ class Bank(SequenceMemory):
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
         """Attend to every entry of both banks."""
         cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
-        details = self.perceptual(perceptual.feature.unflatten(-1, (self.config.details, self.config.dim)))
+        pictures = perceptual.feature.unflatten(-1, (self.config.details, self.config.dim))
+        details = self.perceptual(self._beside_the_usual(pictures, perceptual.count))
         details = details + self._when_and_where(perceptual, now)[:, :, None]
-        thoughts = self.cognitive(cognitive.feature) + self._when_and_where(cognitive, now)
+        thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.count))
+        thoughts = thoughts + self._when_and_where(cognitive, now)
         seen = (perceptual.count > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
         entries = torch.cat((thoughts, details.flatten(1, 2)), dim=1)
         return self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
+
+    def _beside_the_usual(self, feature: Tensor, count: Tensor) -> Tensor:
+        """Return (B, k, ..., 2 d): each feature, and how it differs from the mean of the bank, brought to unit size.
+
+        Features of one scene lie close together: without this, what was different for a moment would be drowned.
+        """
+        there = (count > 0).to(feature.dtype).view(*count.shape, *[1] * (feature.ndim - 2))
+        usual = (feature * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)
+        return torch.cat((feature, self.stand_out(feature - usual)), dim=-1)
 
     def _when_and_where(self, entries: Entries, now: Moments) -> Tensor:
         return self.code(now.time_s[:, None] - entries.time_s, entries.count, entries.place, now.place)

@@ -1,7 +1,8 @@
 """The past in chunks, read in two stages: which chunks matter, then what is in them.
 
 Cut by time it is the hierarchical chunk attention memory (HCAM; Lampinen et al., "Towards mental time travel", 2021);
-cut by place it is the place-centric memory of the Spatially-Aware Transformer (Cho et al., 2024).
+with chunks found by likeness to the present, a retrieval of sub-trajectories after RA-DT; cut by place, the
+place-centric memory of the Spatially-Aware Transformer (Cho et al., 2024).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceMemory, State
@@ -80,13 +82,16 @@ class Chunks(SequenceMemory):
         entries = (self.enter(flat["feature"]) + code).unflatten(1, (m, n))
         filled = state["filled"][..., None]
         mean = (entries * filled).sum(2) / filled.sum(2).clamp(min=1.0)  # (B, M, d)
-        relevance = (self.answer(mean) @ self.ask(query)[..., None]).squeeze(-1) * query.shape[-1] ** -0.5
-        relevance = relevance.masked_fill(state["filled"].sum(2) == 0, -1e4)
+        relevance = self.relevance(state, mean, query).masked_fill(state["filled"].sum(2) == 0, -1e4)
         best, which = relevance.topk(min(self.config.read, m), dim=1)  # (B, k)
         chosen = entries.gather(1, which[..., None, None].expand(-1, -1, n, entries.shape[-1])).flatten(0, 1)
         there = state["filled"].gather(1, which[..., None].expand(-1, -1, n)).flatten(0, 1) > 0
         found = self.reader(query.repeat_interleave(which.shape[1], 0), chosen, there).unflatten(0, (b, -1))
         return (best.softmax(1)[..., None] * found).sum(1)
+
+    def relevance(self, state: State, mean: Tensor, query: Tensor) -> Tensor:
+        """Return how much each chunk matters (B, M): here by learned attention of ``query`` to the chunks' ``mean``."""
+        return (self.answer(mean) @ self.ask(query)[..., None]).squeeze(-1) * query.shape[-1] ** -0.5
 
 
 class TimeChunks(Chunks):
@@ -99,6 +104,27 @@ class TimeChunks(Chunks):
         last = newest.argmax(1)
         full = steps.gather(1, last[:, None])[:, 0] >= self.config.length
         return torch.where(full, newest.argmin(1), last), full
+
+
+class RetrievedChunks(TimeChunks):
+    """Sub-trajectories of this episode that look like the present one, after RA-DT.
+
+    Schmied et al., "Retrieval-Augmented Decision Transformer", 2024.
+
+    As there, a sub-trajectory is found by the cosine of plain mean features, not by learned attention, and those found
+    are read by cross-attention. Unlike there, they come from this very episode, and carry neither actions nor returns.
+    """
+
+    TEMPERATURE = 0.1
+
+    def relevance(self, state: State, mean: Tensor, query: Tensor) -> Tensor:
+        """Return the cosine of each chunk to the newest one, which is not found itself unless it is the only one."""
+        filled = state["filled"][..., None]
+        key = (state["feature"] * filled).sum(2) / filled.sum(2).clamp(min=1.0)  # (B, M, f)
+        newest = state["time_s"].amax(2).masked_fill(filled.sum((2, 3)) == 0, -1.0).argmax(1, keepdim=True)
+        present = key.gather(1, newest[..., None].expand(-1, -1, key.shape[-1]))
+        alike = F.cosine_similarity(key, present, dim=-1).detach() / self.TEMPERATURE
+        return alike.scatter(1, newest, -1e3)
 
 
 class PlaceChunks(Chunks):

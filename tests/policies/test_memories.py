@@ -9,7 +9,7 @@ import torch
 from engram.core.errors import UnknownNameError
 from engram.policies.memories import Moments, check_memory
 from engram.policies.memories.bank import Bank, BankConfig, Entries, append
-from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunks
+from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
@@ -48,6 +48,12 @@ class TestTimeChunks(SequenceMemoryContract):
     def make(self):
         torch.manual_seed(0)
         return TimeChunks(ChunksConfig(FEATURE, DIM, heads=2, chunks=4, length=3, read=2))
+
+
+class TestRetrievedChunks(SequenceMemoryContract):
+    def make(self):
+        torch.manual_seed(0)
+        return RetrievedChunks(ChunksConfig(FEATURE, DIM, heads=2, chunks=4, length=3, read=4))
 
 
 class TestPlaceChunks(SequenceMemoryContract):
@@ -186,6 +192,16 @@ def test_the_second_stage_reads_only_the_chunks_that_matter():
     memory.unroll(memory.begin(3), seen, asked)[0][0, -1].sum().backward()
     felt = seen.feature.grad[0].abs().sum(-1) > 0  # of one chunk; its relevance is 1 whatever the others hold
     assert felt.sum() == 3
+
+
+def test_retrieval_finds_the_chunk_that_resembles_the_present_one():
+    memory = RetrievedChunks(ChunksConfig(2, 2, 1, chunks=4, length=2, read=1))
+    state = memory.begin(1)
+    for i, feature in enumerate([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 2 + [[1.0, 0.1]] * 2):
+        state = memory.write(state, moment(feature, float(i)))
+    relevance = memory.relevance(state, torch.zeros(1, 4, 2), torch.zeros(1, 2))
+    best = relevance.masked_fill(state["filled"].sum(2) == 0, -1e4).argmax(1)
+    assert state["time_s"][0, best].flatten().tolist() == [0.0, 1.0]
 
 
 def test_an_unknown_memory_is_an_error_that_lists_those_there_are():

@@ -6,15 +6,17 @@ import torch
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.policies.episode_memory import EpisodeMemory
 
+from .recall_task import Shown
 from .tiny import tiny_batch, tiny_policy
 
 SMALL = {"memory_steps": 4, "memory_events": 3, "memory_details": 2}
 
 
-def remembering(memory="bank", gate=1.0, **fields):
+def remembering(memory="bank", opened=True, **fields):
     policy = tiny_policy(memory=memory, **SMALL, **fields)
-    with torch.no_grad():
-        policy.model.recall.gate.fill_(gate)
+    if opened:
+        with torch.no_grad():
+            policy.model.recall.fuse.weight.normal_()
     return policy
 
 
@@ -45,7 +47,7 @@ def test_without_a_memory_the_network_has_no_new_weights_and_with_one_the_old_on
 
 
 def test_a_fresh_network_acts_as_without_memory_to_the_bit():
-    policy, batch = remembering(gate=0.0), tiny_batch()
+    policy, batch = remembering(opened=False), tiny_batch()
     percept = observed(policy, other_batch(), batch)
     assert percept.reading is not None
     assert torch.equal(chunk(policy, batch, percept), chunk(policy, batch))
@@ -58,15 +60,15 @@ def test_an_open_gate_reads_what_was_seen_before():
     assert not torch.allclose(same, other)
 
 
-def test_the_gate_learns_at_once_and_the_writing_once_it_is_open():
-    for gate, learns in ((0.0, False), (1.0, True)):
-        policy, batch = remembering(gate=gate).train(), tiny_batch()
+def test_the_way_in_learns_at_once_and_the_writing_once_it_is_open():
+    for opened in (False, True):
+        policy, batch = remembering(opened=opened).train(), tiny_batch()
         state = policy.model.recall.memory.begin(2)
         percept, state = policy.model.observe(batch, state, torch.zeros(2))
         policy.model.loss(batch | {"action": torch.randn(2, 6, 7)}, percept).backward()
         recall = policy.model.recall
-        assert recall.gate.grad.abs().sum() > 0
-        assert (recall.details.query.weight.grad.abs().sum() > 0) == learns
+        assert recall.fuse.weight.grad.abs().sum() > 0
+        assert (recall.details.query.weight.grad.abs().sum() > 0) == opened
 
 
 def test_what_is_written_does_not_come_from_proprioception():
@@ -127,3 +129,20 @@ def test_swapped_memory_is_that_of_the_episode_before():
 def test_an_unknown_lesion_is_named():
     with pytest.raises(UnknownNameError, match="unknown lesion 'removed'"):
         EpisodeMemory("removed")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_way_in_opens_and_the_flow_head_acts_by_what_the_bank_was_shown(seed):
+    torch.manual_seed(seed)
+    shown = Shown("bank")
+    optimizer = torch.optim.AdamW(shown.parameters(), 5e-3)
+    for _ in range(150):
+        _, pictures, chunk = shown.draw(12)
+        optimizer.zero_grad()
+        shown.loss(pictures, chunk).backward()
+        torch.nn.utils.clip_grad_norm_(shown.parameters(), 1.0)
+        optimizer.step()
+    cue, pictures, _ = shown.draw(200)
+    assert ((shown.last_action(pictures) > 0) == (cue > 0)).float().mean() > 0.95
+    pictures[:, :2] = shown.common  # no cue: what is left tells nothing of it
+    assert ((shown.last_action(pictures) > 0) == (cue > 0)).float().mean() < 0.7

@@ -245,13 +245,13 @@ def test_wrong_settings_are_named(dataset, tmp_path, fields, error, words):
         main(config(dataset, tmp_path, **fields))
 
 
-def played(trainer, first):
-    """Return the action (dimension 0) at the last step of the episode that begins at frame ``first``."""
+def played(trainer, first, length):
+    """Return the action (dimension 0) at the last step of the episode of ``length`` that begins at ``first``."""
     from engram.policies.episode_memory import EpisodeMemory
 
     policy, memory = trainer.policy.eval(), EpisodeMemory()
     with torch.no_grad():
-        for i in range(9):
+        for i in range(length):
             batch = trainer.preprocess(trainer.frames.batch(np.array([first + i]), 2))
             percept = None
             if policy.model.recall is not None:
@@ -264,4 +264,4 @@ def test_without_memory_both_episodes_end_alike(dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path, memory="none", steps=5, batch_size=36, window=9))
     for _ in range(5):
         trainer.update()
-    assert played(trainer, 0) == played(trainer, 9)
+    assert played(trainer, 0, 9) == played(trainer, 9, 9)

@@ -63,6 +63,24 @@ def test_no_processes_is_an_error(dataset, tmp_path):
         main(config(dataset, tmp_path, processes=0))
 
 
+def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"none of go to the red cube, .* is a simulated task; valid: reach"):
+        main(config(dataset, tmp_path / "out", evaluate=1))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.render
+@pytest.mark.slow
+def test_the_final_evaluation_stands_on_the_card_with_its_interval(dataset, tmp_path):
+    log = dataset / "meta" / "engram_episodes.jsonl"
+    log.write_text("".join(json.dumps({"episode_index": i, "task": "reach"}) + "\n" for i in range(4)))
+    folder = main(config(dataset, tmp_path / "out", steps=1, evaluate=1, cache=str(tmp_path / "frames")))
+    log.unlink()
+    rate = json.loads((folder / "card.json").read_text())["evaluation"]["per_task"]["reach"]
+    assert rate["n"] == 1
+    assert 0.0 <= rate["low"] < rate["high"] <= 1.0
+
+
 def test_chunks_stay_within_their_episode(dataset, tmp_path):
     frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames")
     batch = frames.batch(np.array([0, 10, 47]), 4)  # episodes of 12 frames: the first, the last but one, the very last

@@ -141,7 +141,7 @@ def test_weights_on_disk_are_the_weights_in_use(tmp_path):
 def make_remembering(seed=0):
     policy = tiny_policy(seed, memory="bank", memory_steps=4, memory_events=3, memory_details=2)
     with torch.no_grad():
-        policy.model.recall.gate.fill_(1.0)
+        policy.model.recall.fuse.weight.normal_()
     pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
     return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1")
 
