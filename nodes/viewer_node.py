@@ -66,7 +66,7 @@ def task_for(instruction: str) -> str:
         except InvalidInputError:
             continue
         return name
-    examples = "; ".join(task.instructions[0] for task in TASKS.values())
+    examples = "; ".join(task.instructions[0].format(color="red", other="blue") for task in TASKS.values())
     raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
 
 

@@ -127,7 +127,8 @@ class ViewerPage:
             for handle in self._objects.pop(name, ()):
                 handle.remove()
             self._objects[name] = self._add_object(name, node)
-        self._memory.content = _memory_table(sorted(nodes.values(), key=lambda n: (n.label, n.id)))
+        known = sorted(nodes.values(), key=lambda n: (n.state == "absent", n.label, n.id))  # what is gone comes last
+        self._memory.content = _memory_table(known)
 
     def _add_object(self, name: str, node: SceneNode) -> tuple[viser.BoxHandle, viser.LabelHandle]:
         scene, pose = self.server.scene, node.pose
