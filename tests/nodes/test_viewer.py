@@ -117,7 +117,7 @@ def test_a_mirror_follows_updates_and_notices_gaps() -> None:
 
 def test_words_find_their_task() -> None:
     assert task_for("open the drawer") == "open_drawer"
-    with pytest.raises(InvalidInputError, match="no task fits 'make coffee'; for example: .*stack the red cube on the blue cube"):
+    with pytest.raises(InvalidInputError, match=r"no task fits 'make coffee'; .*stack the red cube on the blue cube"):
         task_for("make coffee")
 
 
