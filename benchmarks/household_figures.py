@@ -40,10 +40,16 @@ def _answers(name: str, scores: Scores) -> list[dict]:
         rate(f"{name}_answers_{verdict}", count[verdict], n) for verdict in ("right", "stale", "outdated", "missing")
     ]
     if scores.error_m:
-        low, middle, high = np.percentile(scores.error_m, (25, 50, 90))
-        row = {"name": f"{name}_position_error_p50_m", "value": round(float(middle), 4), "n": len(scores.error_m)}
-        rows.append({**row, "interval": [round(float(low), 4), round(float(high), 4)], "target": "", "met": None})
+        rows += [_quantile(f"{name}_position_error_p{q}_m", np.sort(scores.error_m), q / 100) for q in (50, 90)]
     return rows
+
+
+def _quantile(name: str, ordered: np.ndarray, q: float) -> dict:
+    """Return a quantile of right answers' errors with the 95 % interval of its rank (normal approximation)."""
+    n = len(ordered)
+    ranks = q * n + np.array((-1.96, 0.0, 1.96)) * np.sqrt(n * q * (1 - q))
+    low, value, high = (round(float(ordered[int(np.clip(r, 0, n - 1))]), 4) for r in ranks)
+    return {"name": name, "value": value, "interval": [low, high], "n": n, "target": "", "met": None}
 
 
 def _graph(prefix: str, scores: Scores) -> list[dict]:
