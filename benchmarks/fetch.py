@@ -277,6 +277,9 @@ def figures(tallies: dict[str, Tally]) -> list[dict]:
     for arm in (*ARMS, "oracle"):
         tally = tallies[arm]
         rows.append(rate(f"fetch_{arm}_success", tally.count["successes"], tally.count["tasks"]))
+        for looks in (1, 3, 5):  # a search that fails uses up all of its looks, so these are successes
+            within = sum(stops <= looks for stops in tally.stops)
+            rows.append(rate(f"fetch_{arm}_success_within_{looks}_looks", within, tally.count["tasks"]))
         for what in ("stops", "rooms", "metres"):
             rows.append(_mean(f"fetch_{arm}_{what}", getattr(tally, what)))
     share = {arm: tallies[arm].count["successes"] / max(1, tallies[arm].count["tasks"]) for arm in ARMS}
