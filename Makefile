@@ -16,7 +16,7 @@ setup:  ## build the environment in .venv (idempotent; returns at once when noth
 	@.ci/setup
 
 demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by itself
-	@$(BIN)/engram demo $(if $(filter-out 0,$(HEADLESS)),--headless) $(if $(EPISODES),--episodes $(EPISODES)) $(ARGS)
+	@$(BIN)/engram demo $(ARGS)
 
 test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)
 	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)

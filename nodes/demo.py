@@ -51,7 +51,7 @@ class DemoConfig:
 
     episodes: int = field(default_factory=lambda: _environment_int("EPISODES", 6))
     """Episodes to run (environment: EPISODES). With the page, the nodes then wait for your own instructions."""
-    headless: bool = field(default_factory=lambda: _environment_flag("HEADLESS"))
+    headless: bool = False
     """No page; end after the episodes (environment: HEADLESS=1)."""
     tasks: tuple[str, ...] = ()
     """Tasks to take in turn; default: all."""
@@ -77,6 +77,11 @@ class DemoConfig:
     """How long the nodes may take to become active [s]."""
     episode_timeout_s: float = 300.0
     """How long one episode may take, wall clock [s]."""
+
+
+def with_environment(config: DemoConfig) -> DemoConfig:
+    """Return ``config``, headless also where the environment says so: as a default it would take the flag away."""
+    return dataclasses.replace(config, headless=config.headless or _environment_flag("HEADLESS"))
 
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
@@ -217,6 +222,7 @@ def check_tasks(names: tuple[str, ...]) -> list[str]:
 
 def demo(config: DemoConfig) -> int:
     """Run the demo; see the module's docstring for what it prints and returns."""
+    config = with_environment(config)
     tasks = check_tasks(config.tasks)
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")

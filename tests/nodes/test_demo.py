@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.nodes.demo import DemoConfig, check_tasks, launch_values, summary, verdict, with_traces
+from engram.nodes.demo import DemoConfig, check_tasks, launch_values, summary, verdict, with_environment, with_traces
 from engram.nodes.latency import camera_to_command_ms, read_trace, stage_ms
 from engram.nodes.launch_graph import find_launch_file, load_graph
 from engram.nodes.loop_client import EpisodeReport
@@ -69,7 +69,7 @@ def test_latency_is_from_the_first_showing_to_the_command(tmp_path: Path) -> Non
 def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADLESS", "1")
     monkeypatch.setenv("EPISODES", "3")
-    config = DemoConfig(port=9001, launch=("seed:=5",))
+    config = with_environment(DemoConfig(port=9001, launch=("seed:=5",)))
     assert (config.headless, config.episodes) == (True, 3)
     values = launch_values(config)
     assert (values["viewer"], values["port"], values["seed"]) == ("false", "9001", "5")
@@ -80,6 +80,14 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("EPISODES", "many")
     with pytest.raises(InvalidInputError, match="EPISODES: 'many'"):
         DemoConfig()
+
+
+@pytest.mark.parametrize("words", [("make", "demo", "HEADLESS=1"), ("make", "demo")])
+def test_make_demo_is_headless_when_asked_in_either_way(words: tuple[str, ...]) -> None:
+    environment = os.environ | {"HEADLESS": "1", "EPISODES": "0", "ENGRAM_SKIP_APT": "1"}
+    command = [*words, "-o", "setup", f"BIN={Path(sys.executable).parent}", "ARGS=--headless --tasks nonsense"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert "unknown task 'nonsense'" in done.stderr  # the flags were understood: only the task is wrong
 
 
 def test_unknown_tasks_are_named() -> None:
