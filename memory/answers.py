@@ -43,7 +43,8 @@ def with_evidence(
     """Return ``found`` with the evidence of other stores; habits change where looking is worth most."""
     advised = found.advice
     if advised is not None:
-        habits = [Option(e.place, e.text, e.score) for e in more if e.source == "semantic" and e.place is not None]
+        usual = [(e.place, e.score) for e in more if e.source == "semantic" and e.place is not None]
+        habits = [Option(place, where(tracker, place) or "its usual place", score) for place, score in usual]
         advised = advise([*options(tracker, hits), *habits], query.robot_place, advice)
     evidence = sorted((*found.evidence, *more), key=lambda one: -one.score)
     text = found.text

@@ -20,7 +20,8 @@ import tyro
 
 from engram.core.errors import InvalidInputError, StoreError
 
-DEFAULT_STORE = Path("~/.local/share/engram/robot0/memory")
+STORES = Path("~/.local/share/engram")
+"""Where the nodes keep each robot's memory: ``<robot_id>/memory``."""
 CONSOLIDATION_S = 2.0
 """CPU time that a question from the command line may spend on habits, which the store keeps as counts [s]."""
 
@@ -29,8 +30,8 @@ CONSOLIDATION_S = 2.0
 class StoreArgument:
     """What every subcommand has."""
 
-    store: Path = DEFAULT_STORE
-    """Folder of the store."""
+    store: Path | None = None
+    """Folder of the store; default: of the robots' memories in ~/.local/share/engram the one last written."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,23 @@ MemoryConfig = (
 
 def memory(config: Any) -> int:
     """Run one subcommand."""
-    config = replace(config, store=config.store.expanduser())
+    if config.store is None and isinstance(config, Import):
+        raise InvalidInputError("import makes a new store: name its folder with --store")
+    config = replace(config, store=config.store.expanduser() if config.store else last_written(STORES.expanduser()))
     actions: dict[type, Callable[[Any], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
         Unmerge: unmerge, Repair: repair,
     }  # fmt: skip
     actions[type(config)](config)
     return 0
+
+
+def last_written(folder: Path) -> Path:
+    """Return the memory ``<robot>/memory`` in ``folder`` that was committed to last; raises StoreError without one."""
+    commits = sorted(folder.glob("*/memory/graph/repo"), key=lambda file: file.stat().st_mtime)
+    if not commits:
+        raise StoreError(f"{folder}: no robot has a memory there; run engram demo, or name a folder with --store")
+    return commits[-1].parents[1]
 
 
 def query(config: Query) -> None:
@@ -160,7 +171,7 @@ def query(config: Query) -> None:
     print(answer.text)
     print(f"confidence {answer.confidence:.2f}" + (f", {answer.age_s:.1f} s old" if answer.nodes else ""))
     for one in answer.evidence[: config.limit]:
-        print(f"  {one.source}: {one.text}  [{', '.join(one.ids)}]")
+        print(f"  {one.source}: {one.text}" + (f"  [{', '.join(one.ids)}]" if one.ids else ""))
     if answer.advice is not None:
         print(answer.advice.text)
 

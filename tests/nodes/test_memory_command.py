@@ -1,12 +1,15 @@
 """``engram memory ...`` on a store on disk."""
 
 import dataclasses
+import os
+import shutil
 
 import pytest
 
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore, list_snapshots
 from engram.nodes import cli
+from engram.nodes.memory_command import last_written
 from engram.perception.embedding import default_text_encoder
 from tests.memory.scenes import seen, view
 
@@ -83,3 +86,16 @@ def test_two_stores_merge_and_come_apart(store, tmp_path, capsys):
     assert "undone: 1 objects" in engram(capsys, "unmerge", "--store", store, "robot1")[1]
     assert "nothing like 'green bowl'" in engram(capsys, "query", "--store", store, "green bowl")[1]
     assert "no memory of 'robot1' was merged" in engram(capsys, "unmerge", "--store", store, "robot1")[1]
+
+
+def test_without_a_folder_it_asks_the_robot_that_remembered_last(store, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    code, said = engram(capsys, "query", "where is the red cup")
+    assert code != 0 and "no robot has a memory there; run engram demo, or name a folder with --store" in said
+    robots = tmp_path / "home" / ".local" / "share" / "engram"
+    for robot in ("old", "sim"):
+        shutil.copytree(store, robots / robot / "memory")
+    os.utime(robots / "old" / "memory" / "graph" / "repo", (0, 0))
+    assert last_written(robots) == robots / "sim" / "memory"
+    assert "The red cup is at x 0.60" in engram(capsys, "query", "where is the red cup")[1]
+    assert "name its folder with --store" in engram(capsys, "import", tmp_path / "all.jsonl")[1]
