@@ -240,6 +240,7 @@ def demo(config: DemoConfig) -> int:
     try:
         show.start()
         show.run(tasks)
+        client.spin(0.5)  # the outcome may overtake the last command
         if not config.headless:
             show.wait_for_ctrl_c()
     except KeyboardInterrupt:

@@ -67,7 +67,7 @@ class LoopClient:
         self.moving_since: float | None = None  # monotonic s of the first command
         self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
         self.node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)  # each counts
         self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
         self._is_active: Client = self.node.create_client(Trigger, "lifecycle_manager/is_active")
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
