@@ -101,6 +101,11 @@ class Graph:
         status = self.diagnostics.get(name)
         return next((v.value for v in status.values if v.key == key), "") if status is not None else ""
 
+    def message(self, name: str) -> str:
+        """Return what a node's newest diagnostic says; "" when there is none."""
+        status = self.diagnostics.get(name)
+        return status.message if status is not None else ""
+
     def problem(self, name: str, words: str, timeout_s: float = 60.0) -> DiagnosticStatus:
         """Wait until the diagnostic of ``name`` says ``words`` as a warning or error, and return it."""
 

@@ -118,6 +118,7 @@ def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     feedback, result = send_goal(graph, "go right")
     for step in (1, 2):
         robot.show(step)
+        graph.wait(lambda step=step: step in [f.step for f in feedback], 20, f"feedback of step {step}")
     robot.show(3, state="succeeded")
     graph.wait(result.done, 30, "result")
     outcome = result.result().result
