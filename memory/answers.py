@@ -103,18 +103,18 @@ def _first(tracker: Tracker, query: MemoryQuery, hits: Hits, at: int) -> str:
     support = _support(tracker, fact)
     room = where(tracker, node.pose.position)
     place += f", {support}" if support else f", at {room}" if room else ""
-    verb = "was" if past else "is"
     if past and query.believed_ns is not None:
         return f"I thought the {node.label} was {place}; last seen {_age(at - node.last_seen_ns)} before."
     if past and node.state == "absent":
         return f"The {node.label} was not where I had seen it, {place}; I do not know where it was."
     if past:
         seen = "I saw it there" if node.state == "visible" else f"last seen {_age(at - node.last_seen_ns)} before"
-        return f"The {node.label} {verb} {place}; {seen}; confidence {hits.confidence[0]:.2f}."
-    gone = "it is not there any more"
+        return f"The {node.label} was {place}; {seen}; confidence {hits.confidence[0]:.2f}."
+    if node.state == "absent":
+        return f"The {node.label} is gone; I saw it {_age(at - node.last_seen_ns)} ago {place}."
     unseen = f"it is {node.state}, last seen {_age(at - node.last_seen_ns)} ago"
-    seen = {"visible": "I see it", "absent": gone}.get(node.state, unseen)
-    return f"The {node.label} {verb} {place}; {seen}; belief {node.belief:.2f}."
+    seen = "I see it" if node.state == "visible" else unseen
+    return f"The {node.label} is {place}; {seen}; belief {node.belief:.2f}."
 
 
 def _listed(tracker: Tracker, query: MemoryQuery, hits: Hits) -> str:
@@ -124,11 +124,12 @@ def _listed(tracker: Tracker, query: MemoryQuery, hits: Hits) -> str:
     relation = query.relation.replace("_", " ")
     target = query.target or "there"
     think = "I thought that " if query.believed_ns is not None else ""
-    if hits.nodes:
-        names = ", ".join(f"the {node.label}" for node in hits.nodes if node.state != "absent")
-        if names:
-            text = f"{think}{names} {be} {relation} the {target}."
-            return text[0].upper() + text[1:]
+    there = [f"the {node.label}" for node in hits.nodes if node.state != "absent"]
+    if there:
+        verb = be if len(there) == 1 else {"is": "are", "was": "were"}[be]
+        names = " and ".join(filter(None, (", ".join(there[:-1]), there[-1])))
+        text = f"{think}{names} {verb} {relation} the {target}."
+        return text[0].upper() + text[1:]
     if not past and _last_look(tracker, query) is None:
         return f"I do not know: I have never looked {'into' if query.relation == 'in' else 'at'} the {target}."
     text = f"{think}nothing {be} {relation} the {target}."

@@ -172,8 +172,16 @@ def _candidates(
         narrow, cosine = narrow[keep], cosine[keep]
     if query.vector is not None and len(cosine):
         fits = cosine >= max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
+        named = np.array([names(query.text, columns.about(int(row)).label) for row in narrow], bool) & fits
+        fits = named if named.any() else fits
         narrow, cosine = narrow[fits], cosine[fits]
     return narrow, np.clip(cosine, 0.0, 1.0).astype(np.float64)
+
+
+def names(words: str, label: str) -> bool:
+    """Whether ``label`` has all of ``words``: who asks for the green cube does not mean the green button, even if the
+    cube is gone."""
+    return set(words.split()) <= set(label.split())
 
 
 def _of_layers(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
@@ -260,7 +268,17 @@ def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: Ret
         if score >= config.cosine_min:
             found[node_id] = score
     best = max(found.values(), default=0.0)
-    return {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
+    found = {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
+    meant = {node_id: score for node_id, score in found.items() if names(query.text, _label(tracker, node_id))}
+    return meant or found
+
+
+def _label(tracker: Tracker, node_id: str) -> str:
+    """Return the label of a node, the last one of a node that is not in the graph any more."""
+    columns = tracker.columns
+    if node_id in columns:
+        return columns.about(columns.row_of[node_id]).label
+    return tracker.history.of(node_id)[-1].label
 
 
 def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets: list[str]) -> np.ndarray:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import get_type_hints
 
 from engram.core.errors import EngramError, unknown_name
+from engram.core.notices import hush_datasets
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"engram {__version__}")
         return 0
     name = words[0]
+    hush_datasets()
     try:
         if name not in COMMANDS:
             raise unknown_name("command", name, COMMANDS)

@@ -26,6 +26,7 @@ from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.notices import hush_datasets
 from engram.core.provenance import commit
 from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
 from engram.policies.configuration_engram_vla import EngramVLAConfig
@@ -143,6 +144,7 @@ def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
 def _worker(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
     """Run one process of the training."""
     torch.set_num_threads(1)
+    hush_datasets()
     keep_freed_memory()
     if world > 1:
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)

@@ -21,6 +21,7 @@ from rich.progress import track
 from engram.core.arrays import positive_int
 from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError
+from engram.core.notices import hush_datasets
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
@@ -217,6 +218,7 @@ def _parts(config: RecordConfig) -> list[Part]:
 
 
 def _record_part(part: Part) -> None:
+    hush_datasets()
     from lerobot.datasets.lerobot_dataset import LeRobotDataset  # slow to import: only where it is needed
 
     config = part.config

@@ -159,6 +159,24 @@ def test_empty_and_never_looked_into_are_two_answers():
     assert answer.confidence == 0.5
 
 
+def test_who_asks_for_what_is_gone_is_not_told_of_a_lookalike():
+    memory = make()
+    watch(memory, [seen("red cup", HERE), seen("red mug", THERE)], range(4))
+    watch(memory, [seen("red mug", THERE)], range(100, 106))
+    answer = ask(memory, "where is the red cup")
+    assert [node.label for node in answer.nodes] == ["red cup"]
+    assert answer.text.startswith("The red cup is gone; I saw it 17 min ago at x ")
+    assert answer.confidence < 0.5
+    then = ask(memory, "where was the red cup at 2 s")
+    assert [node.label for node in then.nodes] == ["red cup"]
+
+
+def test_several_things_are_told_in_one_sentence():
+    memory = make()
+    watch(memory, [seen("red cup", (0.35, -0.25, 0.02)), seen("blue spoon", (0.36, -0.15, 0.02))], range(4))
+    assert ask(memory, "what is in the drawer").text == "The red cup and the blue spoon are in the drawer."
+
+
 # -- the past --------------------------------------------------------------------------------------------------------
 
 
