@@ -365,6 +365,7 @@ def _array(root: zarr.Group, key: str) -> zarr.Array:
 
 
 def _write(root: zarr.Group, table: str, rows: Rows, hashes: dict[tuple[str, str], np.ndarray]) -> None:
+    """Write ``rows`` of one table; those that a column holds already are left alone, chunk and all."""
     if not len(rows.index):
         return
     order = np.argsort(rows.index, kind="stable")
@@ -375,22 +376,52 @@ def _write(root: zarr.Group, table: str, rows: Rows, hashes: dict[tuple[str, str
             codecs = [ZstdCodec(level=1), Crc32cCodec()]  # the checksum finds flipped bits when a chunk is read
             shape, chunks = (0, column.width), (column.chunk, column.width)
             root.create_array(key, shape=shape, chunks=chunks, dtype=column.dtype, compressors=codecs)
-        array, values = _array(root, key), rows.values[name][order]
-        known = hashes.get((table, name), np.zeros(0, np.uint64))
-        length = max(len(known), int(index[-1]) + 1)
-        if array.shape[0] < length:
-            array.resize((length, column.width))
-        if len(index) == index[-1] - index[0] + 1:
-            array[int(index[0]) : int(index[-1]) + 1] = values
-        else:
-            array.oindex[index] = values
-        if len(known) < length:  # rows between that were never written hold the fill value
-            blank = np.full((length - len(known), column.width), "", object) if column.dtype == "string" else np.zeros(
-                (length - len(known), column.width), column.dtype)  # fmt: skip
-            known = np.concatenate((known, row_hashes(np.arange(len(known), length), blank)))
-        known = known.copy()  # the old ones count until the commit is done
-        known[index] = row_hashes(index, values.astype(array.dtype) if column.dtype != "string" else values)
+        array = _array(root, key)
+        known = _grown(hashes.get((table, name), np.zeros(0, np.uint64)), int(index[-1]) + 1, column)
+        if array.shape[0] < len(known):
+            array.resize((len(known), column.width))
+        values = rows.values[name][order]
+        if column.dtype != "string":
+            values = values.astype(array.dtype)
+        fresh = row_hashes(index, values)
+        news = known[index] != fresh
+        if news.any():
+            (_write_texts if column.dtype == "string" else _write_numbers)(array, index[news], values[news])
+        known[index] = fresh
         hashes[table, name] = known
+
+
+def _grown(hashes: np.ndarray, length: int, column: Column) -> np.ndarray:
+    """Return a copy for at least ``length`` rows (the old ones count until the commit is done): new rows are blank."""
+    blanks = length - len(hashes)
+    if blanks <= 0:
+        return hashes.copy()
+    text = column.dtype == "string"
+    blank = np.full((blanks, column.width), "", object) if text else np.zeros((blanks, column.width), column.dtype)
+    return np.concatenate((hashes, row_hashes(np.arange(len(hashes), length), blank)))
+
+
+def _write_numbers(array: zarr.Array, index: np.ndarray, values: np.ndarray) -> None:
+    if len(index) == index[-1] - index[0] + 1:
+        array[int(index[0]) : int(index[-1]) + 1] = values
+    else:
+        array.oindex[index] = values
+
+
+def _write_texts(array: zarr.Array, index: np.ndarray, values: np.ndarray) -> None:
+    """Write whole chunks of new strings.
+
+    zarr would assign into the chunk that it read, and NumPy's StringDType spoils neighbours of a string of 255 bytes
+    that takes another one's place (numpy issue 29261, not mended in 2.2).
+    """
+    size = array.chunks[0]
+    chunks = np.unique(index // size)
+    for run in np.split(chunks, np.flatnonzero(np.diff(chunks) > 1) + 1):
+        begin, end = int(run[0]) * size, min((int(run[-1]) + 1) * size, array.shape[0])
+        texts = np.array([str(text) for text in np.asarray(array[begin:end])[:, 0]], object)
+        inside = (index >= begin) & (index < end)
+        texts[index[inside] - begin] = values[inside, 0]
+        array[begin:end] = texts.reshape(-1, 1)
 
 
 def whole(tables: Tables, writes: Mapping[str, Rows] = MappingProxyType({})) -> dict[str, Rows]:

@@ -18,8 +18,8 @@ import zarr
 from engram.core.errors import StoreError
 from engram.memory.columns import NodeColumns
 from engram.memory.fusion import FusionConfig, born
-from engram.memory.records import SCHEMA, node_rows, nodes_from
-from engram.memory.store import GraphStore, GraphStoreConfig, list_snapshots, read_snapshot, repair
+from engram.memory.records import SCHEMA, Rows, node_rows, nodes_from, strings
+from engram.memory.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
 from tests.memory.scenes import seen
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "30"))
@@ -220,7 +220,7 @@ def test_flipped_bits_and_cut_files_never_give_a_wrong_answer(tmp_path):
     """The newest state or an error that names a good snapshot: in any file, at any place."""
     store = Writer(tmp_path / "whole")
     for sequence in (1, 2, 3):
-        cubes = (node(i, sequence / 10, f"cube {sequence}") for i in range(1, 20))
+        cubes = (replace(node(i, sequence / 10, f"cube {sequence}"), last_seen_ns=sequence) for i in range(1, 20))
         store.commit(sequence, *cubes, removed={f"object_{sequence:04d}"})
     truth = [(n.id, n.pose.position[0], n.label) for n in nodes(tmp_path / "whole")]
     past = {s.id: s.sequence for s in store.store.snapshots()}
@@ -293,3 +293,23 @@ def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
         assert stored.sequence in (acks[-1], acks[-1] + 1)
         acknowledged = stored.sequence
         assert {n.id: n.pose.position[0] for n in nodes(tmp_path)} == expected(stored.sequence)
+
+
+def test_texts_of_every_length_keep_to_themselves():
+    """NumPy's strings of 255 bytes spoil their neighbours when one is assigned over another (numpy issue 29261)."""
+    draw, root, texts, hashes = random.Random(6), zarr.group(), [""] * 150, {}
+    for _ in range(40):
+        index = np.array(draw.sample(range(150), 30))
+        for row in index.tolist():
+            texts[row] = draw.choice("abc") * draw.choice([0, 100, 254, 255, 255, 256, 257, 300])
+        _write(root, "records", Rows(index, {"text": strings([texts[row] for row in index.tolist()])}), hashes)
+    assert [str(text) for text in root["records/text"][:][:, 0]] == texts
+
+
+def test_a_row_that_is_written_again_as_it_was_costs_no_chunk(tmp_path):
+    store = Writer(tmp_path)
+    store.commit(1, *(node(i) for i in range(1, 9)))
+    chunks = set((tmp_path / "graph" / "chunks").iterdir())
+    assert store.commit(2, *(node(i) for i in range(1, 9))) == 2
+    assert set((tmp_path / "graph" / "chunks").iterdir()) == chunks
+    assert len(nodes(tmp_path)) == 8
