@@ -173,7 +173,7 @@ def test_who_asks_for_what_is_gone_is_not_told_of_a_lookalike():
 
 def test_several_things_are_told_in_one_sentence():
     memory = make()
-    watch(memory, [seen("red cup", (0.35, -0.25, 0.02)), seen("blue spoon", (0.36, -0.15, 0.02))], range(4))
+    watch(memory, [seen("red cup", (0.30, -0.25, 0.02)), seen("blue spoon", (0.40, -0.25, 0.02))], range(4))
     assert ask(memory, "what is in the drawer").text == "The red cup and the blue spoon are in the drawer."
 
 
