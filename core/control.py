@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
+from engram.core import quaternion as quat
 from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
-from engram.core.geometry import make_pose, rotation
 from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM, ActionChunk, Hand, JointCommand, JointState, Pose
 
@@ -57,6 +57,7 @@ class EndEffectorController:
         self.robot = robot
         self.config = config or ControlConfig()
         self.target: Pose | None = None
+        self._low, self._high = np.array(robot.workspace_min), np.array(robot.workspace_max)
 
     def reset(self) -> None:
         """Forget the target: the next action starts from the measured tool pose."""
@@ -85,13 +86,19 @@ class EndEffectorController:
         config = self.config
         position = target.position + action[:3] * config.position_scale_m
         lead = position - measured.position
-        position = measured.position + lead * min(1.0, config.position_leash_m / max(float(np.linalg.norm(lead)), 1e-9))
-        position = np.clip(position, self.robot.workspace_min, self.robot.workspace_max)
-        turned = Rotation.from_rotvec(action[3:6] * config.rotation_scale_rad) * rotation(target)
-        lead_rotation = (turned * rotation(measured).inv()).as_rotvec()
-        angle = max(float(np.linalg.norm(lead_rotation)), 1e-9)
-        leashed = Rotation.from_rotvec(lead_rotation * min(1.0, config.rotation_leash_rad / angle))
-        return make_pose(position, leashed * rotation(measured))
+        position = measured.position + lead * min(1.0, config.position_leash_m / max(_length(lead), 1e-9))
+        position = np.minimum(np.maximum(position, self._low), self._high)
+        here = quat.unit(tuple(measured.quaternion.tolist()))
+        turn = quat.from_rotation_vector(tuple((action[3:6] * config.rotation_scale_rad).tolist()))
+        turned = quat.multiply(turn, quat.unit(tuple(target.quaternion.tolist())))
+        ahead = np.array(quat.rotation_vector(quat.multiply(turned, quat.inverse(here))))
+        ahead *= min(1.0, config.rotation_leash_rad / max(_length(ahead), 1e-9))
+        leashed = quat.multiply(quat.from_rotation_vector(tuple(ahead.tolist())), here)
+        return Pose(position, np.array(quat.canonical(leashed)))
+
+
+def _length(vector: np.ndarray) -> float:
+    return math.sqrt(vector.dot(vector))
 
 
 class ChunkExecutor:

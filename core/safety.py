@@ -41,6 +41,12 @@ class SafetyFilter:
         self.stopped = ""  # reason of the latched stop; empty = running
         self._velocity: np.ndarray | None = None  # (n,) of the last command, for the acceleration limit
         self._hold: np.ndarray | None = None  # (n,) joint positions to hold while nothing else is let through
+        self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
+        self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
+        self._speed = np.array(robot.velocity_max) * self.config.velocity_fraction
+        self._acceleration = np.array(robot.acceleration_max) * self.config.acceleration_fraction
+        margin = self.config.workspace_margin_m
+        self._workspace = np.subtract(robot.workspace_min, margin), np.add(robot.workspace_max, margin)  # (3,) m each
 
     def stop(self, reason: str) -> None:
         """Latch: every later command becomes a hold until :meth:`reset`."""
@@ -81,8 +87,7 @@ class SafetyFilter:
         assert positions is not None
         safe = self._limit(np.asarray(positions, np.float64), joints, duration_s)
         tool = self.kinematics.forward(safe[: len(self.robot.arm_joints)]).position
-        margin = self.config.workspace_margin_m
-        low, high = np.subtract(self.robot.workspace_min, margin), np.add(self.robot.workspace_max, margin)
+        low, high = self._workspace
         here = self.kinematics.forward(joints.positions[: len(self.robot.arm_joints)]).position
         outside_now = np.maximum(low - here, 0) + np.maximum(here - high, 0)
         outside_then = np.maximum(low - tool, 0) + np.maximum(tool - high, 0)
@@ -109,22 +114,19 @@ class SafetyFilter:
 
         All arm joints slow down together, so that the tool keeps to its way; the gripper is limited by its speed alone.
         """
-        robot = self.robot
-        low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
-        high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
-        clipped = np.clip(wanted, low, high)
+        gripper_speed = self.robot.gripper_velocity_max
+        clipped = np.minimum(np.maximum(wanted, self._low), self._high)
         self._count("position_limited", clipped, wanted)
         velocity = (clipped - joints.positions) / duration_s
-        speed = np.array(robot.velocity_max) * self.config.velocity_fraction
-        step = np.array(robot.acceleration_max) * self.config.acceleration_fraction * duration_s
+        step = self._acceleration * duration_s
         previous = joints.velocities if self._velocity is None else self._velocity
-        arm = _slowed(velocity[:-1], speed)
-        gripper = np.clip(velocity[-1:], -robot.gripper_velocity_max, robot.gripper_velocity_max)
+        arm = _slowed(velocity[:-1], self._speed)
+        gripper = min(max(float(velocity[-1]), -gripper_speed), gripper_speed)
         self._count("velocity_limited", np.append(arm, gripper), velocity)
         smooth = _reachable(arm, previous[:-1], step)
         self._count("acceleration_limited", smooth, arm)
-        self._velocity = np.append(_slowed(smooth, speed), gripper)
-        return np.clip(joints.positions + self._velocity * duration_s, low, high)
+        self._velocity = np.append(_slowed(smooth, self._speed), gripper)
+        return np.minimum(np.maximum(joints.positions + self._velocity * duration_s, self._low), self._high)
 
     def _count(self, limit: str, kept: np.ndarray, asked: np.ndarray) -> None:
         if np.abs(kept - asked).max() > 1e-9:

@@ -30,7 +30,7 @@ from engram.nodes.health import ERROR, Health
 from engram.nodes.params import check_unknown, declare, param
 from engram.nodes.worker import Worker
 
-SWITCH_INTERVAL_S = 0.0002
+SWITCH_INTERVAL_S = 0.00005
 """How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
 that receives messages make each other wait for longer than a message takes."""
 

@@ -35,6 +35,7 @@ class _Waited:
     entities: list[Any]  # everything that the nodes have, to notice a change
     held: ExitStack = field(default_factory=ExitStack)
     by_kind: dict[str, list[Any]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    by_pointer: dict[str, dict[int, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     waitables: list[Any] = field(default_factory=list)  # actions
     events: list[Any] = field(default_factory=list)
     groups: list[Any] = field(default_factory=list)  # one entity of each callback group
@@ -103,14 +104,14 @@ class KeptExecutor(SingleThreadedExecutor):
             raise ShutdownException
         if not self._context.ok():
             raise ExternalShutdownException
-        ready = {kind: set(wait_set.get_ready_entities(kind)) for kind in KINDS}
+        ready = {kind: wait_set.get_ready_entities(kind) for kind in KINDS}
         looked_at = [*waited.waitables, *(waited.events if with_events else ())]
         ready_waitables = [w for w in looked_at if self._open(w, closed) and w.is_ready(wait_set)]
         for kind in KINDS:
-            if ready[kind]:
-                for entity in waited.by_kind[kind]:
-                    if entity.handle.pointer in ready[kind] and self._open(entity, closed):
-                        self._call(kind, entity, waited.nodes[id(entity)])
+            for pointer in ready[kind]:
+                entity = waited.by_pointer[kind].get(pointer)  # the executor's own guard conditions are not in there
+                if entity is not None and self._open(entity, closed):
+                    self._call(kind, entity, waited.nodes[id(entity)])
         for waitable in ready_waitables:
             self._make_handler(waitable, waited.nodes[id(waitable)], self._take_waitable)
         self._run_tasks()
@@ -187,6 +188,7 @@ class KeptExecutor(SingleThreadedExecutor):
                         (waited.events if isinstance(entity, EventHandler) else waited.waitables).append(entity)
                     else:
                         waited.by_kind[kind].append(entity)
+                        waited.by_pointer[kind][entity.handle.pointer] = entity
         waited.groups = list(groups.values())
         own_counts = [len(waited.by_kind[kind]) for kind in KINDS]
         count += NumberOfEntities(*own_counts)

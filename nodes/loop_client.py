@@ -14,7 +14,6 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.action import ActionClient
 from rclpy.client import Client
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.task import Future
 from std_srvs.srv import Trigger
@@ -22,6 +21,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.errors import EngramError
 from engram.nodes import messages, qos
+from engram.nodes.executor import KeptExecutor
 from engram.nodes.messages import EpisodeStatus
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import TaskStatus
@@ -59,7 +59,7 @@ class LoopClient:
         self._context = rclpy.Context()
         rclpy.init(context=self._context, domain_id=domain, signal_handler_options=rclpy.SignalHandlerOptions.NO)
         self.node = Node("engram_demo", namespace=namespace, context=self._context)
-        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor = KeptExecutor(context=self._context)
         self._executor.add_node(self.node)
         self.status: EpisodeStatus | None = None
         self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest

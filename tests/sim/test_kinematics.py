@@ -1,5 +1,6 @@
 """The Panda's kinematics: the contract, and exactness along the ways that tasks take."""
 
+import mink
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
@@ -57,3 +58,16 @@ def test_the_quaternion_does_not_flip_around_pointing_down():
 def test_a_wrong_number_of_joints_is_refused():
     with pytest.raises(InvalidInputError, match=r"arm positions: shape \(6,\), expected \(7\)"):
         PandaKinematics().forward(HOME[:6])
+
+
+def test_a_step_without_limits_is_minks_program_bit_for_bit():
+    kinematics, rng = PandaKinematics(), np.random.default_rng(1)
+    for _ in range(50):
+        start = HOME + rng.uniform(-0.4, 0.4, 7)
+        there = kinematics.forward(HOME + rng.uniform(-0.4, 0.4, 7))
+        kinematics._frame.set_target(mink.SE3(np.concatenate((there.quaternion, there.position))))
+        kinematics._configuration.update(start)
+        problem = mink.build_ik(
+            kinematics._configuration, kinematics._tasks, 1.0, damping=kinematics.config.damping, limits=()
+        )
+        np.testing.assert_array_equal(kinematics._unlimited(start), np.linalg.solve(problem.P, -problem.q))
