@@ -136,6 +136,10 @@ class MemoryStore(ABC):
     def restore(self, records: Sequence[Record]) -> None:
         """Take over what was on disk, into an empty store; these rows are no change."""
 
+    @abstractmethod
+    def bytes_used(self) -> int:
+        """Return what it holds of RAM; :meth:`state` brings it below the store's budget."""
+
 
 class Memory(ABC):
     """What the robot knows of its surroundings, over time and restarts."""

@@ -49,7 +49,15 @@ class CaseValues:
         self._total += n - self._uses.pop(key, (0.0, 0.0))[0]
         self._uses[key] = (n, mean)
         self.removed.discard(key)
-        if len(self._uses) > self.config.capacity:
+        self.shrink(self.config.capacity)
+
+    def __len__(self) -> int:
+        """Return of how many memories the value is known."""
+        return len(self._uses)
+
+    def shrink(self, keep: int) -> None:
+        """Forget the values that were not credited for longest, until ``keep`` are left."""
+        while len(self._uses) > keep:
             oldest = self._uses.popitem(last=False)[0]
             self.changed.discard(oldest)
             self.removed.add(oldest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from engram.core.geometry import backproject, to_frame
 from engram.core.types import SceneObservation
 
 CELL_M = 0.25
+CELL_BYTES = 400
+"""RAM of a cell: three dictionaries; tracemalloc."""
 GRAIN_NS = 10_000_000_000
 """A cell that is looked at again within this time is no news for the store."""
 _SPAN = 1 << 20  # cells along each axis: 262 km
@@ -22,6 +24,7 @@ class Coverage:
         self._looked: dict[int, int] = {}  # packed cell -> stamp
         self._written: dict[int, int] = {}
         self._pending: dict[int, int] = {}
+        self.forgotten: set[int] = set()  # cells that the store still has
 
     def add(self, scene: SceneObservation, max_depth_m: float) -> None:
         """Take in every surface nearer than ``max_depth_m`` that ``scene`` measured."""
@@ -61,11 +64,25 @@ class Coverage:
         """What :meth:`changes` returned is durable."""
         self._written |= self._pending
         self._pending = {}
+        self.forgotten = set()
 
-    def restore(self, cells: Iterable[int], stamps: Iterable[int]) -> None:
-        """Take over stored cells."""
-        self._looked = dict(zip(cells, stamps, strict=True))
-        self._written = dict(self._looked)
+    def restore(self, cells: Mapping[int, int]) -> None:
+        """Take over stored cells -> stamps."""
+        self._looked = dict(cells)
+        self._written = dict(cells)
+
+    def bytes_used(self) -> int:
+        """Return what the cells hold of RAM, with their rows in the store."""
+        return CELL_BYTES * len(self._looked)
+
+    def shrink(self, budget: int) -> None:
+        """Forget the oldest looks above ``budget`` bytes: what was seen long ago is as good as never seen."""
+        excess = len(self._looked) - budget // CELL_BYTES
+        for cell in sorted(self._looked, key=self._looked.__getitem__)[: max(0, excess)]:
+            del self._looked[cell]
+            self._pending.pop(cell, None)
+            if self._written.pop(cell, None) is not None:
+                self.forgotten.add(cell)
 
     def __len__(self) -> int:
         """Return how many cells were looked at."""

@@ -20,6 +20,8 @@ from engram.memory.surprise import Boundaries, SurpriseConfig
 from engram.memory.surroundings import Surroundings, describe
 
 _COUNTERS, _VALUE = "counters", "value/"
+_EPISODE_BYTES, _VALUE_BYTES = 2600, 300
+"""RAM of a case without the ids it used, and of one value; tracemalloc."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class EpisodicConfig:
     """Over it, the most alike neighbours in time are merged, an eighth at once."""
     max_episodes: int = 1024
     """Over it, the least valuable case of the older half goes."""
+    budget_mb: float = 64.0
+    """RAM [MB]; above it events are merged and cases go as they do above their counts."""
     longest_s: float = 60.0
     """An event ends after this time even without surprise."""
     association_weight: float = 0.3
@@ -136,6 +140,7 @@ class EpisodicMemory(MemoryStore):
 
     def state(self) -> StoreState:
         """Return events, episodes, values and counters that changed since the last call."""
+        self._shrink()
         log = self._log.state()
         rows = [*log.changed, *(self._episodes[key].record() for key in sorted(self._changed))]
         for key in sorted(self.values.changed):
@@ -189,11 +194,32 @@ class EpisodicMemory(MemoryStore):
         self._episodes[episode.id] = episode
         self._changed.add(episode.id)
         if len(self._episodes) > self.config.max_episodes:
-            older = list(self._episodes)[: len(self._episodes) // 2]
-            worst = min(older, key=lambda key: (self.values.value(key), self._episodes[key].start_ns))
-            del self._episodes[worst]
-            self._changed.discard(worst)
-            self._removed.add(worst)
+            self._drop_episode()
+
+    def _drop_episode(self) -> None:
+        """Forget the least valuable case of the older half."""
+        older = list(self._episodes)[: len(self._episodes) // 2]
+        worst = min(older, key=lambda key: (self.values.value(key), self._episodes[key].start_ns))
+        del self._episodes[worst]
+        self._changed.discard(worst)
+        self._removed.add(worst)
+
+    def bytes_used(self) -> int:
+        """Return what events, cases and their values hold of RAM."""
+        return self._log.bytes_used() + self._case_bytes() + _VALUE_BYTES * len(self.values)
+
+    def _case_bytes(self) -> int:
+        return sum(_EPISODE_BYTES + 70 * len(one.memory_ids) for one in self._episodes.values())
+
+    def _shrink(self) -> None:
+        """Over the budget, values and cases may take a quarter of it each, and events are merged into the rest."""
+        budget = int(self.config.budget_mb * (1 << 20))
+        if self.bytes_used() <= budget:
+            return
+        self.values.shrink(budget // 4 // _VALUE_BYTES)
+        while len(self._episodes) > 1 and self._case_bytes() > budget // 4:
+            self._drop_episode()
+        self._log.shrink(budget - self._case_bytes() - _VALUE_BYTES * len(self.values))
 
     def _new_id(self, kind: str) -> str:
         self._issued[kind] += 1

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from engram.core.contracts import StoreState
+from engram.core.types import EMBEDDING_DIM
 from engram.memory.episodes import Event
 from engram.memory.event_index import EventIndex, RecallConfig
 
 _EVENTS_OF_A_NODE = 16
+_EVENT_BYTES = 1500 + 3 * 4 * EMBEDDING_DIM
+"""RAM of an event beside its words and ids; its vector counts thrice: here, in the index, and in the index's room."""
 
 
 class EventLog:
@@ -38,7 +41,7 @@ class EventLog:
         self._add(event)
         self._changed.add(event.id)
         if len(self.events) > self.capacity:
-            self._merge()
+            self._merge(self.capacity)
 
     def restore(self, events: Iterable[Event]) -> None:
         """Take over stored events, oldest first: no change."""
@@ -55,6 +58,16 @@ class EventLog:
     def about(self, node_id: str) -> tuple[str, ...]:
         """Return the last events in which the object ``node_id`` changed."""
         return tuple(key for key in self._of_node.get(node_id, ()) if key in self._position)
+
+    def bytes_used(self) -> int:
+        """Return what the events hold of RAM."""
+        words = sum(110 * len(one.sentences) + 80 * len(one.node_ids) for one in self.events)
+        return words + _EVENT_BYTES * len(self.events)
+
+    def shrink(self, budget: int) -> None:
+        """Merge events until at most ``budget`` bytes are used; the newest stays."""
+        while self.bytes_used() > budget and len(self.events) > 1:
+            self._merge(len(self.events) - max(1, len(self.events) // 8))
 
     def state(self) -> StoreState:
         """Return the rows that changed and the ids that went since the last call."""
@@ -76,9 +89,9 @@ class EventLog:
                 ids.append(event.id)
                 del ids[:-_EVENTS_OF_A_NODE]
 
-    def _merge(self) -> None:
-        """Merge an eighth: the most alike neighbours of one episode; where none are left, the oldest events go."""
-        count = max(1, self.capacity // 8)
+    def _merge(self, keep: int) -> None:
+        """Merge an eighth: the most alike neighbours of one episode; of what is left, the oldest above ``keep`` go."""
+        count = max(1, keep // 8)
         same = np.array([a.episode == b.episode for a, b in zip(self.events, self.events[1:], strict=False)])
         same[-1] = False  # the newest event may still be growing
         first = {int(i) for i in self.index.most_alike_neighbours(count, same)}
@@ -89,7 +102,7 @@ class EventLog:
                 self._changed.add(event.id)
             elif i - 1 not in first:
                 kept.append(event)
-        kept = kept[-self.capacity :]
+        kept = kept[-keep:]
         there = {event.id for event in kept}
         gone = self._position.keys() - there
         self._changed &= there

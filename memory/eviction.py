@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from engram.core.arrays import positive_int
 from engram.core.errors import unknown_name
@@ -43,8 +44,16 @@ class EvictionPolicy(ABC):
         """Let go of ``key``: its object does not exist any more. Unknown keys are ignored."""
 
     @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return all that it learnt as JSON values; "keys" are those that are held, the next victim first."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on, bit for bit, from what :meth:`state` of a policy of the same kind and capacity gave."""
+
     def keys(self) -> tuple[str, ...]:
         """Return the keys that are held, the next victim first."""
+        return tuple(self.state()["keys"])
 
 
 class OrderedPolicy(EvictionPolicy):
@@ -73,9 +82,13 @@ class OrderedPolicy(EvictionPolicy):
         """Let go of ``key``."""
         self._order.pop(key, None)
 
-    def keys(self) -> tuple[str, ...]:
+    def state(self) -> dict[str, Any]:
         """Return the queue."""
-        return tuple(self._order)
+        return {"keys": list(self._order)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a queue."""
+        self._order = OrderedDict.fromkeys(state["keys"])
 
 
 class LFU(EvictionPolicy):
@@ -105,9 +118,13 @@ class LFU(EvictionPolicy):
         """Let go of ``key`` and its count."""
         self._count.pop(key, None)
 
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys by count."""
-        return tuple(sorted(self._count, key=self._count.__getitem__))
+    def state(self) -> dict[str, Any]:
+        """Return the keys by count, and the counts in the order of the last touch."""
+        return {"keys": sorted(self._count, key=self._count.__getitem__), "counts": list(self._count.items())}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over counts."""
+        self._count = OrderedDict((key, count) for key, count in state["counts"])
 
     def _touch(self, key: str) -> None:
         self._count[key] += 1

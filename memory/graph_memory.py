@@ -25,7 +25,16 @@ from engram.memory.answers import answer
 from engram.memory.columns import ABSENT, ROW_BYTES
 from engram.memory.context import ContextConfig, context_tokens
 from engram.memory.fleet import FleetConfig, FleetReport, PlaneTransform, take_in, take_out
-from engram.memory.records import RecordTable, Rows, fact_rows, node_rows, nodes_from, restore_history
+from engram.memory.records import (
+    RECORD_BYTES,
+    LookedTable,
+    RecordTable,
+    Rows,
+    fact_rows,
+    node_rows,
+    nodes_from,
+    restore_history,
+)
 from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, chance, check, node_then, search, text_embedder
 from engram.memory.store import GraphStore, Stored
 from engram.memory.tracker import Tracker, TrackerConfig
@@ -38,8 +47,9 @@ _MB = 1 << 20
 class GraphMemoryConfig:
     """All settings of the memory."""
 
-    budget_mb: float = 256.0
-    """RAM for nodes and facts [MB]; above it the oldest facts are merged and dropped, what is true now never."""
+    budget_mb: float = 148.0
+    """RAM [MB]; above it the oldest facts are merged and dropped, then merges and looks of long ago are forgotten,
+    then objects that are gone; what is true now never."""
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
@@ -92,7 +102,7 @@ class GraphMemory(Memory):
         self.embed = text_embedder(encoder)
         self.tracker = Tracker(self.config.tracker)
         self.index = VectorIndex(self.tracker.columns)
-        self._looked_rows: dict[int, int] = {}  # packed cell -> row in the store
+        self._looked = LookedTable()
         self._words_written = 0
         self.records = RecordTable()
         self.restored: Mapping[str, Sequence[Record]] = {}  # records of other stores, for whoever owns them
@@ -168,6 +178,11 @@ class GraphMemory(Memory):
         self.committed()
         return durable
 
+    @property
+    def busy(self) -> bool:
+        """Whether the store deletes old snapshots: a commit would wait for that."""
+        return self.store is not None and self.store.busy
+
     def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
         """Make another robot's memory a partition of ours; see :func:`engram.memory.fleet.take_in`."""
         return take_in(self.tracker, stored, robot, guess, self.config.fleet)
@@ -179,8 +194,11 @@ class GraphMemory(Memory):
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what nodes and facts hold of RAM."""
-        return self.tracker.columns.bytes_used() + self.tracker.history.bytes_used()
+        """Return what nodes, facts, looks and the journal of merges hold of RAM, with their rows in the store."""
+        tracker = self.tracker
+        rows = RECORD_BYTES * len(self.records)
+        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges)
+        return rows + sum(part.bytes_used() for part in parts)
 
     def consolidate(self) -> int:
         """Thin the history to nine tenths of the budget; return how many facts went.
@@ -188,13 +206,15 @@ class GraphMemory(Memory):
         When even that is not enough, the objects that have been gone for longest leave the graph with the next frame;
         what is left of their past stays in the history.
         """
-        history = self.tracker.history
-        room = 0.9 * self.config.budget_mb * _MB - (self.bytes_used() - history.bytes_used())
+        tracker, budget = self.tracker, self.config.budget_mb * _MB
+        columns, history = tracker.columns, tracker.history
+        tracker.merges.shrink(int(0.1 * budget))
+        tracker.coverage.shrink(int(0.1 * budget))
+        room = 0.9 * budget - (self.bytes_used() - history.bytes_used())
         each = max(1.0, history.bytes_used() / max(1, len(history)))
         went = history.thin(max(0, int(room / each)))
-        columns, tracker = self.tracker.columns, self.tracker
         tracker.gone &= set(history.node_ids())
-        excess = self.bytes_used() - 0.95 * self.config.budget_mb * _MB
+        excess = self.bytes_used() - 0.95 * budget
         if excess > 0:
             absent = columns.rows("object")
             absent = absent[columns.state[absent] == ABSENT]
@@ -207,9 +227,7 @@ class GraphMemory(Memory):
     def writes(self) -> dict[str, Rows]:
         """Return the rows of every table that changed since :meth:`committed`."""
         tracker = self.tracker
-        cells = tracker.coverage.changes()
-        rows = [self._looked_rows.setdefault(cell, len(self._looked_rows)) for cell in cells]
-        looked = np.array(list(cells.items()), np.int64).reshape(-1, 2)
+        looked = self._looked.rows(tracker.coverage.changes(), tracker.coverage.forgotten)
         changed, removed = tracker.merges.records()
         for record in changed:
             self.records.put("merges", record)
@@ -218,7 +236,7 @@ class GraphMemory(Memory):
         return {
             **node_rows(tracker.columns),
             **fact_rows(tracker.history, self._words_written),
-            "looked": Rows(np.array(rows, np.int64), {"cell": looked}),
+            "looked": looked,
             **self.records.rows(),
         }
 
@@ -245,9 +263,7 @@ class GraphMemory(Memory):
         tracker.scene.restore(stored.about["issued"])
         restore_history(tracker.history, stored.tables)
         self._words_written = len(stored.tables["words"]["text"])
-        cells = stored.tables["looked"]["cell"].tolist()
-        tracker.coverage.restore(*zip(*cells, strict=True)) if cells else None
-        self._looked_rows = {cell: row for row, (cell, _) in enumerate(cells)}
+        tracker.coverage.restore(self._looked.restore(stored.tables))
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
         tracker.grasps.restore(stored.about.get("grips", {}))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
@@ -110,10 +112,28 @@ class LearnedEviction(EvictionPolicy):
         self._held.pop(key, None)
         self._pasts.pop(key, None)
 
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys, the least worth first."""
+    def state(self) -> dict[str, Any]:
+        """Return the keys, the least worth first, and what is known of every key and class."""
         keys = list(self._held)
-        return tuple(keys[i] for i in np.argsort(self._worth(), kind="stable"))
+        pasts = [[k, p.label, *p.counts.tolist(), p.written, p.asked, p.seen, p.absent] for k, p in self._pasts.items()]
+        return {
+            "keys": [keys[i] for i in np.argsort(self._worth(), kind="stable")],
+            "held": keys,
+            "pasts": pasts,
+            "labels": [[label, *counts.tolist()] for label, counts in self._labels.items()],
+            "totals": self._totals.tolist(),
+            "tick": self._tick,
+            "unit": self._unit,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over pasts and counts."""
+        self._pasts = OrderedDict(
+            (key, _Past(label, np.array([reads, writes]), *rest)) for key, label, reads, writes, *rest in state["pasts"]
+        )
+        self._held = {key: self._pasts[key] for key in state["held"]}
+        self._labels = OrderedDict((label, np.array(counts)) for label, *counts in state["labels"])
+        self._totals, self._tick, self._unit = np.array(state["totals"]), state["tick"], state["unit"]
 
     def _past(self, key: str, label: str) -> _Past:
         """Return the past of ``key``, now the newest; the oldest of a key that is not held is forgotten."""

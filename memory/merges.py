@@ -14,6 +14,9 @@ from engram.memory.history import FOREVER, History
 from engram.memory.records import node_as_json, node_from_json
 from engram.memory.scene_graph import SceneGraph
 
+MERGE_BYTES = 8000
+"""RAM of a merge: two nodes with their embeddings, and its row in the store; tracemalloc."""
+
 
 @dataclass(frozen=True)
 class Merge:
@@ -63,9 +66,7 @@ class Merges:
         self._journal[merge.number] = merge
         self.changed.add(merge.number)
         for number in list(self._journal)[: max(0, len(self._journal) - self._keep)]:
-            del self._journal[number]
-            self.changed.discard(number)
-            self.forgotten.add(number)
+            self._forget(number)
         newer = gone if gone.last_seen_ns >= kept.last_seen_ns else kept
         both = {label: votes[0].get(label, 0.0) + votes[1].get(label, 0.0) for label in votes[0] | votes[1]}
         earlier = min((kept, gone), key=lambda node: node.first_seen_ns)
@@ -114,10 +115,24 @@ class Merges:
         self.changed.add(number)
         return merge.kept, gone
 
+    def _forget(self, number: int) -> None:
+        del self._journal[number]
+        self.changed.discard(number)
+        self.forgotten.add(number)
+
     def close(self, number: int, who: str) -> None:
         """Note that a merge does not stand any more; whoever calls has put the nodes right."""
         self._journal[number] = replace(self._journal[number], undone=who)
         self.changed.add(number)
+
+    def bytes_used(self) -> int:
+        """Return what the journal holds of RAM."""
+        return MERGE_BYTES * len(self._journal)
+
+    def shrink(self, budget: int) -> None:
+        """Forget the oldest merges above ``budget`` bytes: they can be undone no longer."""
+        for number in list(self._journal)[: max(0, len(self._journal) - budget // MERGE_BYTES)]:
+            self._forget(number)
 
     # -- the store -----------------------------------------------------------------------------------------------
 

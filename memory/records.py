@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
     "records": {"text": Column("string", 1, 64)},  # JSON: store, key, data; empty = free
     "vectors": {"vector": Column("f4", EMBEDDING_DIM, 32)},  # row of the record
 }
+RECORD_BYTES = 250
+"""RAM of a record's row number; tracemalloc."""
 _FACT_TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to")
 _FACT_CODES = ("sights", "node", "label", "relation", "target", "camera", "last_camera", "present", "used")
 
@@ -179,6 +181,37 @@ def restore_history(history: History, tables: Mapping[str, Mapping[str, np.ndarr
     history.restore(columns, [str(word) for word in tables["words"]["text"][:, 0]])
 
 
+# -- looks -----------------------------------------------------------------------------------------------------------
+
+
+class LookedTable:
+    """Rows for the cells that were looked at; those of forgotten cells are blank and used again."""
+
+    def __init__(self) -> None:
+        self._row_of: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def rows(self, changed: Mapping[int, int], forgotten: Collection[int]) -> Rows:
+        """Return the rows of ``changed`` (cell -> stamp) and blank ones for ``forgotten`` cells."""
+        blank = [self._row_of.pop(cell) for cell in sorted(forgotten) if cell in self._row_of]
+        taken = []
+        for cell in changed:
+            if cell not in self._row_of:
+                self._row_of[cell] = self._free.pop() if self._free else len(self._row_of) + len(blank)
+            taken.append(self._row_of[cell])
+        self._free += blank
+        values = np.array([*changed.items(), *[(0, 0)] * len(blank)], np.int64).reshape(-1, 2)
+        return Rows(np.array([*taken, *blank], np.int64), {"cell": values})
+
+    def restore(self, tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[int, int]:
+        """Take over stored rows and return cell -> stamp."""
+        cells = tables["looked"]["cell"]
+        self._free = np.flatnonzero(cells[:, 0] == 0)[::-1].tolist()
+        used = np.flatnonzero(cells[:, 0])
+        self._row_of = dict(zip(cells[used, 0].tolist(), used.tolist(), strict=True))
+        return dict(zip(*cells[used].T.tolist(), strict=True))
+
+
 # -- records of the other stores -------------------------------------------------------------------------------------
 
 
@@ -190,6 +223,10 @@ class RecordTable:
         self._free: list[int] = []
         self._top = 0
         self._pending: dict[int, tuple[str, Record | None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+        return len(self._row_of)
 
     def put(self, store: str, record: Record) -> None:
         """Add or replace a record."""

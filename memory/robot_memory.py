@@ -30,6 +30,16 @@ class RobotMemoryConfig:
     episodic: EpisodicConfig = field(default_factory=EpisodicConfig)
     semantic: SemanticConfig = field(default_factory=SemanticConfig)
 
+    def within(self, budget_mb: float) -> RobotMemoryConfig:
+        """Return these settings with ``budget_mb`` of RAM divided among the stores as the defaults divide 256."""
+        share = budget_mb / 256
+        return RobotMemoryConfig(
+            replace(self.graph, budget_mb=148 * share),
+            replace(self.short_term, budget_mb=12 * share),
+            replace(self.episodic, budget_mb=64 * share),
+            replace(self.semantic, budget_mb=32 * share),
+        )
+
 
 class _Lane:
     """One store with a thread of its own: its calls run in order, those of different stores side by side."""
@@ -171,6 +181,16 @@ class RobotMemory(TaskMemory):
     def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
         return self._share(self.scene.tracker.undo_merge(number, stamp_ns, who))
+
+    @property
+    def busy(self) -> bool:
+        """Whether the store deletes old snapshots: a commit would wait for that."""
+        return self.scene.busy
+
+    def bytes_used(self) -> dict[str, int]:
+        """Return what each store holds of RAM."""
+        reads = {name: lane.read(lane.store.bytes_used) for name, lane in self._lanes.items()}
+        return {"graph": self.scene.bytes_used()} | {name: read.result() for name, read in reads.items()}
 
     def close(self) -> None:
         """End the threads; may be called twice. What was not committed is lost."""

@@ -23,6 +23,8 @@ _STAY, _CLASS, _OBJECT, _SKILL = "stay/", "class/", "object/", "skill/"
 _BEGINS = ("new", "moved", "returned", "released")
 _ENDS = ("moved", "held", "absent")
 _KNOWN_WELL = 5
+_STAY_BYTES, _SKILL_BYTES, _SUMMARY_BYTES = 900, 500, 2500
+"""RAM of a running stay, of a skill and of what was distilled of a class or object; tracemalloc."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class SemanticConfig:
     """Pairs of task and policy version that are kept."""
     alike: float = 0.5
     """Least cosine of a class or task to the words of a question."""
+    budget_mb: float = 32.0
+    """RAM [MB]; above it single objects, then classes go, those changed longest ago first."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ class SemanticMemory(MemoryStore):
 
     def state(self) -> StoreState:
         """Return stays, habits and skills that changed since the last call."""
+        self._shrink()
         rows, removed = [], sorted(self._removed)
         for key in sorted(self._changed):
             if key.startswith(_STAY):
@@ -215,7 +220,33 @@ class SemanticMemory(MemoryStore):
                 self._skills[record.key] = Skill(**record.data)
         self._changed.clear()
 
+    def bytes_used(self) -> int:
+        """Return what habits, what was made of them, running stays and skills hold of RAM."""
+        rest = _STAY_BYTES * len(self._stays) + _SKILL_BYTES * len(self._skills) + _SUMMARY_BYTES * len(self._summaries)
+        return rest + sum(table.bytes_used() for table in self._tables.values())
+
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _shrink(self) -> None:
+        """Let habits of single objects, then skills, habits of classes and running stays go, the oldest first."""
+        excess = self.bytes_used() - int(self.config.budget_mb * (1 << 20))
+        excess = self._shrink_habits(_OBJECT, excess)
+        while excess > 0 and self._skills:
+            self._forget_row(self._skills.popitem(last=False)[0])
+            excess -= _SKILL_BYTES
+        excess = self._shrink_habits(_CLASS, excess)
+        for node_id in sorted(self._stays, key=lambda one: self._stays[one].seen_ns) if excess > 0 else ():
+            if excess <= 0:
+                break
+            self._drop_stay(node_id)
+            excess -= _STAY_BYTES
+
+    def _shrink_habits(self, prefix: str, excess: int) -> int:
+        table = self._tables[prefix]
+        while excess > 0 and table.habits:
+            name, size = table.drop_oldest()
+            excess -= size + _SUMMARY_BYTES * (self._summaries.pop(prefix + name, None) is not None)
+        return excess
 
     def _take(self, event: GraphEvent) -> None:
         if event.kind in ("deleted", "merged"):

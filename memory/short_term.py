@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
-from engram.core.types import Evidence, GraphEvent, GraphUpdate, Record
+from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.eviction import Write, make_eviction
 from engram.memory.surroundings import Surroundings, describe
 
 _NO_CHANGE = ("merged", "split", "deleted")
+_POLICY = "eviction policy"  # the key of its record: no object is called so
+_ENTRY_BYTES = 1000
+"""RAM of an entry beside its vector and words, and of what the policy knows of it and of 7 keys that went."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class ShortTermConfig:
     """newest, fifo, lru, lfu, w_tiny_lfu or learned; ``engram bench eviction`` compares them."""
     half_distance_m: float = 1.0
     """A change this far from the asked place scores half."""
+    budget_mb: float = 12.0
+    """RAM [MB]; above it entries go as they do above ``capacity``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class ShortTermMemory(MemoryStore):
         self._entries: dict[str, RecentChange] = {}
         self._changed: set[str] = set()
         self._removed: set[str] = set()
+        self._used = False  # whether the policy learnt something since the last state
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -93,6 +99,7 @@ class ShortTermMemory(MemoryStore):
     def asked(self, node_id: str, label: str) -> None:
         """Learn that a question was about this object, whether its change is held or not."""
         self._policy.read(node_id, label)
+        self._used = True
 
     def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
         """Return the changes that fit: cosine of the object x nearness, newest first among equals."""
@@ -113,21 +120,46 @@ class ShortTermMemory(MemoryStore):
         )
 
     def state(self) -> StoreState:
-        """Return the entries that changed or went since the last call."""
-        rows = tuple(self._entries[key].record() for key in sorted(self._changed))
-        state = StoreState(rows, tuple(sorted(self._removed)))
+        """Return the entries that changed or went since the last call, and what the policy learnt."""
+        self._shrink()
+        rows = [self._entries[key].record() for key in sorted(self._changed)]
+        if self._used:
+            data = {"name": self.config.eviction, "capacity": self.config.capacity, **self._policy.state()}
+            rows.append(Record(_POLICY, data))
+        state = StoreState(tuple(rows), tuple(sorted(self._removed)))
         self._changed.clear()
         self._removed.clear()
+        self._used = False
         return state
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored entries, oldest first; questions of the past are not known to the policy any more."""
-        for record in sorted(records, key=lambda one: (one.data["stamp_ns"], one.key)):
-            entry = RecentChange.of(record)
+        """Take over stored entries and the policy; one of another kind or capacity begins with the entries alone."""
+        entries = {record.key: RecentChange.of(record) for record in records if record.key != _POLICY}
+        policy = next((record.data for record in records if record.key == _POLICY), None)
+        if policy is not None and (policy["name"], policy["capacity"]) == (self.config.eviction, self.config.capacity):
+            self._policy.restore(policy)
+            held = self._policy.keys()
+            self._entries = {key: entries[key] for key in held if key in entries}
+            return
+        for entry in sorted(entries.values(), key=lambda one: (one.stamp_ns, one.node_id)):
             self._entries[entry.node_id] = entry
             for key in self._policy.write(Write(entry.node_id, entry.label)):
                 self._drop(key)
         self._changed.clear()
+
+    def bytes_used(self) -> int:
+        """Return what the entries hold of RAM."""
+        vectors = sum(0 if one.vector is None else one.vector.nbytes for one in self._entries.values())
+        return vectors + sum(_ENTRY_BYTES + len(one.text) for one in self._entries.values())
+
+    def _shrink(self) -> None:
+        """Let go of what the policy would drop next, until the budget holds."""
+        excess = self.bytes_used() - self.config.budget_mb * (1 << 20)
+        for key in self._policy.keys() if excess > 0 else ():
+            if excess <= 0:
+                break
+            excess -= _ENTRY_BYTES + EMBEDDING_DIM * 4
+            self._forget(key)
 
     def _write(self, event: GraphEvent) -> None:
         vector = self._surroundings.embedding(event.node_id)
@@ -140,11 +172,13 @@ class ShortTermMemory(MemoryStore):
         )
         self._changed.add(event.node_id)
         self._removed.discard(event.node_id)
+        self._used = True
         for key in self._policy.write(Write(event.node_id, event.label, event.kind == "absent")):
             self._drop(key)
 
     def _forget(self, node_id: str) -> None:
         self._policy.forget(node_id)
+        self._used = True
         self._drop(node_id)
 
     def _drop(self, node_id: str) -> None:

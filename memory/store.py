@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
+from engram.memory.disk_budget import DiskBudget
 from engram.memory.migrations import MIGRATIONS
 from engram.memory.records import SCHEMA, TABLES, Column, Rows, row_hashes
 
@@ -45,6 +47,8 @@ class GraphStoreConfig:
     """Older snapshots are expired and their chunks deleted."""
     expire_every: int = 250
     """Commits between two expiries."""
+    budget_mb: float = 512.0
+    """Files on disk [MB]; near it the older snapshots go, never the newest, which the budget in RAM bounds."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,8 @@ class Stored:
 class GraphStore:
     """A folder with one writer; a commit is atomic, and what it acknowledged survives kill -9.
 
-    The files are not fsynced: a power cut may take the last seconds, never the consistency of what is left.
+    The files are not fsynced: a power cut may take the last seconds, never the consistency of what is left. Old
+    snapshots are deleted on a thread of their own; the next commit waits for it.
 
     Raises:
         StoreError: the folder is being written by another process, is damaged (naming the path, the snapshot and
@@ -92,6 +97,9 @@ class GraphStore:
                 self._hashes |= {(table, name): _hash_all(v) for name, v in columns.items() if len(v)}
         self._durable = self._loaded.sequence if self._loaded else 0
         self._commits = 0
+        self._budget = DiskBudget(self.path / "graph", int(self.config.budget_mb * (1 << 20)))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
+        self._upkeep: Future[object] | None = None
 
     def load(self) -> Stored | None:
         """Return the newest committed state as it was when the store was opened; None in a new store."""
@@ -104,6 +112,7 @@ class GraphStore:
         """
         if sequence == self._durable and not any(len(rows.index) for rows in writes.values()):
             return self._durable
+        self.wait()
         session = self._repository.writable_session(_BRANCH)
         root = zarr.open_group(session.store, mode="a")
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
@@ -126,26 +135,46 @@ class GraphStore:
         self._write_head(snapshot, sequence)
         self._hashes, self._durable, self._loaded = hashes, sequence, None
         self._commits += 1
-        if self._commits % self.config.expire_every == 0:
-            self.expire(self.config.keep_snapshots)
+        share = self._budget.share()
+        if share < 1.0 or self._commits % self.config.expire_every == 0:
+            there = len(_snapshots(self._repository))
+            keep = min(self.config.keep_snapshots, max(1, int(share * there)))
+            self._upkeep = self._thread.submit(self._expire, keep)
         return sequence
+
+    @property
+    def busy(self) -> bool:
+        """Whether old snapshots are being deleted: a commit would wait for that."""
+        return self._upkeep is not None and not self._upkeep.done()
+
+    def wait(self) -> None:
+        """Wait until old snapshots are deleted; raise what went wrong."""
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            upkeep.result()
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the committed states, newest first."""
+        self.wait()
         return _snapshots(self._repository)
 
     def expire(self, keep: int) -> int:
         """Delete all but the newest ``keep`` snapshots and what only they held; return how many went."""
-        known = self.snapshots()
+        self.wait()
+        return self._expire(keep)
+
+    def _expire(self, keep: int) -> int:
+        known = _snapshots(self._repository)
         if len(known) <= keep:
             return 0
         self._repository.expire_snapshots(older_than=known[keep - 1].written_at)
         self._repository.garbage_collect(datetime.datetime.now(datetime.UTC))
         self._write_head(known[0].id, known[0].sequence)
-        return len(known) - len(self.snapshots())
+        return len(known) - len(_snapshots(self._repository))
 
     def close(self) -> None:
         """Let the next writer in; may be called twice. Uncommitted changes were never here."""
+        self._thread.shutdown()
         self._lock.release()
 
     def _write_head(self, snapshot: str, sequence: int) -> None:

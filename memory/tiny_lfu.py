@@ -6,9 +6,12 @@ that nobody asks for passes through the window and leaves the main part alone.
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +45,15 @@ class CountMinSketch:
     def estimate(self, key: str) -> int:
         """Return the count of ``key``: never too low since the last halving, too high where four cells collide."""
         return int(self._rows[np.arange(4), self._cells(key)].min())
+
+    def state(self) -> dict[str, Any]:
+        """Return the counters as JSON values."""
+        return {"rows": base64.b64encode(self._rows.tobytes()).decode(), "added": self._added}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over counters of a sketch of the same width."""
+        cells = np.frombuffer(base64.b64decode(state["rows"]), np.uint8)
+        self._rows, self._added = cells.reshape(self._rows.shape).copy(), state["added"]
 
     def _cells(self, key: str) -> np.ndarray:
         # crc32, not hash(): the same key must fall into the same cells in every process
@@ -107,9 +119,21 @@ class WTinyLFU(EvictionPolicy):
         for queue in (self._window, self._probation, self._protected):
             queue.pop(key, None)
 
-    def keys(self) -> tuple[str, ...]:
-        """Return window, probation, protected."""
-        return (*self._window, *self._probation, *self._protected)
+    def state(self) -> dict[str, Any]:
+        """Return window, probation and protected keys, how many are in each, and the sketch."""
+        queues = (self._window, self._probation, self._protected)
+        return {
+            "keys": [key for queue in queues for key in queue],
+            "lengths": [len(queue) for queue in queues],
+            "sketch": self._sketch.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over queues and counters."""
+        keys = iter(state["keys"])
+        queues = [OrderedDict.fromkeys(next(keys) for _ in range(length)) for length in state["lengths"]]
+        self._window, self._probation, self._protected = queues
+        self._sketch.restore(state["sketch"])
 
     def _renew(self, key: str) -> bool:
         for queue in (self._window, self._protected):

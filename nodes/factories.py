@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,16 @@ def make_detector(spec: str) -> Detector:
     return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a memory may take."""
+
+    ram_mb: float = 256.0
+    disk_mb: float = 512.0
+
+
 def make_memory(
-    spec: str, folder: Path | None, places: Path | None = None, budget_mb: float = 256.0
+    spec: str, folder: Path | None, places: Path | None = None, budget: Budget | None = None
 ) -> tuple[Memory, Callable[[], None]]:
     """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes it.
 
@@ -54,16 +63,16 @@ def make_memory(
     from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
     from engram.memory.places import read_places
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-    from engram.memory.store import GraphStore
+    from engram.memory.store import GraphStore, GraphStoreConfig
 
+    budget = budget or Budget()
     known = (table(),) if places is None else read_places(places)
-    config = GraphMemoryConfig(budget_mb=budget_mb)
-    store = GraphStore(folder) if folder is not None else None
+    store = GraphStore(folder, GraphStoreConfig(budget_mb=budget.disk_mb)) if folder is not None else None
     close = [] if store is None else [store.close]
     try:
         if spec == "graph":
-            return GraphMemory(store, config, _ready_encoder(), known), _all(close)
-        memory = RobotMemory(store, RobotMemoryConfig(graph=config), _ready_encoder(), known)
+            return GraphMemory(store, GraphMemoryConfig(budget.ram_mb), _ready_encoder(), known), _all(close)
+        memory = RobotMemory(store, RobotMemoryConfig().within(budget.ram_mb), _ready_encoder(), known)
         return memory, _all([memory.close, *close])
     except BaseException:
         _all(close)()

@@ -21,11 +21,12 @@ from sensor_msgs.msg import JointState as JointStateMsg
 from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
 from engram.core.types import JointState, SceneObservation
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.episode_follower import EpisodeFollower
-from engram.nodes.factories import make_kinematics, make_memory, make_robot
+from engram.nodes.factories import Budget, make_kinematics, make_memory, make_robot
 from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
 from engram.nodes.params import param
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
@@ -53,7 +54,9 @@ class MemoryNodeConfig(NodeConfig):
     kinematics: str = ""
     """Kinematics of that robot; empty: nothing is known of the hand, and nothing is ever held."""
     budget_mb: float = param(256.0, 1.0, 65536.0)
-    """RAM for objects and their history [MB]; above it the oldest facts are merged and dropped."""
+    """RAM of the four stores [MB]; above it the oldest facts and events are merged and dropped."""
+    disk_mb: float = param(512.0, 8.0, 1048576.0)
+    """Files of the store [MB]; near it the older snapshots are deleted."""
     background_share: float = param(0.05, 0.0, 1.0)
     """Share of one core for the consolidation of habits."""
     utc_offset_h: float = param(0.0, -14.0, 14.0)
@@ -85,7 +88,7 @@ class MemoryNode(EngramNode):
             config.memory,
             Path(folder).expanduser() if folder else None,
             Path(places).expanduser() if places else None,
-            config.budget_mb,
+            Budget(config.budget_mb, config.disk_mb),
         )
         self.boot_id = uuid.uuid4().hex
         self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
@@ -119,7 +122,7 @@ class MemoryNode(EngramNode):
     def stop(self) -> None:
         """Make what is known durable."""
         self.thread.stop(30.0)
-        self._commit()
+        self._commit(wait=True)
 
     def teardown(self) -> None:
         """Close the store."""
@@ -181,8 +184,10 @@ class MemoryNode(EngramNode):
     def _publish_all(self) -> None:
         self.deltas.publish(messages.graph_to_msg(self.memory.graph(), self.boot_id))
 
-    def _commit(self) -> None:
-        if self.changed != self.durable or self.episode_changed:
+    def _commit(self, wait: bool = False) -> None:
+        """Make durable what changed; while old snapshots are deleted, scenes go first: the next period will do."""
+        busy = isinstance(self.memory, RobotMemory | GraphMemory) and self.memory.busy
+        if (self.changed != self.durable or self.episode_changed) and (wait or not busy):
             with self.health.timed("commit"):
                 self.memory.commit()
             self.durable, self.episode_changed = self.changed, False
@@ -265,7 +270,7 @@ class MemoryNode(EngramNode):
             merged = merge(self.memory, request, response)
             self.changed = self.memory.graph().sequence
             self._publish_all()
-            self._commit()
+            self._commit(wait=True)
             return merged
 
         try:
@@ -282,7 +287,8 @@ class MemoryNode(EngramNode):
                 tracker = self.memory.tracker
                 self.health.note("nodes", str(len(tracker.columns)))
                 self.health.note("facts", str(len(tracker.history)))
-                self.health.note("RAM of objects and facts [MB]", f"{self.memory.scene.bytes_used() / 2**20:.2f}")
+                for store, used in self.memory.bytes_used().items():
+                    self.health.note(f"RAM of {store} [MB]", f"{used / 2**20:.2f}")
             self.health.note("sequence", str(self.changed))
             self.health.note("durable sequence", str(self.durable))
 

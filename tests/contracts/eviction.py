@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 
 import numpy as np
@@ -51,3 +52,15 @@ class EvictionContract:
     def test_no_capacity_is_refused(self):
         with pytest.raises(ValueError, match="capacity"):
             self.make(0)
+
+    def test_it_goes_on_after_a_restart_as_if_there_had_been_none(self):
+        first, rng = self.make(5), np.random.default_rng(2)
+        for step in range(600):
+            if step == 300:
+                second = self.make(5)
+                second.restore(json.loads(json.dumps(first.state())))
+            key, read = f"object_{rng.integers(20)}", rng.random() < 0.5
+            outcomes = [p.read(key, key[-1]) if read else p.write(Write(key, key[-1])) for p in
+                        ([first] if step < 300 else [first, second])]  # fmt: skip
+            assert outcomes[0] == outcomes[-1]
+        assert second.state() == first.state()

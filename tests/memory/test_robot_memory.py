@@ -10,7 +10,7 @@ import pytest
 from engram.core.contracts import MemoryQuery
 from engram.core.types import MemoryTokens
 from engram.memory.context import Case, with_cases
-from engram.memory.robot_memory import RobotMemory
+from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, read_snapshot
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import WordEncoder, seen, view
@@ -127,3 +127,21 @@ def test_cases_take_the_place_of_what_fits_least():
     assert both.source_ids == ("a", "b", "episode_000001")
     np.testing.assert_array_equal(both.place[2], (1, 2, 3))
     assert with_cases(objects, []).source_ids == objects.source_ids
+
+
+def test_the_ram_of_every_store_stays_within_its_share(folder):
+    """64 KB: 37 for the scene graph, 3 for short-term, 16 for episodic and 8 for semantic memory."""
+    memory = RobotMemory(GraphStore(folder), RobotMemoryConfig().within(1 / 16), WordEncoder())
+    for step in range(120):
+        at = (0.3 + 0.1 * (step % 5), 0.1 * (step // 5 % 3), 0.02)
+        memory.begin_episode(f"task {step}", "put the red cup away", 40 * step * SECOND)
+        memory.update(view([seen("red cup", HERE), seen("blue bowl", at)], (40 * step + 1) * SECOND))
+        memory.end_episode(f"task {step}", "succeeded", (40 * step + 2) * SECOND, ("object_0001",), "v1")
+        if step % 10 == 9:
+            memory.consolidate(1.0)
+            memory.commit()
+            shares = {"graph": 148, "short_term": 12, "episodic": 64, "semantic": 32}
+            used = memory.bytes_used()
+            assert all(used[name] <= share / 256 * (1 << 16) for name, share in shares.items()), used
+    assert memory.query(MemoryQuery(text="red cup")).nodes[0].label == "red cup"
+    assert len(memory.episodic.episodes) > 1

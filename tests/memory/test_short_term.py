@@ -45,7 +45,7 @@ def test_it_never_holds_more_than_its_capacity_and_says_what_left_the_disk(evict
             on_disk = (on_disk | {row.key for row in state.changed}) - set(state.removed)
     state = store.state()
     on_disk = (on_disk | {row.key for row in state.changed}) - set(state.removed)
-    assert on_disk == {one.node_id for one in store.recall(MemoryQuery(limit=100))}
+    assert on_disk == {one.node_id for one in store.recall(MemoryQuery(limit=100))} | {"eviction policy"}
 
 
 def test_what_is_asked_for_stays_when_questions_count():
@@ -81,3 +81,27 @@ def test_time_place_and_relation_narrow_the_answer():
     assert ids(relation="on", target="table") == ["object_1"]
     assert ids(relation="on") == ["object_1"]
     assert ids(relation="in", target="table") == []
+
+
+def test_a_restart_forgets_no_question():
+    """LFU: object_0 was asked for twice, so the next new one displaces another, also after a restart."""
+    store = ShortTermMemory(ShortTermConfig(capacity=3, eviction="lfu"))
+    for i in (0, 1, 2):
+        store.update(step(event("new", f"object_{i}", f"thing {i}", i)), i * SECOND)
+    for key in ("object_0", "object_0", "object_2"):
+        store.asked(key, "thing")
+    again = ShortTermMemory(ShortTermConfig(capacity=3, eviction="lfu"))
+    again.restore(store.state().changed)
+    again.update(step(event("new", "object_3", "thing 3", 3)), 3 * SECOND)
+    again.update(step(event("new", "object_4", "thing 4", 4)), 4 * SECOND)
+    assert [f"object_{i}" in again for i in range(5)] == [True, False, True, False, True]
+
+
+def test_its_budget_holds():
+    """An entry of 384 floats takes 1,536 bytes and 1,000 for the rest: 10 of them fit into 0.025 MB."""
+    store = ShortTermMemory(ShortTermConfig(eviction="fifo", budget_mb=0.025))
+    for i in range(20):
+        store.update(step(event("new", f"object_{i}", f"thing {i}", i)), i * SECOND)
+    removed = store.state().removed
+    assert removed == tuple(sorted(f"object_{i}" for i in range(10)))
+    assert len(store) == 10 and store.bytes_used() <= 0.025 * (1 << 20)

@@ -17,6 +17,7 @@ import zarr
 
 from engram.core.errors import StoreError
 from engram.memory.columns import NodeColumns
+from engram.memory.disk_budget import bytes_in
 from engram.memory.fusion import FusionConfig, born
 from engram.memory.records import SCHEMA, Rows, node_rows, nodes_from, strings
 from engram.memory.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
@@ -313,3 +314,16 @@ def test_a_row_that_is_written_again_as_it_was_costs_no_chunk(tmp_path):
     assert store.commit(2, *(node(i) for i in range(1, 9))) == 2
     assert set((tmp_path / "graph" / "chunks").iterdir()) == chunks
     assert len(nodes(tmp_path)) == 8
+
+
+def test_the_files_stay_within_their_budget_and_the_newest_state_is_there(tmp_path):
+    store, most = Writer(tmp_path, GraphStoreConfig(budget_mb=0.5)), 0
+    for sequence in range(1, 26):
+        store.commit(sequence, *(node(i, sequence / 100, f"cube {sequence} {i}") for i in range(1, 41)))
+        store.store.wait()
+        most = max(most, bytes_in(tmp_path / "graph"))
+    assert most < 1 << 19
+    assert 1 < len(store.store.snapshots()) < 25
+    store.close()
+    assert {n.pose.position[0] for n in nodes(tmp_path)} == {0.25}
+    assert len(nodes(tmp_path)) == 40
