@@ -126,8 +126,7 @@ class GraphMemory(Memory):
         update = self.tracker.update(scene)
         columns = self.tracker.columns
         self.index.touch(columns.changed_embedding | columns.freed)
-        if self.bytes_used() > self.config.budget_mb * _MB:
-            self.consolidate()
+        self._stay_in_budget()
         return update
 
     def query(self, query: MemoryQuery) -> MemoryAnswer:
@@ -174,6 +173,7 @@ class GraphMemory(Memory):
         """Write what changed since the last commit; 0 without a store: nothing survives a crash."""
         if self.store is None:
             return 0
+        self._stay_in_budget()
         durable = self.store.commit(self.writes(), self.tracker.sequence, self.tracker.stamp_ns, self.about())
         self.committed()
         return durable
@@ -199,6 +199,10 @@ class GraphMemory(Memory):
         rows = RECORD_BYTES * len(self.records)
         parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges)
         return rows + sum(part.bytes_used() for part in parts)
+
+    def _stay_in_budget(self) -> None:
+        if self.bytes_used() > self.config.budget_mb * _MB:
+            self.consolidate()
 
     def consolidate(self) -> int:
         """Thin the history to nine tenths of the budget; return how many facts went.
