@@ -38,6 +38,7 @@ class Frames:
     last: np.ndarray  # (n,) int64: index of the last frame of the frame's episode
     words: np.ndarray  # (n,) int64: row of ``embeddings``
     group: np.ndarray  # (n,) int64: task of the frame, for balanced sampling
+    view: np.ndarray  # (n,) int64: the first of the frames in a row that show exactly the same
     instructions: tuple[str, ...]
     groups: tuple[str, ...]
     embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
@@ -47,15 +48,24 @@ class Frames:
 
     def batch(self, rows: np.ndarray, horizon: int) -> dict[str, Tensor]:
         """Return LeRobot's batch for frames ``rows`` (b,), with chunks of ``horizon`` actions; not normalised."""
+        return self.seen(rows) | self.done(rows, horizon)
+
+    def seen(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Return images and instruction of frames ``rows`` (b,)."""
+        return self._instruction(rows) | {key: torch.from_numpy(images[rows]) for key, images in self.images.items()}
+
+    def done(self, rows: np.ndarray, horizon: int) -> dict[str, Tensor]:
+        """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
         steps = rows[:, None] + np.arange(horizon)
         last = self.last[rows][:, None]
-        batch = {key: torch.from_numpy(images[rows]) for key, images in self.images.items()}
-        return batch | {
+        return self._instruction(rows) | {
             "observation.state": torch.from_numpy(self.state[rows]),
-            LANGUAGE_KEY: torch.from_numpy(self.embeddings[self.words[rows]]),
             "action": torch.from_numpy(self.action[np.minimum(steps, last)]),
             "action_is_pad": torch.from_numpy(steps > last),
         }
+
+    def _instruction(self, rows: np.ndarray) -> dict[str, Tensor]:
+        return {LANGUAGE_KEY: torch.from_numpy(self.embeddings[self.words[rows]])}
 
     def sampling_weights(self, power: float) -> np.ndarray:
         """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power."""
@@ -113,7 +123,31 @@ def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int =
         np.save(words, embed_instructions(meta["instructions"], pieces).numpy())
     arrays["embeddings"] = np.load(words)
     images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
+    views = cache / "view.npy"
+    if not views.exists():
+        np.save(views, same_views(list(images.values()), arrays["last"]))
+    arrays["view"] = np.load(views)
     return Frames(images=images, instructions=tuple(meta["instructions"]), groups=tuple(meta["groups"]), **arrays)
+
+
+def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:
+    """Return for each frame the first of the frames before it in its episode (n,) since when nothing has changed.
+
+    While a robot is held still, frame after frame is the same to the bit: it need be understood only once.
+
+    Args:
+        images: of each camera (n, 3, S, S).
+        last: (n,) last frame of the frame's episode.
+        block: frames compared at a time.
+    """
+    n = len(last)
+    same = np.append(False, last[1:] == last[:-1])
+    for at in range(1, n, block):
+        end = min(n, at + block)
+        for camera in images:
+            pictures = camera[at - 1 : end]
+            same[at:end] &= (pictures[1:] == pictures[:-1]).all(axis=(1, 2, 3))
+    return np.maximum.accumulate(np.where(same, 0, np.arange(n)))
 
 
 def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:

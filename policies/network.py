@@ -34,7 +34,12 @@ class Percept:
     cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
     keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
     feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
+    pictures: Tensor | None = None  # (B, n, d): what the cameras see, for a memory to look for something in it
     reading: Tensor | None = None  # (B, d): what that memory holds ready for this observation; None = not asked
+
+    def at(self, which: Tensor) -> Percept:
+        """Return those of observations ``which`` (n,) int64."""
+        return Percept(*(None if part is None else part[which] for part in vars(self).values()))
 
 
 class EngramVLA(nn.Module):
@@ -66,7 +71,8 @@ class EngramVLA(nn.Module):
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
         self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
         # last, so that the other weights begin as those of a network without memory
-        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points)
+        pictures = 1 + len(self.cameras) * config.image_tokens_side**2
+        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points, pictures)
 
     def standardise_language(self, embeddings: Tensor) -> None:
         """Fix mean and standard deviation of the instructions' embeddings from those of the data (n, 384)."""
@@ -84,15 +90,15 @@ class EngramVLA(nn.Module):
         ]
         keypoints = torch.cat([points for _, points in seen], dim=1)
         cognitive = self.cognitive_token.expand(len(words), 1, -1)
-        tokens = [cognitive, words[:, None], self.keypoint_token(keypoints)[:, None], *(t for t, _ in seen)]
-        x = torch.cat(tokens, dim=1)
+        pictures = torch.cat([self.keypoint_token(keypoints)[:, None], *(t for t, _ in seen)], dim=1)
+        x = torch.cat((cognitive, words[:, None], pictures), dim=1)
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
         cognition = self._remember(self.norm(x[:, 0]), batch)
         if self.recall is None:
             return Percept(cognition, keypoints)
-        return Percept(cognition, keypoints, self.recall.feature(cognition, torch.cat([t for t, _ in seen], dim=1)))
+        return Percept(cognition, keypoints, self.recall.feature(cognition, pictures), pictures)
 
     def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
         """Encode one control step (B,), write it into the episode's memory and read that for it.
@@ -153,7 +159,8 @@ class EngramVLA(nn.Module):
         condition = torch.cat((percept.cognition, percept.keypoints, body), dim=1)
         if self.recall is None or percept.reading is None:
             return condition
-        return self.recall.condition(condition, percept.cognition, percept.reading)
+        assert percept.pictures is not None
+        return self.recall.condition(condition, percept.cognition, percept.reading, percept.pictures)
 
     def _augment(self, image: Tensor) -> Tensor:
         """In training, shift and brighten each image (B, 3, H, W) of the batch by its own draw."""

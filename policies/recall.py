@@ -9,6 +9,11 @@ from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.layers import Attention
 from engram.policies.memories import Moments, State, choose, make_memory
 
+LAYOUT_WIDTH = 16
+"""Numbers of each picture token that go into the layout of a step."""
+FORESIGHT_STEPS = (8, 16, 32, 48)
+"""So many control steps ahead a memory learns to foresee where the tool will be."""
+FORESIGHT_UNIT_M = 0.1
 PLACE_LIMIT = 5.0
 """Places are kept within so many standard deviations of the data."""
 
@@ -19,30 +24,42 @@ class Recall(nn.Module):
     What is let in is 0 at the start, because ``fuse`` is: a fresh network acts as it would without memory, to the bit.
     Unlike a scalar gate of 0 over random features, which hardly opens, a map of 0 learns from the first step which
     directions of the reading matter. How much of it the present needs, the gate tells from both, as in MemoryVLA.
+    What was remembered also looks for its like in the present pictures: a colour becomes a place.
     What is written comes from the cameras, the instruction and the tool's position, never from actions.
     """
 
-    def __init__(self, config: EngramVLAConfig, condition: int) -> None:
+    def __init__(self, config: EngramVLAConfig, condition: int, pictures: int) -> None:
+        """``condition`` is the length of the flow head's condition, ``pictures`` the number of picture tokens."""
         super().__init__()
         d = config.dim
-        self.asking = nn.Parameter(torch.randn(config.memory_details, d) * 0.02)
-        self.details = Attention(d, config.heads)
-        self.norm = nn.LayerNorm(d)
+        self.details = nn.Sequential(
+            nn.Linear(d, LAYOUT_WIDTH),
+            nn.Flatten(),
+            nn.Linear(LAYOUT_WIDTH * pictures, config.memory_details * d),
+            nn.Unflatten(1, (config.memory_details, d)),
+            nn.LayerNorm(d),
+        )
         self.memory = make_memory(config)
+        self.norm_look = nn.LayerNorm(d)
+        self.look = Attention(d, config.heads)
+        self.intend = nn.Sequential(nn.Linear(3 * d, 2 * d), nn.ReLU())
+        self.foresight = nn.Linear(2 * d, 3 * len(FORESIGHT_STEPS))
         self.gate = nn.Linear(2 * d, condition)
-        self.fuse = nn.Linear(d, condition)
+        self.fuse = nn.Linear(3 * d + self.foresight.out_features, condition)
         nn.init.zeros_(self.fuse.weight)
         nn.init.zeros_(self.fuse.bias)
 
     def feature(self, cognition: Tensor, pictures: Tensor) -> Tensor:
         """Return what a step leaves behind (B, (1 + details) * d): the cognitive token and ``details`` perceptual ones.
 
+        The latter are maps of all picture tokens at once, each in its place. Attention over them would have to find
+        out what to look at before it could tell where that is: where a ball lay took it ten times as long to learn.
+
         Args:
             cognition: (B, d).
             pictures: (B, n, d) tokens of the cameras, before they were bent to what the present action needs.
         """
-        asking = self.asking.expand(len(cognition), -1, -1)
-        return torch.cat((cognition, self.norm(self.details(asking, pictures)).flatten(1)), dim=1)
+        return torch.cat((cognition, self.details(pictures).flatten(1)), dim=1)
 
     def forward(
         self, state: State, feature: Tensor, query: Tensor, robot: Tensor, time_s: Tensor
@@ -65,10 +82,30 @@ class Recall(nn.Module):
         """Return the tool's position (..., 3) in normalised proprioception (..., s)."""
         return robot[..., :3].clamp(-PLACE_LIMIT, PLACE_LIMIT)
 
-    def condition(self, condition: Tensor, cognition: Tensor, reading: Tensor) -> Tensor:
-        """Return ``condition`` (B, c) with the ``reading`` (B, d) in it, as far as ``cognition`` (B, d) needs it."""
+    def condition(self, condition: Tensor, cognition: Tensor, reading: Tensor, pictures: Tensor) -> Tensor:
+        """Return ``condition`` (B, c) with the ``reading`` (B, d) in it, as far as ``cognition`` (B, d) needs it.
+
+        ``pictures`` (B, n, d) are the tokens in which the reading looks for what it is about.
+        """
+        intention = self._intention(cognition, reading, pictures)
+        known = torch.cat((reading, intention, self.foresight(intention)), dim=-1)
         gate = torch.sigmoid(self.gate(torch.cat((cognition, reading), dim=-1)))
-        return condition + gate * self.fuse(reading)
+        return condition + gate * self.fuse(known)
+
+    def foresee(self, cognition: Tensor, reading: Tensor, pictures: Tensor) -> Tensor:
+        """Return where the tool will be in ``FORESIGHT_STEPS``, seen from where it is (B, steps, 3) in
+        ``FORESIGHT_UNIT_M``.
+
+        A demonstration shows where the tool goes long before a chunk of actions reaches that far: with it a memory
+        learns from every step, and not from the few at which a choice is made.
+        """
+        foreseen = self.foresight(self._intention(cognition, reading, pictures))
+        return foreseen.unflatten(-1, (len(FORESIGHT_STEPS), 3))
+
+    def _intention(self, cognition: Tensor, reading: Tensor, pictures: Tensor) -> Tensor:
+        """Return what follows from present, past, and what of the past is in the present ``pictures`` (B, 2 d)."""
+        found = self.look(self.norm_look(cognition + reading)[:, None], pictures)[:, 0]
+        return self.intend(torch.cat((cognition, reading, found), dim=-1))
 
     def begin(self, first: Tensor, state: State | None = None) -> State:
         """Return ``state`` with the episodes of which ``first`` (B,) bool is true begun anew; None = all of them."""

@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engram.policies.frames import Frames, on_device
 from engram.policies.memories import State
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.network import STATE_KEY, EngramVLA, Percept
+from engram.policies.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
+
+STILL_SHARE = 0.25
+"""Of the frames that show what the one before showed, so many count in the loss: most wait for what is to come."""
+LEARNT_KEYS = (STATE_KEY, "action", "action_is_pad")
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,21 @@ class SequenceFeed:
     """Losses over windows; what an episode has left in memory is carried, without its gradient, to its next window."""
 
     def __init__(
-        self, frames: Frames, lanes: Lanes, step_s: float, preprocess: Callable[[Any], Any], gradient_steps: int = 0
+        self,
+        frames: Frames,
+        lanes: Lanes,
+        step_s: float,
+        preprocess: Callable[[Any], Any],
+        gradient_steps: int = 0,
+        foresight: float = 0.0,
     ) -> None:
-        """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window."""
+        """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window.
+
+        ``foresight`` is the weight of foreseeing the tool's coming places, for a memory to learn from.
+        """
         self.frames, self.lanes, self.step_s, self.preprocess = frames, lanes, step_s, preprocess
         self.gradient_steps = gradient_steps or lanes.window
+        self.foresight = foresight
         self.carried: State | None = None
 
     def skip(self, windows: int) -> None:
@@ -84,15 +100,41 @@ class SequenceFeed:
     def loss(self, policy: EngramVLAPolicy, device: torch.device) -> Tensor:
         """Return the loss of the next window."""
         window, model = self.lanes.next(), policy.model
-        sample = self.frames.batch(window.rows[window.valid], policy.config.chunk_size)
-        batch = on_device(self.preprocess(sample), device)
-        percept = model.perceive(batch)
+        rows = window.rows[window.valid]
+        batch = on_device(self.preprocess(self.frames.done(rows, policy.config.chunk_size)), device)
+        percept = self.perceive(model, rows, device)
         if model.recall is not None:
             percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window))
-        return model.loss(batch, percept)
+        kept = self._kept(rows)
+        at = torch.from_numpy(kept).to(device)
+        percept = percept.at(at)
+        loss = model.loss({key: batch[key][at] for key in LEARNT_KEYS}, percept)
+        if model.recall is None or not self.foresight:
+            return loss
+        return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
+
+    def _kept(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of frames ``rows`` (n,) count in this loss: all but most of those that show nothing new."""
+        drawn = torch.rand(len(rows)).numpy() < STILL_SHARE
+        drawn[0] = True  # a window in which nothing happens has a loss, too
+        return np.flatnonzero(drawn | (self.frames.view[rows] == rows))
+
+    def perceive(self, model: EngramVLA, rows: np.ndarray, device: torch.device) -> Percept:
+        """Return what frames ``rows`` (n,) were understood as; a view that did not change is encoded once."""
+        views, which = np.unique(self.frames.view[rows], return_inverse=True)
+        percept = model.perceive(on_device(self.preprocess(self.frames.seen(views)), device))
+        return percept.at(torch.from_numpy(which).to(device))
+
+    def foresight_loss(self, model: EngramVLA, percept: Percept, rows: np.ndarray) -> Tensor:
+        """Return how far off the tool's coming places are foreseen (Huber) from frames ``rows`` (n,)."""
+        assert model.recall is not None and percept.reading is not None and percept.pictures is not None
+        foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures)
+        coming = np.minimum(rows[:, None] + np.array(FORESIGHT_STEPS), self.frames.last[rows][:, None])
+        tool = self.frames.state[:, :3]
+        way = (tool[coming] - tool[rows][:, None]) / FORESIGHT_UNIT_M
+        return F.smooth_l1_loss(foreseen.float(), torch.from_numpy(way).to(foreseen.device))
 
     def read(self, model: EngramVLA, percept: Percept, robot: Tensor, window: Window) -> Tensor:
-        """Write the window's steps and return what was read after each (n, d)."""
         """Write the steps of ``window`` and return what was read after each (n, d), for ``robot`` (n, s)."""
         recall = model.recall
         assert recall is not None and percept.feature is not None

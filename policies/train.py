@@ -73,6 +73,9 @@ class TrainConfig:
     window to window; 0 = from single frames."""
     gradient_steps: int = 0
     """K of truncated backpropagation: gradients pass through so many writes into memory; 0 = through a whole window."""
+    foresight: float = 0.5
+    """Weight of what a memory learns beside the actions: to foresee where the tool will be 8 to 48 steps later, as the
+    demonstration shows it; 0 = nothing."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
     precision: str = "auto"
@@ -258,7 +261,7 @@ class Trainer:
         lanes = Lanes(
             self.frames, config.batch_size // config.window, config.window, config.balance, (config.seed, self.rank)
         )
-        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, config.gradient_steps)
+        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, config.gradient_steps, config.foresight)
 
     def _resume(self) -> None:
         progress, carried = load_training_state(self.out, self.policy, self.ema, self.optimizer, self.rank)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from engram.policies.layers import Attention
 
+SHARPNESS = 3.5
+"""Size of what a reader's heads ask at the start; PyTorch's own is 0.6."""
 State = dict[str, Tensor]
 """Everything that is remembered; each tensor has a leading (B,). Arrays of the same names go to disk and come back."""
 
@@ -118,6 +120,8 @@ class Reader(nn.Module):
         self.norm_query, self.norm_entries, self.norm_read = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.null = nn.Parameter(torch.randn(dim) * 0.02)
         self.attention = Attention(dim, heads)
+        # even attention mixes a cue with all that was seen: heads that begin by preferring learn sooner what to prefer
+        nn.init.normal_(self.attention.query.weight, std=SHARPNESS * dim**-0.5)
         self.mlp = nn.Sequential(nn.Linear(2 * dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
 
     def forward(self, query: Tensor, entries: Tensor, readable: Tensor) -> Tensor:

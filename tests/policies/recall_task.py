@@ -65,7 +65,7 @@ class Shown(nn.Module):
         self.common, self.difference = torch.randn(d), 0.1 * torch.randn(2, d)
         self.cognition = nn.Sequential(nn.Linear(d, d), nn.LayerNorm(d))
         self.body = nn.Linear(3, d)
-        self.recall, self.head = Recall(config, 2 * d), FlowHead(2, 1, 2 * d, 32, 1)
+        self.recall, self.head = Recall(config, 2 * d, pictures=4), FlowHead(2, 1, 2 * d, 32, 1)
 
     def draw(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return cues (n,), pictures (n, T, 4, d) and chunks (n, T, 2, 1)."""
@@ -85,7 +85,7 @@ class Shown(nn.Module):
         feature = self.recall.feature(cognition.flatten(0, 1), pictures.flatten(0, 1)).unflatten(0, (n, self.STEPS))
         reading, _ = self.recall(self.recall.memory.begin(n), feature, cognition, robot, 0.1 * step)
         plain = torch.cat((cognition, self.body(robot)), -1).flatten(0, 1)
-        return self.recall.condition(plain, cognition.flatten(0, 1), reading.flatten(0, 1))
+        return self.recall.condition(plain, cognition.flatten(0, 1), reading.flatten(0, 1), pictures.flatten(0, 1))
 
     def loss(self, pictures: Tensor, chunk: Tensor) -> Tensor:
         """Return the flow-matching loss, four draws a step."""

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.policies.frames import Frames
+from engram.policies.frames import Frames, same_views
 from engram.policies.memories.bank import Bank, BankConfig
 from engram.policies.memories.base import SequenceMemory, choose
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunks
@@ -42,10 +42,19 @@ def frames(*lengths):
         last=np.repeat(ends, lengths),
         words=zeros,
         group=zeros,
+        view=np.arange(n),
         instructions=("go",),
         groups=("go",),
         embeddings=np.zeros((1, 384), np.float32),
     )
+
+
+def test_a_view_is_the_same_as_long_as_no_camera_sees_a_change_in_the_episode():
+    front, wrist = np.zeros((2, 7, 3, 1, 1), np.uint8)
+    front[2:4], wrist[6] = 9, 1
+    last = np.array([4, 4, 4, 4, 4, 6, 6])
+    for block in (1, 2, 100):
+        assert same_views([front, wrist], last, block).tolist() == [0, 0, 2, 2, 4, 5, 6]
 
 
 def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
