@@ -31,15 +31,16 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop, memory."""
+    """Which part: loop, memory, policy."""
     quick: bool = False
     """An honest smaller run of at most about ten minutes on two cores."""
-    policy: str = "base"
-    """Checkpoint that is proved."""
+    policy: str = ""
+    """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
     output: Path | None = None
     """File for all figures as one JSON list."""
     work: Path | None = None
-    """memory: folder for the fitted sensor and finished homes; a run that was cut off goes on from there."""
+    """memory: folder for the fitted sensor and finished homes, policy: for finished episodes; a run that was cut off
+    goes on from there."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def prove_experts(config: ProveConfig) -> list[Figure]:
 def prove_policy(config: ProveConfig) -> list[Figure]:
     """The shipped policy from camera images: success per task, and the mean that has the target."""
     episodes = 5 if config.quick else 100
-    report = run(["-m", "engram.nodes.cli", "eval", config.policy, "--episodes", str(episodes)])
+    report = run(["-m", "engram.nodes.cli", "eval", config.policy or "base", "--episodes", str(episodes)])
     figures = [rate_figure(f"policy_{t}", Rate(**r), None) for t, r in report["per_task"].items()]
     return [*figures, rate_figure("policy_mean", Rate(**report["mean"]), POLICY_TARGET)]
 
@@ -110,7 +111,7 @@ def prove_demo(config: ProveConfig) -> list[Figure]:
     """The main job over DDS: every episode must come to an outcome, without restarts."""
     episodes = 6 if config.quick else 60
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--headless", "--episodes", str(episodes), "--policy", config.policy, "--log-dir", folder]
+        words = ["--headless", "--episodes", str(episodes), "--policy", config.policy or "base", "--log-dir", folder]
         told = run(["-m", "engram.nodes.cli", "demo", *words, "--domain", "97", "--no-learner"])
     ran = wilson(sum(told["outcomes"].values()), episodes)
     latency = Figure("demo_camera_to_command_p99_ms", told["latency_p99_ms"], None, told["latency_steps"], "", None)
@@ -127,7 +128,7 @@ def prove_benchmarks(config: ProveConfig) -> list[Figure]:
     quick = ["--quick"] if config.quick else []
     figures = []
     for part in ("loop", "sim", "memory"):
-        policy = ["--policy", config.policy] if part == "loop" else []
+        policy = ["--policy", config.policy or "base"] if part == "loop" else []
         figures += [
             _benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{part}", *quick, *policy])["figures"]
         ]
@@ -189,6 +190,13 @@ def prove_growth(config: ProveConfig) -> list[Figure]:
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory", *quick])["figures"]]
 
 
+def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
+    """The policy that remembers on tasks that need it and on those that do not, beside itself with memory spoiled."""
+    words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
+    words += ["--work", str(config.work)] if config.work else []
+    return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory_tasks", *words])["figures"]]
+
+
 def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -204,6 +212,7 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
     "memory": (prove_household, prove_fetch, prove_store, prove_growth),
+    "policy": (prove_memory_tasks,),
 }
 """Part -> its measurements."""
 

@@ -26,7 +26,8 @@ def read_weights(path: Path, model: nn.Module, fresh: str = "") -> dict[str, Ten
     """Return the tensors of ``path``, which fit ``model`` exactly.
 
     Names, shapes and dtypes are compared in the file's header before any tensor is read; then values are checked.
-    Where ``fresh`` is given, tensors whose names begin so may all be missing: those of ``model`` stand for them.
+    Where ``fresh`` is given, tensors whose names begin so may be missing or of another network altogether: then those
+    of ``model`` stand for all of them.
 
     Raises:
         WeightsError: the file is missing or damaged, or a tensor is missing, left over, of another shape or dtype,
@@ -35,11 +36,14 @@ def read_weights(path: Path, model: nn.Module, fresh: str = "") -> dict[str, Ten
     expected = model.state_dict()
     try:
         with safe_open(path, framework="pt") as file:
-            kept = {name: tensor for name, tensor in expected.items() if fresh and name.startswith(fresh)}
-            if kept.keys() & set(file.keys()):
-                kept = {}
+            found, kept = set(file.keys()), {}
+            if fresh:
+                part = {name: tensor for name, tensor in expected.items() if name.startswith(fresh)}
+                stored = {name: tuple(file.get_slice(name).get_shape()) for name in found if name.startswith(fresh)}
+                if stored != {name: tuple(tensor.shape) for name, tensor in part.items()}:
+                    kept, found = part, found - stored.keys()
             expected = {name: tensor for name, tensor in expected.items() if name not in kept}
-            _check_names(path, set(file.keys()), set(expected))
+            _check_names(path, found, set(expected))
             for name, tensor in expected.items():
                 _check_header(path, name, file.get_slice(name), tensor)
             tensors = {name: file.get_tensor(name) for name in expected}

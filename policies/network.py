@@ -33,8 +33,8 @@ class Percept:
 
     cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
     keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
+    pictures: Tensor  # (B, n, d): what the cameras see, for a memory to look for something in it
     feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
-    pictures: Tensor | None = None  # (B, n, d): what the cameras see, for a memory to look for something in it
     reading: Tensor | None = None  # (B, d): what that memory holds ready for this observation; None = not asked
 
     def at(self, which: Tensor) -> Percept:
@@ -95,10 +95,13 @@ class EngramVLA(nn.Module):
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
-        cognition = self._remember(self.norm(x[:, 0]), batch)
+        return self.note(Percept(self._remember(self.norm(x[:, 0]), batch), keypoints, pictures))
+
+    def note(self, percept: Percept) -> Percept:
+        """Return ``percept`` with what a memory of the episode is to write of it."""
         if self.recall is None:
-            return Percept(cognition, keypoints)
-        return Percept(cognition, keypoints, self.recall.feature(cognition, pictures), pictures)
+            return percept
+        return replace(percept, feature=self.recall.feature(percept.cognition, percept.pictures))
 
     def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
         """Encode one control step (B,), write it into the episode's memory and read that for it.
@@ -159,7 +162,6 @@ class EngramVLA(nn.Module):
         condition = torch.cat((percept.cognition, percept.keypoints, body), dim=1)
         if self.recall is None or percept.reading is None:
             return condition
-        assert percept.pictures is not None
         return self.recall.condition(condition, percept.cognition, percept.reading, percept.pictures)
 
     def _augment(self, image: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Recall(nn.Module):
         """Return what a step leaves behind (B, (1 + details) * d): the cognitive token and ``details`` perceptual ones.
 
         The latter are maps of all picture tokens at once, each in its place. Attention over them would have to find
-        out what to look at before it could tell where that is: where a ball lay took it ten times as long to learn.
+        out what to look at before it could tell where that is.
 
         Args:
             cognition: (B, d).

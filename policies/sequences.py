@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from tqdm import tqdm
 
 from engram.policies.frames import Frames, on_device
 from engram.policies.memories import State
@@ -71,6 +72,29 @@ class Lanes:
         return Window(rows, valid, first, step)
 
 
+class Percepts:
+    """What a network whose perception is frozen makes of every view, worked out once and kept in half precision."""
+
+    def __init__(
+        self, frames: Frames, model: EngramVLA, preprocess: Callable[[Any], Any], device: torch.device, block: int = 256
+    ) -> None:
+        views, self._index = np.unique(frames.view, return_inverse=True)
+        parts = []
+        training = model.training
+        model.eval()
+        with torch.no_grad():
+            for at in tqdm(range(0, len(views), block), "understanding every view"):
+                percept = model.perceive(on_device(preprocess(frames.seen(views[at : at + block])), device))
+                parts.append([x.half().cpu() for x in (percept.cognition, percept.keypoints, percept.pictures)])
+        model.train(training)
+        self._parts = [torch.cat(part) for part in zip(*parts, strict=True)]
+
+    def of(self, rows: np.ndarray, device: torch.device) -> Percept:
+        """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
+        at = torch.from_numpy(self._index[rows])
+        return Percept(*(x[at].float().to(device) for x in self._parts))
+
+
 class SequenceFeed:
     """Losses over windows; what an episode has left in memory is carried, without its gradient, to its next window."""
 
@@ -91,6 +115,11 @@ class SequenceFeed:
         self.gradient_steps = gradient_steps or lanes.window
         self.foresight = foresight
         self.carried: State | None = None
+        self.percepts: Percepts | None = None
+
+    def freeze(self, model: EngramVLA, device: torch.device) -> None:
+        """Understand every view once, now: what ``model`` sees will not change."""
+        self.percepts = Percepts(self.frames, model, self.preprocess, device)
 
     def skip(self, windows: int) -> None:
         """Walk on without looking: a run that resumes has seen these."""
@@ -105,7 +134,7 @@ class SequenceFeed:
         percept = self.perceive(model, rows, device)
         if model.recall is not None:
             percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window))
-        kept = self._kept(rows)
+        kept = self.kept(rows)
         at = torch.from_numpy(kept).to(device)
         percept = percept.at(at)
         loss = model.loss({key: batch[key][at] for key in LEARNT_KEYS}, percept)
@@ -113,7 +142,7 @@ class SequenceFeed:
             return loss
         return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
 
-    def _kept(self, rows: np.ndarray) -> np.ndarray:
+    def kept(self, rows: np.ndarray) -> np.ndarray:
         """Return which of frames ``rows`` (n,) count in this loss: all but most of those that show nothing new."""
         drawn = torch.rand(len(rows)).numpy() < STILL_SHARE
         drawn[0] = True  # a window in which nothing happens has a loss, too
@@ -121,13 +150,15 @@ class SequenceFeed:
 
     def perceive(self, model: EngramVLA, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as; a view that did not change is encoded once."""
+        if self.percepts is not None:
+            return model.note(self.percepts.of(rows, device))
         views, which = np.unique(self.frames.view[rows], return_inverse=True)
         percept = model.perceive(on_device(self.preprocess(self.frames.seen(views)), device))
         return percept.at(torch.from_numpy(which).to(device))
 
     def foresight_loss(self, model: EngramVLA, percept: Percept, rows: np.ndarray) -> Tensor:
         """Return how far off the tool's coming places are foreseen (Huber) from frames ``rows`` (n,)."""
-        assert model.recall is not None and percept.reading is not None and percept.pictures is not None
+        assert model.recall is not None and percept.reading is not None
         foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures)
         coming = np.minimum(rows[:, None] + np.array(FORESIGHT_STEPS), self.frames.last[rows][:, None])
         tool = self.frames.state[:, :3]

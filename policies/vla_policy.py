@@ -241,7 +241,7 @@ def load_policy(
     from lerobot.configs import PreTrainedConfig
 
     torch.set_num_threads(torch_threads)
-    folder = _folder(name_or_path)
+    folder = checkpoint_folder(name_or_path)
     config: Any = PreTrainedConfig.from_pretrained(folder)
     if config.type != "engram_vla":
         raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected 'engram_vla'")
@@ -268,7 +268,8 @@ def load_policy(
     )
 
 
-def _folder(name_or_path: str | Path) -> Path:
+def checkpoint_folder(name_or_path: str | Path) -> Path:
+    """Return the folder of a shipped checkpoint or of any other; UnknownNameError lists the shipped ones."""
     if Path(name_or_path).is_dir():
         return Path(name_or_path)
     shipped = Path(str(resources.files("engram.policies"))) / "checkpoints"

@@ -68,7 +68,7 @@ def test_the_way_in_learns_at_once_and_the_writing_once_it_is_open():
         policy.model.loss(batch | {"action": torch.randn(2, 6, 7)}, percept).backward()
         recall = policy.model.recall
         assert recall.fuse.weight.grad.abs().sum() > 0
-        assert (recall.details.query.weight.grad.abs().sum() > 0) == opened
+        assert (recall.details[0].weight.grad.abs().sum() > 0) == opened
 
 
 def test_what_is_written_does_not_come_from_proprioception():

@@ -1,10 +1,12 @@
 """Learning from whole episodes: the walk through them, what is carried, and what a memory makes possible."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError
@@ -89,12 +91,35 @@ def test_lanes_are_a_function_of_their_seed():
     assert not np.array_equal(walks[0], walks[2])
 
 
+def test_what_shows_nothing_new_counts_less():
+    still = replace(frames(400), view=np.append(np.zeros(200, np.int64), np.arange(200, 400)))
+    feed = SequenceFeed(still, Lanes(still, 1, 400, 0.5, (0,)), 0.1, dict)
+    torch.manual_seed(0)
+    kept = feed.kept(np.arange(400))
+    assert 30 < (kept < 200).sum() < 70  # a quarter of 200
+    assert (kept >= 200).sum() == 200
+
+
+def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
+    walk = frames(100)
+    walk.state[:, 0] = 0.01 * np.arange(100)
+    feed = SequenceFeed(walk, Lanes(walk, 1, 4, 0.5, (0,)), 0.1, dict)
+    policy, one = tiny_policy(memory="gru", memory_details=1), torch.zeros(1, 16)
+    percept = Percept(one, one, torch.zeros(1, 9, 16), None, one)
+    for layer in policy.model.recall.foresight.parameters():
+        torch.nn.init.zeros_(layer)
+    # it says "nowhere"; from step 80 on the tool goes 8, 16, 19 and again 19 cm, in units of 0.1 m
+    far = torch.tensor([0.8, 1.6, 1.9, 1.9])
+    expected = F.smooth_l1_loss(far, torch.zeros(4)) / 3  # one of three axes
+    assert feed.foresight_loss(policy.model, percept, np.array([80])).item() == pytest.approx(expected.item())
+
+
 def test_gradients_pass_through_k_writes():
     policy = tiny_policy(memory="gru", memory_details=1)
     lanes = Lanes(frames(6), 1, 6, 0.5, (0,))
     feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
     feature = torch.randn(6, 32, requires_grad=True)
-    percept = Percept(torch.randn(6, 16), torch.zeros(6, 16), feature)
+    percept = Percept(torch.randn(6, 16), torch.zeros(6, 16), torch.zeros(6, 9, 16), feature)
     feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next())[5].sum().backward()
     assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
 
@@ -109,7 +134,8 @@ def test_an_episode_read_in_windows_is_the_episode_read_whole():
         for _ in range(-(-6 // size)):
             window = lanes.next()
             rows = torch.from_numpy(window.rows[window.valid])
-            percept = Percept(feature[rows, :16], torch.zeros(len(rows), 16), feature[rows])
+            seen = torch.zeros(len(rows), 16), torch.zeros(len(rows), 9, 16)
+            percept = Percept(feature[rows, :16], *seen, feature[rows])
             parts.append(feed.read(policy.model, percept, torch.zeros(len(rows), 11), window))
         readings.append(torch.cat(parts))
     torch.testing.assert_close(*readings)
@@ -234,6 +260,34 @@ def test_a_policy_without_memory_can_be_given_one(dataset, tmp_path):
     assert all(torch.equal(plain[name], grown[name]) for name in plain)
 
 
+def test_a_policy_with_one_memory_can_be_given_another(dataset, tmp_path):
+    main(config(dataset, tmp_path / "bank", steps=1))
+    old = load_file(tmp_path / "bank" / "policy" / "model.safetensors")
+    for memory in ("bank", "gru", "none"):
+        trainer = Trainer(config(dataset, tmp_path, memory=memory, start_from=str(tmp_path / "bank" / "policy")))
+        new = trainer.policy.state_dict()
+        kept = {name for name in new if name in old and torch.equal(old[name], new[name])}
+        assert kept == {name for name in new if memory == "bank" or not name.startswith("model.recall.")}
+
+
+def test_a_frozen_perception_stays_and_is_what_it_would_be_anew(dataset, tmp_path):
+    main(config(dataset, tmp_path / "bank", steps=1))
+    fields = {"memory": "gru", "start_from": str(tmp_path / "bank" / "policy"), "freeze_perception": True}
+    trainer = Trainer(config(dataset, tmp_path, **fields))
+    before = {name: tensor.clone() for name, tensor in trainer.policy.state_dict().items()}
+    rows, device, model = np.array([0, 1, 2, 8, 9]), torch.device("cpu"), trainer.policy.model.eval()
+    kept = trainer.feed.perceive(model, rows, device)
+    trainer.feed.percepts = None
+    anew = trainer.feed.perceive(model, rows, device)
+    torch.testing.assert_close(vars(kept), vars(anew), atol=2e-2, rtol=1e-2)  # half precision
+    trainer.feed.freeze(model, device)
+    trainer.policy.train()
+    trainer.update()
+    after = trainer.policy.state_dict()
+    changed = {name.split(".")[1] for name in after if not torch.equal(before[name], after[name])}
+    assert changed == {"recall", "state", "head"}
+
+
 def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path, precision="bfloat16"))
     assert np.isfinite(trainer.update())
@@ -245,6 +299,7 @@ def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
     [
         ({"window": 0}, InvalidInputError, "memory 'bank' learns from steps in a row: set window"),
         ({"window": 9}, InvalidInputError, "window: 9, expected 0..8"),
+        ({"freeze_perception": True}, InvalidInputError, "freeze_perception: needs start_from"),
         ({"memory": "elephant"}, UnknownNameError, "unknown memory 'elephant'"),
         ({"precision": "int4"}, UnknownNameError, "unknown precision 'int4'"),
     ],
