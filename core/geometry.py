@@ -80,4 +80,5 @@ def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray) 
         )
         for seen in scene.objects
     )
-    return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose))
+    hand = None if scene.hand is None else replace(scene.hand, pose=carried(scene.hand.pose))
+    return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose), hand=hand)

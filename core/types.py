@@ -254,6 +254,7 @@ class GraphUpdate:
     deleted_nodes: tuple[str, ...] = ()
     deleted_edges: tuple[SceneEdge, ...] = ()
     events: tuple[GraphEvent, ...] = ()  # stays inside the process; readers of the topic see nodes and edges
+    shifted_ns: int = 0  # the clock began anew: every stamp from before this update moved by so much
 
 
 @dataclass(frozen=True, slots=True)

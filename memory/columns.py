@@ -222,16 +222,26 @@ class NodeColumns:
         """Return what the columns hold of RAM, without the spare capacity."""
         return len(self.row_of) * ROW_BYTES
 
-    def restore(self, row: int, node: SceneNode, votes: Mapping[str, float]) -> None:
-        """Put a stored node back into its row; it is no change."""
-        self.put(node, votes, row)
-        self.changed.discard(row)
-        self.changed_embedding.discard(row)
+    def restore(self, rows: np.ndarray, texts: Sequence[NodeText], values: Mapping[str, np.ndarray]) -> None:
+        """Take over stored nodes, oldest first, into empty columns: no change.
 
-    def freed_gaps(self) -> None:
-        """After restoring: rows that no node came back for are free."""
-        used = set(self.row_of.values())
-        self._free = [row for row in range(len(self.text)) if row not in used]
+        ``values``: every column but ``half``, n rows each. Rows that no node came back for are free.
+        """
+        top = int(rows.max(initial=-1)) + 1
+        for name, (shape, dtype) in _NUMBERS.items():
+            grown = np.zeros((max(64, top), *shape), dtype)
+            grown[rows] = values[name] if name != "half" else half_extents(values["quaternion"], values["size"])
+            setattr(self, name, grown)
+        self.text = [None] * top
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            self.text[row] = text
+        self.row_of = {text.id: row for row, text in zip(rows.tolist(), texts, strict=True)}
+        free = np.ones(top, bool)
+        free[rows] = False
+        self._free = np.flatnonzero(free).tolist()
+        reach = np.linalg.norm(self.half[rows], axis=1).tolist()
+        for row, (x, y, _), far in zip(rows.tolist(), self.position[rows].tolist(), reach, strict=True):
+            self._enter(row, x, y, far > LARGE_M)
 
     def forget_changes(self) -> None:
         """Everything up to now is durable."""
@@ -256,6 +266,11 @@ class NodeColumns:
         return row
 
     def _index(self, row: int) -> None:
+        x, y, _ = self.position[row].tolist()
+        self._enter(row, x, y, float(np.linalg.norm(self.half[row])) > LARGE_M)
+
+    def _enter(self, row: int, x: float, y: float, large: bool) -> None:
+        """Add ``row`` at (x, y) m to every index."""
         text = self.about(row)
         if text.layer == "object":
             self.by_label.setdefault(text.label, set()).add(row)
@@ -265,8 +280,7 @@ class NodeColumns:
             self.agents.add(row)
         elif text.layer != "object":
             self.fixed.add(row)
-        x, y, _ = self.position[row].tolist()
-        self._place(row, x, y, float(np.linalg.norm(self.half[row])) > LARGE_M)
+        self._place(row, x, y, large)
 
     def _place(self, row: int, x: float, y: float, large: bool) -> None:
         if large or self.about(row).layer not in ("object", "place"):  # rooms by rule, whatever their size

@@ -32,7 +32,7 @@ class Coverage:
         scale = np.array([[width / scene.image_size[0]], [height / scene.image_size[1]], [1.0]])
         points = backproject(scene.depth_grid.astype(np.float64), scene.intrinsics * scale)
         seen = (scene.depth_grid > 0) & (scene.depth_grid < max_depth_m)
-        for key in np.unique(_pack(to_frame(points[seen], scene.camera_pose))).tolist():
+        for key in np.unique(pack(to_frame(points[seen], scene.camera_pose))).tolist():
             if self._looked.get(key, -1) < scene.stamp_ns:
                 self._looked[key] = scene.stamp_ns
                 if scene.stamp_ns - self._written.get(key, -GRAIN_NS - 1) > GRAIN_NS:
@@ -52,7 +52,7 @@ class Coverage:
             inside = [key for key in keys if _within(key, cells)]
         else:
             grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
-            inside = _pack((grid + 0.5) * CELL_M).tolist()
+            inside = pack((grid + 0.5) * CELL_M).tolist()
         stamps = [self._looked[key] for key in inside if key in self._looked]
         return max(stamps, default=None)
 
@@ -89,10 +89,16 @@ class Coverage:
         return len(self._looked)
 
 
-def _pack(points: np.ndarray) -> np.ndarray:
+def pack(points: np.ndarray) -> np.ndarray:
     """Return one int64 a point (n, 3) m: its cell."""
     cells = np.floor(points / CELL_M).astype(np.int64) + _SPAN // 2
     return (cells[:, 0] * _SPAN + cells[:, 1]) * _SPAN + cells[:, 2]
+
+
+def cell_centres(keys: np.ndarray) -> np.ndarray:
+    """Return the middles (n, 3) m of packed cells (n,); the inverse of :func:`pack`."""
+    parts = np.column_stack((keys // (_SPAN * _SPAN), keys // _SPAN % _SPAN, keys % _SPAN))
+    return (parts - _SPAN // 2 + 0.5) * CELL_M
 
 
 def _within(key: int, cells: list[np.ndarray]) -> bool:

@@ -86,6 +86,8 @@ class EpisodicMemory(MemoryStore):
         self._surroundings.follow(change)
         if change.full:
             return
+        if change.shifted_ns:
+            self._shift(change.shifted_ns)
         surprise, boundary = self._boundaries.step(change.events)
         self._open &= not boundary
         for event in change.events:
@@ -165,6 +167,14 @@ class EpisodicMemory(MemoryStore):
                 self.values.put(record.key.removeprefix(_VALUE), record.data["n"], record.data["mean"])
             elif record.key.startswith("episode_"):
                 self._episodes[record.key] = Episode.of(record)
+
+    def _shift(self, by_ns: int) -> None:
+        """Move the times of everything that was: the clock began anew."""
+        self._open = False
+        self._log.shift(by_ns)
+        for key, one in self._episodes.items():
+            self._episodes[key] = replace(one, start_ns=one.start_ns + by_ns, end_ns=one.end_ns + by_ns)
+            self._changed.add(key)
 
     def _begin_event(self, change: GraphEvent, surprise: float) -> None:
         episode = self._episodes.get(self._current)

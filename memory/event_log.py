@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,6 +55,11 @@ class EventLog:
         self.index.replace(len(self.events) - 1, event.vector)
         self._link(event)
         self._changed.add(event.id)
+
+    def shift(self, by_ns: int) -> None:
+        """Move the times of all events."""
+        self.events = [replace(one, start_ns=one.start_ns + by_ns, end_ns=one.end_ns + by_ns) for one in self.events]
+        self._changed |= self._position.keys()
 
     def about(self, node_id: str) -> tuple[str, ...]:
         """Return the last events in which the object ``node_id`` changed."""

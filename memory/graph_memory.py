@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from engram.memory.advice import AdviceConfig
 from engram.memory.answers import answer
 from engram.memory.columns import ABSENT, ROW_BYTES
 from engram.memory.context import ContextConfig, context_tokens
+from engram.memory.epochs import Anchor, check_anchor
 from engram.memory.fleet import FleetConfig, FleetReport, PlaneTransform, take_in, take_out
 from engram.memory.records import (
     RECORD_BYTES,
@@ -32,8 +33,8 @@ from engram.memory.records import (
     Rows,
     fact_rows,
     node_rows,
-    nodes_from,
     restore_history,
+    restore_nodes,
 )
 from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, chance, check, node_then, search, text_embedder
 from engram.memory.store import GraphStore, Stored
@@ -50,6 +51,8 @@ class GraphMemoryConfig:
     budget_mb: float = 148.0
     """RAM [MB]; above it the oldest facts are merged and dropped, then merges and looks of long ago are forgotten,
     then objects that are gone; what is true now never."""
+    map: str = ""
+    """Name and version of the map that ``tracker.frame`` is in; a memory of another one is refused."""
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
@@ -108,13 +111,15 @@ class GraphMemory(Memory):
         self.restored: Mapping[str, Sequence[Record]] = {}  # records of other stores, for whoever owns them
         stored = store.load() if store else stored
         if stored:
+            check_anchor(stored, self.anchor)
             self._restore(stored)
         else:
-            places = (table(),) if places is None else places
+            places = (table(),) if places is None and self.config.tracker.frame == "base_link" else places
         labels = {node.label for node in self.tracker.scene.nodes("building", "room", "place")}
         for place in places or ():
             if place.label not in labels:
-                self.tracker.scene.put(replace(place, id=self.tracker.scene.new_id(place.layer)))
+                pose = replace(place.pose, frame=self.config.tracker.frame)
+                self.tracker.scene.put(replace(place, id=self.tracker.scene.new_id(place.layer), pose=pose))
         self.tracker.relate_all()
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
@@ -245,8 +250,14 @@ class GraphMemory(Memory):
         }
 
     def about(self) -> dict[str, Any]:
-        """Return what is no row: counters and grips."""
-        return {"issued": dict(self.tracker.scene.issued), "grips": self.tracker.grasps.as_json()}
+        """Return what is no row: counters, grips, and what its places are places of."""
+        issued, grips = dict(self.tracker.scene.issued), self.tracker.grasps.as_json()
+        return {"issued": issued, "grips": grips, "anchor": asdict(self.anchor)}
+
+    @property
+    def anchor(self) -> Anchor:
+        """The frame and the map that its places are in."""
+        return Anchor(self.config.tracker.frame, self.config.map)
 
     def committed(self) -> None:
         """What :meth:`writes` returned is durable."""
@@ -261,9 +272,7 @@ class GraphMemory(Memory):
 
     def _restore(self, stored: Stored) -> None:
         tracker = self.tracker
-        for row, node, votes in nodes_from(stored.tables):
-            tracker.columns.restore(row, node, votes)
-        tracker.columns.freed_gaps()
+        restore_nodes(tracker.columns, stored.tables)
         tracker.scene.restore(stored.about["issued"])
         restore_history(tracker.history, stored.tables)
         self._words_written = len(stored.tables["words"]["text"])
@@ -279,11 +288,14 @@ class GraphMemory(Memory):
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
         tracker.gone = set(history.node_ids()) - set(columns.row_of)
-        for row in columns.rows("object").tolist():
+        rows, facts = columns.rows("object"), []
+        for row in rows.tolist():
             about = columns.about(row)
             fact = history.current(about.id)
             if fact is None:
                 fact = history.state(about.id, about.label, columns.position[row], int(columns.first_ns[row]),
                                      camera=about.first_camera, sights=int(columns.sights[row]))  # fmt: skip
-            if history.present[fact]:  # sights are written with the node alone
-                history.last_sight[fact] = max(int(history.last_sight[fact]), int(columns.last_ns[row]))
+            facts.append(fact)
+        there = history.present[facts]  # sights are written with the node alone
+        of = np.array(facts, np.int64)[there]
+        history.last_sight[of] = np.maximum(history.last_sight[of], columns.last_ns[rows[there]])

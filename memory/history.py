@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from engram.core.types import observation_id
 
@@ -96,6 +97,8 @@ class History:
         self._current: dict[str, int] = {}  # node id -> its open fact
         self._free: list[int] = []
         self._top = 0
+        self._tree: cKDTree | None = None  # over the places of the facts
+        self._since: set[int] = set()  # facts whose place the tree does not know
         self.changed: set[int] = set()
 
     def __len__(self) -> int:
@@ -122,6 +125,8 @@ class History:
         self._rows_of.setdefault(number, []).append(row)
         self._current[node_id] = row
         self.changed.add(row)
+        if self._tree is not None:
+            self._since.add(row)
         return row
 
     def sighted(self, node_id: str, stamp_ns: int, camera: str) -> None:
@@ -188,13 +193,27 @@ class History:
         """Return rows as facts."""
         return [self._fact(int(row)) for row in rows]
 
+    def near(self, place: np.ndarray, radius_m: float) -> np.ndarray:
+        """Return the rows of all facts within ``radius_m`` of ``place`` (3,) m.
+
+        By a KD-tree over the facts there were when it was built, and one look at each that came since.
+        """
+        if self._tree is None or len(self._since) > max(1000, self._top // 10):
+            self._tree = cKDTree(self.place[: self._top])
+            self._since.clear()
+        found = set(self._tree.query_ball_point(place, 1.001 * radius_m + 1e-6)) | self._since
+        rows = np.fromiter(found, np.int64, len(found))
+        rows.sort()
+        return rows[self.used[rows] & (np.linalg.norm(self.place[rows] - place, axis=1) <= radius_m)]
+
     def select(
-        self, valid_ns: tuple[int, int] | None, believed_ns: int | None, node_ids: Sequence[str] | None = None
-    ) -> np.ndarray:
+        self, valid_ns: tuple[int, int] | None, believed_ns: int | None, node_ids: Sequence[str] | None = None,
+        rows: np.ndarray | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """Return the rows of facts that were true at some time in ``valid_ns`` (None = now: open facts), as the
-        memory believed at ``believed_ns`` (None = as it knows today), of ``node_ids`` (None = all)."""
+        memory believed at ``believed_ns`` (None = as it knows today), of ``node_ids`` (None = all), or of ``rows``."""
         if node_ids is None:
-            rows = np.flatnonzero(self.used[: self._top])
+            rows = np.flatnonzero(self.used[: self._top]) if rows is None else rows
         else:
             numbers = (self._number.get(node_id, -1) for node_id in node_ids)
             rows = np.array([row for number in numbers for row in self._rows_of.get(number, ())], np.int64)
@@ -256,6 +275,8 @@ class History:
             if self.valid_to[b] - self.valid_from[b] > self.valid_to[a] - self.valid_from[a]:
                 for name in ("place", "relation", "target"):
                     getattr(self, name)[a] = getattr(self, name)[b]
+                if self._tree is not None:
+                    self._since.add(a)
             self.sights[a] += self.sights[b]
             for name in ("last_sight", "valid_to", "closed_at", "last_camera"):
                 getattr(self, name)[a] = getattr(self, name)[b]
@@ -288,8 +309,11 @@ class History:
         used = self.used[: self._top]
         self._free = np.flatnonzero(~used)[::-1].tolist()
         rows = np.flatnonzero(used)
-        for row in rows[np.lexsort((rows, self.believed_from[rows]))].tolist():
-            self._rows_of.setdefault(int(self.node[row]), []).append(row)
+        order = rows[np.lexsort((rows, self.believed_from[rows], self.node[rows]))]
+        begins = np.flatnonzero(np.diff(self.node[order], prepend=-1))
+        of, ends = self.node[order[begins]].tolist(), [*begins[1:].tolist(), len(order)]
+        ordered = order.tolist()
+        self._rows_of = {n: ordered[a:b] for n, a, b in zip(of, begins.tolist(), ends, strict=True)}
         for row in rows[(self.valid_to[rows] == FOREVER) & (self.believed_to[rows] == FOREVER)].tolist():
             self._current[self.words[self.node[row]]] = row
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM, Pose, Record, SceneNode
-from engram.memory.columns import NodeColumns
+from engram.memory.columns import LAYER_CODE, LAYERS, STATES, NodeColumns, NodeText
 from engram.memory.history import History
 
 SCHEMA = {"name": "engram.memory", "version": 2}
@@ -116,6 +117,44 @@ def nodes_from(tables: Mapping[str, Mapping[str, np.ndarray]]) -> list[tuple[int
     for row in np.flatnonzero(times[:, 3]).tolist():
         found.append((row, *_node(numbers[row], times[row], str(texts[row, 0]), embeddings[row])))
     return sorted(found, key=lambda one: (one[1].first_seen_ns, one[1].id))
+
+
+def restore_nodes(columns: NodeColumns, tables: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Fill empty columns straight from the stored ones, with the checks of SceneNode.
+
+    Raises:
+        InvalidInputError: naming the first node with a value that no node may have.
+    """
+    number, time = tables["nodes"]["number"], tables["nodes"]["time"]
+    rows = np.flatnonzero(time[:, 3])
+    found = json.loads("[" + ",".join(tables["nodes"]["text"][rows, 0]) + "]")
+    order = np.array(sorted(range(len(rows)), key=lambda i: (int(time[rows[i], 0]), found[i][0])), np.int64)
+    rows, found = rows[order], [found[i] for i in order.tolist()]
+    number, time, embedding = number[rows], time[rows], tables["embeddings"]["embedding"][rows]
+    sound = np.isfinite(number).all(axis=1) & np.isfinite(embedding).all(axis=1)
+    sound &= (np.abs(np.linalg.norm(number[:, 3:7], axis=1) - 1.0) <= 1e-3) & (np.abs(number[:, 22] - 0.5) <= 0.5)
+    sound &= np.array([node[1] in LAYERS and node[3] in STATES for node in found], bool)
+    if not sound.all():
+        bad = found[int(np.argmin(sound))]
+        raise InvalidInputError(f"stored node {bad[0]!r}: layer {bad[1]!r}, state {bad[3]!r} or a number is not valid")
+    same: dict[str, str] = {}  # one string for all nodes that share it
+    texts = [
+        NodeText(
+            node_id, *(same.setdefault(word, word) for word in (layer, label, frame)),
+            *(same.setdefault(word, word) for word in (first.rpartition("@")[0], last.rpartition("@")[0])), votes,
+        )
+        for node_id, layer, label, _, frame, first, last, votes in found
+    ]  # fmt: skip
+    columns.restore(
+        rows, texts,
+        {
+            "position": number[:, 0:3], "quaternion": number[:, 3:7], "covariance": number[:, 7:16].reshape(-1, 3, 3),
+            "size": number[:, 16:19], "color": number[:, 19:22], "belief": number[:, 22], "embedding": embedding,
+            "state": np.array([STATES.index(node[3]) for node in found], np.int8),
+            "layer": np.array([LAYER_CODE[node[1]] for node in found], np.int8),
+            "first_ns": time[:, 0], "last_ns": time[:, 1], "sights": time[:, 2],
+        },
+    )  # fmt: skip
 
 
 def node_as_json(node: SceneNode, votes: Mapping[str, float]) -> dict[str, Any]:

@@ -227,10 +227,12 @@ def _then(
     named = _named(tracker, index, query, config) if query.vector is not None else None
     if named is not None and not named:
         return Hits()
-    rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named))
+    around = query.place is not None and named is None and np.isfinite(query.radius_m)
+    rows = history.near(query.place, query.radius_m) if around else None
+    rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named), rows)
     if targets is not None and query.relation != "near":
         rows = _inside_then(tracker, rows, query, targets)
-    if query.place is not None:
+    if query.place is not None and not around:
         rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
     facts = _newest_of_each(history.facts(rows))
     if targets is not None and query.relation == "near":

@@ -198,7 +198,8 @@ class RobotMemory(TaskMemory):
             lane.close()
 
     def _share(self, change: GraphUpdate) -> GraphUpdate:
-        if change.events or change.nodes or change.deleted_nodes or change.edges or change.deleted_edges:
+        told = (change.events, change.nodes, change.deleted_nodes, change.edges, change.deleted_edges)
+        if change.shifted_ns or any(told):
             for lane in self._lanes.values():
                 lane.write(lambda lane=lane: lane.store.update(change, change.stamp_ns))
         return change

@@ -99,6 +99,8 @@ class SemanticMemory(MemoryStore):
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
         """End and begin stays by the events; a sight renews them."""
         self._surroundings.follow(change)
+        if change.shifted_ns:
+            self._shift(change.shifted_ns)
         for event in change.events:
             self._take(event)
         for node in change.nodes:
@@ -226,6 +228,17 @@ class SemanticMemory(MemoryStore):
         return rest + sum(table.bytes_used() for table in self._tables.values())
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _shift(self, by_ns: int) -> None:
+        """Move the times of running stays and last sights: the clock began anew."""
+        for node_id, stay in self._stays.items():
+            for name in ("since_ns", "noticed_ns", "seen_ns"):
+                setattr(stay, name, getattr(stay, name) + by_ns)
+            self._keep_row(_STAY + node_id)
+        for table in self._tables.values():
+            for name, habits in table.habits.items():
+                habits.seen_ns += by_ns
+                table.changed.add(name)
 
     def _shrink(self) -> None:
         """Let habits of single objects, then skills, habits of classes and running stays go, the oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,6 +86,10 @@ class ShortTermMemory(MemoryStore):
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
         """Remember every event of ``change``; what the graph gave up is forgotten."""
         self._surroundings.follow(change)
+        if change.shifted_ns:
+            shifted = {k: replace(one, stamp_ns=one.stamp_ns + change.shifted_ns) for k, one in self._entries.items()}
+            self._entries = shifted
+            self._changed |= shifted.keys()
         for event in change.events:
             if event.kind == "deleted":
                 self._forget(event.node_id)

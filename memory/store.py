@@ -28,11 +28,13 @@ from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 from engram.memory.disk_budget import DiskBudget
 from engram.memory.migrations import MIGRATIONS
-from engram.memory.records import SCHEMA, TABLES, Column, Rows, row_hashes
+from engram.memory.records import SCHEMA, TABLES, Column, Rows, row_hashes, strings
 
 _BRANCH = "main"
 _HEAD, _BACKUP = "head.json", "snapshots.backup"
 _MANIFEST_CHUNKS = 1000
+_MANY_CHUNKS = 512
+"""A table that is written whole (import, repair) gets larger chunks rather than more: reading costs by the chunk."""
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
 
@@ -380,7 +382,10 @@ def _column(root: zarr.Group, table: str, name: str, column: Column) -> np.ndarr
     key = f"{table}/{name}"
     if key not in root:
         return np.empty((0, column.width), object if column.dtype == "string" else column.dtype)
-    return np.asarray(_array(root, key)[:])
+    values = np.asarray(_array(root, key)[:])
+    if column.dtype == "string":  # Python's strings: see _write_texts
+        return strings([str(text) for text in values[:, 0].tolist()])
+    return values
 
 
 def _array(root: zarr.Group, key: str) -> zarr.Array:
@@ -403,7 +408,8 @@ def _write(root: zarr.Group, table: str, rows: Rows, hashes: dict[tuple[str, str
         key = f"{table}/{name}"
         if key not in root:
             codecs = [ZstdCodec(level=1), Crc32cCodec()]  # the checksum finds flipped bits when a chunk is read
-            shape, chunks = (0, column.width), (column.chunk, column.width)
+            chunk = column.chunk << max(0, (len(index) // (column.chunk * _MANY_CHUNKS)).bit_length())
+            shape, chunks = (0, column.width), (chunk, column.width)
             root.create_array(key, shape=shape, chunks=chunks, dtype=column.dtype, compressors=codecs)
         array = _array(root, key)
         known = _grown(hashes.get((table, name), np.zeros(0, np.uint64)), int(index[-1]) + 1, column)

@@ -62,6 +62,7 @@ class _Step:
     gone: list[tuple[str, int]] = field(default_factory=list)  # id and row of nodes that are no more
     events: list[GraphEvent] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)  # rows that a merge has used
+    shifted_ns: int = 0  # how far every earlier stamp moved
 
     def change(self, rows: Iterable[int]) -> None:
         self.changed.update(dict.fromkeys(rows))
@@ -91,9 +92,9 @@ class Tracker:
             InvalidInputError: an object, the camera or the hand is not in the memory's frame.
         """
         _check_frames(scene, self.config.frame)
-        if scene.stamp_ns < self.stamp_ns - BACK_NS:
-            self._begin_anew(scene.stamp_ns)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
+        if scene.stamp_ns < self.stamp_ns - BACK_NS:
+            step.shifted_ns = self._begin_anew(scene.stamp_ns)
         for node_id in sorted(self.expired):
             if node_id in self.columns:
                 self._drop(self.columns.row_of[node_id], step)
@@ -118,8 +119,11 @@ class Tracker:
         self._settle(step)
         return self._finish(step)
 
-    def _begin_anew(self, stamp_ns: int) -> None:
-        """The clock went back, because a simulation was restarted: what was known lies before its beginning."""
+    def _begin_anew(self, stamp_ns: int) -> int:
+        """The clock went back, because a simulation was restarted: what was known lies before its beginning.
+
+        Return by how much every stamp moved.
+        """
         back = self.stamp_ns - stamp_ns + BACK_NS
         rows = self.columns.rows("object", "agent")
         self.columns.first_ns[rows] -= back
@@ -128,6 +132,7 @@ class Tracker:
         self.history.shift(-back)
         self.coverage.shift(-back)
         self.stamp_ns -= back
+        return -back
 
     # -- the steps of a frame ------------------------------------------------------------------------------------
 
@@ -422,7 +427,8 @@ class Tracker:
             self.sequence += 1
         nodes = tuple(self.columns.nodes(list(step.changed)))
         known = tuple(node_id for node_id, row in step.gone if row not in step.born)
-        return GraphUpdate(step.stamp_ns, self.sequence, False, nodes, added, known, removed, tuple(step.events))
+        events, shifted = tuple(step.events), step.shifted_ns
+        return GraphUpdate(step.stamp_ns, self.sequence, False, nodes, added, known, removed, events, shifted)
 
     def _displaced(self, row: int) -> bool:
         """Whether ``row`` left the box that its relations were computed for, by more than noise."""
@@ -439,10 +445,12 @@ class Tracker:
 
     def relate_all(self) -> None:
         """Compute every relation anew, after the nodes were restored."""
-        rows = self.columns.rows()
-        self._placed.clear()
-        for row in rows.tolist():
-            self._displaced(row)
+        columns, rows = self.columns, self.columns.rows()
+        held = {node_id for _, node_id in self.grasps.pairs()}
+        absent = (columns.state[rows] == ABSENT).tolist()
+        kinds = [2.0 * (columns.about(row).id in held) + gone for row, gone in zip(rows.tolist(), absent, strict=True)]
+        boxes = np.column_stack((columns.position[rows], columns.size[rows], kinds)).tolist() if len(rows) else []
+        self._placed = dict(zip(rows.tolist(), map(tuple, boxes), strict=True))
         self._relate(set(rows.tolist()), ())
 
     def _relate(self, touched: set[int], gone: Sequence[str]) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:

@@ -50,8 +50,9 @@ class Budget:
 
 
 def make_memory(
-    spec: str, folder: Path | None, places: Path | None = None, budget: Budget | None = None
-) -> tuple[Memory, Callable[[], None]]:
+    spec: str, folder: Path | None, places: Path | None = None, budget: Budget | None = None,
+    frame: str = "base_link", map_name: str = "",
+) -> tuple[Memory, Callable[[], None]]:  # fmt: skip
     """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes it.
 
     "robot" has four stores, "graph" the scene graph alone; ``places`` is a YAML file of rooms and places.
@@ -64,15 +65,18 @@ def make_memory(
     from engram.memory.places import read_places
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
     from engram.memory.store import GraphStore, GraphStoreConfig
+    from engram.memory.tracker import TrackerConfig
 
     budget = budget or Budget()
-    known = (table(),) if places is None else read_places(places)
+    known = read_places(places) if places is not None else (table(),) if frame == "base_link" else ()
+    graph = GraphMemoryConfig(budget.ram_mb, map_name, TrackerConfig(frame=frame))
     store = GraphStore(folder, GraphStoreConfig(budget_mb=budget.disk_mb)) if folder is not None else None
     close = [] if store is None else [store.close]
     try:
         if spec == "graph":
-            return GraphMemory(store, GraphMemoryConfig(budget.ram_mb), _ready_encoder(), known), _all(close)
-        memory = RobotMemory(store, RobotMemoryConfig().within(budget.ram_mb), _ready_encoder(), known)
+            return GraphMemory(store, graph, _ready_encoder(), known), _all(close)
+        config = RobotMemoryConfig(graph=graph).within(budget.ram_mb)
+        memory = RobotMemory(store, config, _ready_encoder(), known)
         return memory, _all([memory.close, *close])
     except BaseException:
         _all(close)()

@@ -1,7 +1,7 @@
-"""``engram memory query|history|snapshots|export|import|merge|unmerge|repair``: a store on disk, without ROS.
+"""``engram memory query|history|snapshots|export|import|merge|unmerge|reanchor|repair``: a store on disk, without ROS.
 
-Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge`` and ``repair`` are writers and are
-refused while another one runs; a running node merges by its service ``memory/merge``.
+Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge``, ``reanchor`` and ``repair`` are
+writers and refused while another one runs; a running node merges by its service ``memory/merge``.
 """
 
 from __future__ import annotations
@@ -111,6 +111,16 @@ class Unmerge(StoreArgument):
 
 
 @dataclass(frozen=True)
+class Reanchor(StoreArgument):
+    """Carry every place over into another map: after a new survey, or when the map's origin was moved."""
+
+    map: str = ""
+    """Name and version of the new map, as the parameter `map` of memory_node."""
+    transform: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """x, y, z [m] and yaw [rad] of the old map's origin in the new map."""
+
+
+@dataclass(frozen=True)
 class Repair(StoreArgument):
     """Go on from the newest good snapshot of a damaged store; the damaged files are kept beside it."""
 
@@ -127,6 +137,7 @@ MemoryConfig = (
     | _named(Import, "import")
     | _named(Merge, "merge")
     | _named(Unmerge, "unmerge")
+    | _named(Reanchor, "reanchor")
     | _named(Repair, "repair")
 )
 
@@ -138,7 +149,7 @@ def memory(config: Any) -> int:
     config = replace(config, store=config.store.expanduser() if config.store else last_written(STORES.expanduser()))
     actions: dict[type, Callable[[Any], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
-        Unmerge: unmerge, Repair: repair,
+        Unmerge: unmerge, Reanchor: reanchor, Repair: repair,
     }  # fmt: skip
     actions[type(config)](config)
     return 0
@@ -273,6 +284,22 @@ def unmerge(config: Unmerge) -> None:
         writer.memory.commit()
 
 
+def reanchor(config: Reanchor) -> None:
+    """Carry a store over."""
+    from engram.memory.epochs import reanchored
+    from engram.memory.fleet import PlaneTransform
+    from engram.memory.store import GraphStore, whole
+
+    *shift, yaw = config.transform
+    with closing(GraphStore(config.store)) as store:
+        stored = store.load()
+        if stored is None:
+            raise StoreError(f"{config.store}: the store is empty")
+        carried = reanchored(stored, PlaneTransform(yaw, np.array(shift)), config.map)
+        sequence = store.commit(whole(carried.tables), carried.sequence, carried.stamp_ns, carried.about)
+    print(f"{config.store}: in map {config.map!r} from sequence {sequence} on; earlier snapshots are in the old one")
+
+
 def repair(config: Repair) -> None:
     """Repair a store."""
     from engram.memory.store import repair as repair_store
@@ -297,7 +324,7 @@ class _Writer:
         from engram.memory.store import GraphStore
 
         self._store = GraphStore(path)
-        self.memory = GraphMemory(self._store)
+        self.memory = GraphMemory(self._store, _graph_config(self._store.load()))
 
     def close(self) -> None:
         """Let the next writer in."""
@@ -306,15 +333,25 @@ class _Writer:
 
 def _read(path: Path, snapshot: str) -> _Known:
     """Open a snapshot as a memory that cannot be committed."""
-    from engram.memory.robot_memory import RobotMemory
+    from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
     from engram.memory.store import read_snapshot
 
     stored = read_snapshot(path, snapshot or None)
     if stored is None:
         raise StoreError(f"{path}: the store is empty")
-    memory = RobotMemory(stored=stored)
+    memory = RobotMemory(config=RobotMemoryConfig(graph=_graph_config(stored)), stored=stored)
     memory.consolidate(CONSOLIDATION_S)
     return _Known(memory, stored.stamp_ns)
+
+
+def _graph_config(stored: Any) -> Any:
+    """Return the settings under which ``stored`` (None = nothing) opens: its own frame and map."""
+    from engram.memory.epochs import Anchor, anchor_of
+    from engram.memory.graph_memory import GraphMemoryConfig
+    from engram.memory.tracker import TrackerConfig
+
+    anchor = Anchor() if stored is None else anchor_of(stored)
+    return GraphMemoryConfig(map=anchor.map, tracker=TrackerConfig(frame=anchor.frame))
 
 
 def _time(stamp_ns: int) -> str:

@@ -16,19 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 from sensor_msgs.msg import JointState as JointStateMsg
 
 from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
+from engram.core.errors import EngramError
+from engram.core.geometry import scene_in_frame
 from engram.core.types import JointState, SceneObservation
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
+from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.episode_follower import EpisodeFollower
 from engram.nodes.factories import Budget, make_kinematics, make_memory, make_robot
 from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
 from engram.nodes.params import param
+from engram.nodes.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryMerge, MemoryRecall
@@ -48,7 +53,13 @@ class MemoryNodeConfig(NodeConfig):
     query_limit: int = param(5, 1, 1000)
     """Nodes in an answer when the question does not say."""
     places: str = ""
-    """YAML file of rooms and places: a list of {layer, label, centre, size} [m]; empty: a table."""
+    """YAML file of rooms and places: a list of {layer, label, centre, size} [m]; empty: a table in base_link."""
+    frame: str = "base_link"
+    """Frame of every place: base_link for an arm on its table, map for a robot that drives (tf tells where it is)."""
+    map: str = ""
+    """Name and version of that map; a store of another map is refused: see `engram memory reanchor`."""
+    base_sigma_m: float = param(0.015, 0.0, 10.0)
+    """Standard deviation of the robot's place in `frame` [m]: added to that of what it sees from there."""
     robot: str = "panda_2f85"
     """Robot whose joint states tell where the hand is."""
     kinematics: str = ""
@@ -65,6 +76,8 @@ class MemoryNodeConfig(NodeConfig):
 
 KEPT = 64
 """Statuses and joint states kept while they wait for the scene of their instant."""
+HOMELESS = 8
+"""Scenes that wait for tf; above it the oldest is given up, and diagnostics say so."""
 HAND_NS = 100_000_000
 """In free running, joint states this near to a scene tell where the hand was."""
 
@@ -89,7 +102,11 @@ class MemoryNode(EngramNode):
             Path(folder).expanduser() if folder else None,
             Path(places).expanduser() if places else None,
             Budget(config.budget_mb, config.disk_mb),
+            config.frame,
+            config.map,
         )
+        self.transforms = TransformBuffer()
+        self.homeless: list[tuple[SceneObservation, float]] = []  # scenes that wait for tf of their instant
         self.boot_id = uuid.uuid4().hex
         self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
         self.joints: dict[int, JointState] = {}  # the last ones, by stamp
@@ -112,6 +129,8 @@ class MemoryNode(EngramNode):
             )
         if self.episodes is not None:
             self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+        if self.config.frame != "base_link":
+            subscribe_transforms(self, self.transforms, lambda: self.thread.put(self._place_homeless))
         self.serve(MemoryMerge, "memory/merge", self._on_merge)
         self.serve(MemoryQuerySrv, "memory/query", self._on_query)
         self.serve(MemoryRecall, "memory/recall", self._on_recall)
@@ -159,10 +178,34 @@ class MemoryNode(EngramNode):
 
     def _take_in(self, scene: SceneObservation, received_s: float) -> None:
         scene = self._with_hand(scene)
+        if scene.camera_pose.frame == self.config.frame:
+            self._remember(scene, received_s)
+        else:
+            self.homeless.append((scene, received_s))
+            self._place_homeless()
+
+    def _place_homeless(self) -> None:
+        """Carry waiting scenes into the memory's frame, oldest first, as far as tf says where the robot was."""
+        sigma, frame = self.config.base_sigma_m, self.config.frame
+        while self.homeless:
+            scene, received_s = self.homeless[0]
+            try:
+                base = self.transforms.lookup(frame, scene.camera_pose.frame, scene.stamp_ns)
+            except EngramError as error:
+                if len(self.homeless) <= HOMELESS:
+                    return
+                self.health.count("scenes without tf")
+                self.health.problem("tf", str(error))
+                self.homeless.pop(0)
+                continue
+            self.homeless.pop(0)
+            self._remember(scene_in_frame(scene, base, np.eye(3) * sigma**2), received_s)
+
+    def _remember(self, scene: SceneObservation, received_s: float) -> None:
         with self.health.timed("update"):
             update = self.memory.update(scene)
         if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
-            self.deltas.publish(messages.graph_to_msg(update, self.boot_id))
+            self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
             self.changed = update.sequence
         self.scene_ns = scene.stamp_ns
         self._publish_context()
@@ -177,12 +220,12 @@ class MemoryNode(EngramNode):
             return
         with self.health.timed("context"):
             tokens = self.memory.context(status.instruction, stamp_ns)
-        self.contexts.publish(messages.tokens_to_msg(tokens))
+        self.contexts.publish(messages.tokens_to_msg(tokens, self.config.frame))
         self.context_ns = stamp_ns
         self.health.trace("context sent", stamp_ns)
 
     def _publish_all(self) -> None:
-        self.deltas.publish(messages.graph_to_msg(self.memory.graph(), self.boot_id))
+        self.deltas.publish(messages.graph_to_msg(self.memory.graph(), self.boot_id, self.config.frame))
 
     def _commit(self, wait: bool = False) -> None:
         """Make durable what changed; while old snapshots are deleted, scenes go first: the next period will do."""
@@ -254,7 +297,8 @@ class MemoryNode(EngramNode):
         stamp_ns = self.get_clock().now().nanoseconds
         try:
             tokens = await self._in_worker(lambda: self.memory.context(request.instruction, stamp_ns))
-            response.context = messages.tokens_to_msg(messages.first_tokens(tokens, request.limit))
+            first = messages.first_tokens(tokens, request.limit)
+            response.context = messages.tokens_to_msg(first, self.config.frame)
         except Exception as error:
             self.report("memory/recall", error)
         return response
@@ -262,7 +306,7 @@ class MemoryNode(EngramNode):
     async def _on_get_graph(self, request: GetGraph.Request, response: GetGraph.Response) -> GetGraph.Response:
         at_ns = messages.from_stamp(request.at) or None
         graph = await self._in_worker(lambda: self.memory.graph(at_ns))
-        response.graph = messages.graph_to_msg(graph, self.boot_id)
+        response.graph = messages.graph_to_msg(graph, self.boot_id, self.config.frame)
         return response
 
     async def _on_merge(self, request: MemoryMerge.Request, response: MemoryMerge.Response) -> MemoryMerge.Response:

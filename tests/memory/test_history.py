@@ -101,3 +101,25 @@ def test_a_restored_history_is_the_same(history):
     ]
     again.state("cup", "cup", C, 90)
     assert facts(again, (75, 75))[0].valid_to == 90
+
+
+def test_near_finds_what_a_look_at_every_fact_finds():
+    history, draw = History(), np.random.default_rng(0)
+    spot = np.array([0.5, 0.5, 0.0])
+
+    def check():
+        rows = np.flatnonzero(history.used)
+        expected = rows[np.linalg.norm(history.place[rows] - spot, axis=1) <= 0.3]
+        np.testing.assert_array_equal(history.near(spot, 0.3), expected)
+        assert len(expected) > 10
+
+    for stamp in range(300):
+        history.state(f"object_{stamp % 40}", "cup", draw.random(3) * (1, 1, 0.2), stamp)
+    check()
+    for stamp in range(300, 400):  # the tree does not know these
+        history.state(f"object_{stamp % 40}", "cup", draw.random(3) * (1, 1, 0.2), stamp)
+    check()
+    history.thin(250)  # facts are joined, dropped, and their rows used again
+    for stamp in range(400, 450):
+        history.state(f"object_{stamp % 40}", "cup", draw.random(3) * (1, 1, 0.2), stamp)
+    check()

@@ -19,7 +19,7 @@ from engram.core.errors import StoreError
 from engram.memory.columns import NodeColumns
 from engram.memory.disk_budget import bytes_in
 from engram.memory.fusion import FusionConfig, born
-from engram.memory.records import SCHEMA, Rows, node_rows, nodes_from, strings
+from engram.memory.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
 from engram.memory.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
 from tests.memory.scenes import seen
 
@@ -39,9 +39,8 @@ class Writer:
     def __init__(self, path, config: GraphStoreConfig | None = None) -> None:
         self.store, self.columns = GraphStore(path, config), NodeColumns()
         stored = self.store.load()
-        for row, known, votes in nodes_from(stored.tables) if stored else ():
-            self.columns.restore(row, known, votes)
-        self.columns.freed_gaps()
+        if stored:
+            restore_nodes(self.columns, stored.tables)
 
     def commit(self, sequence: int, *nodes, removed=()):
         """Commit with made-up stamps."""

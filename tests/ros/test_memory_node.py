@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from tf2_msgs.msg import TFMessage
 
 from engram.core.types import ActionChunk, DetectedObject, Pose, SceneObservation
 from engram.nodes import messages, qos
@@ -138,3 +139,29 @@ def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp
     assert set(mirror.nodes) == {node.id for node in whole.nodes}
     thing = next(node for node in mirror.nodes.values() if node.label == "thing 0")
     np.testing.assert_allclose(thing.pose.position[1], 0.35, atol=0.02)
+
+
+def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):
+    """Scenes in base_link wait for tf; the same thing seen from two places of the map is one thing."""
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    tf = graph.node.create_publisher(TFMessage, "tf", qos.SENSOR)
+    graph.start("memory_node", store=str(tmp_path / "memory"), frame="map", map="house 1")
+    graph.active("memory_node", timeout_s=300)
+    graph.spin(1.0)
+
+    def base_at(x: float, stamp_ns: int) -> None:
+        pose = Pose(np.array([x, 5.0, 0.0]), np.array([1.0, 0, 0, 0]), "map")
+        tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "base_link", stamp_ns)]))
+
+    scenes.publish(messages.scene_to_msg(scene(10**8, red_cube=(0.4, 0.1))))
+    graph.wait(lambda: graph.value("memory_node", "scenes") == "1", 60, "the first scene")
+    base_at(3.0, 10**8)
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "1", 60, "the scene and its tf")
+    base_at(3.1, 2 * 10**8)
+    scenes.publish(messages.scene_to_msg(scene(2 * 10**8, red_cube=(0.3, 0.1))))
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "2", 60, "the second scene and its tf")
+    whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+    (cube,) = whole.nodes
+    assert whole.header.frame_id == "map"
+    assert (round(cube.pose.position.x, 3), round(cube.pose.position.y, 3)) == (3.4, 5.1)
+    assert cube.observations == 2

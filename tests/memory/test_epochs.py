@@ -1,0 +1,96 @@
+"""Places of another map and stamps of another life do not mix with those of today."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engram.core.contracts import MemoryQuery
+from engram.core.errors import StoreError
+from engram.core.geometry import scene_in_frame
+from engram.core.types import Pose
+from engram.memory.epochs import Anchor, anchor_of, reanchored
+from engram.memory.fleet import PlaneTransform
+from engram.memory.graph_memory import GraphMemoryConfig
+from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
+from engram.memory.store import GraphStore, read_snapshot, whole
+from engram.memory.tracker import TrackerConfig
+from tests.memory.scenes import WordEncoder, seen, view
+
+SECOND = 10**9
+HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)
+BASE = Pose(np.array([10.0, 20.0, 0.0]), np.array([np.sqrt(0.5), 0, 0, np.sqrt(0.5)]), "map")  # turned left
+
+
+def of_map(name: str) -> RobotMemoryConfig:
+    return RobotMemoryConfig(graph=GraphMemoryConfig(map=name, tracker=TrackerConfig(frame="map")))
+
+
+def lived(folder) -> None:
+    """A driving robot at (10, 20), turned left, sees a cup 0.5 m ahead and 0.1 m to its left, and that it is moved."""
+    memory = RobotMemory(GraphStore(folder), of_map("house 1"), WordEncoder())
+    for second, place in enumerate((HERE, HERE, HERE, THERE, THERE)):
+        scene = view([seen("red cup", place), seen("blue bowl", (0.3, 0.0, 0.02))], second * SECOND)
+        memory.update(scene_in_frame(scene, BASE, np.eye(3) * 1e-4))
+    memory.consolidate(1.0)
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+
+
+def test_a_driving_robot_remembers_places_of_the_map(tmp_path):
+    lived(tmp_path)
+    assert anchor_of(read_snapshot(tmp_path)) == Anchor("map", "house 1")
+    memory = RobotMemory(GraphStore(tmp_path), of_map("house 1"), WordEncoder())
+    was = memory.query(MemoryQuery(text="red cup", valid_ns=(SECOND, SECOND))).nodes[0]
+    np.testing.assert_allclose(was.pose.position, (9.9, 20.5, 0.02), atol=1e-5)  # x ahead is y of the map
+    assert was.pose.frame == "map"
+    assert memory.graph().nodes[0].layer == "object"  # no table in front of a robot that drives
+
+
+@pytest.mark.parametrize("config", [RobotMemoryConfig(), of_map("house 2")], ids=["base_link", "house 2"])
+def test_a_memory_of_another_map_or_frame_is_refused_by_name(tmp_path, config):
+    lived(tmp_path)
+    with pytest.raises(StoreError, match=r"in frame 'map' of map 'house 1', not in .*memory reanchor --map"):
+        RobotMemory(GraphStore(tmp_path), config, WordEncoder())
+
+
+def test_reanchoring_carries_the_places_of_all_stores(tmp_path):
+    """The new map begins 1 m further back and is turned by 90 degrees: (x, y) -> (-y + 1, x + 2)."""
+    lived(tmp_path / "old")
+    stored = reanchored(
+        read_snapshot(tmp_path / "old"), PlaneTransform(np.pi / 2, np.array([1.0, 2.0, 0.0])), "house 2"
+    )
+    store = GraphStore(tmp_path / "new")
+    store.commit(whole(stored.tables), stored.sequence, stored.stamp_ns, stored.about)
+    store.close()
+    memory = RobotMemory(GraphStore(tmp_path / "new"), of_map("house 2"), WordEncoder())
+    answer = memory.query(MemoryQuery(text="red cup", limit=20))
+    was = memory.query(MemoryQuery(text="red cup", valid_ns=(SECOND, SECOND))).nodes[0]
+    now = (10.15, 20.65, 0.02)  # in the old map
+    np.testing.assert_allclose(answer.nodes[0].pose.position, (-now[1] + 1, now[0] + 2, 0.02), atol=1e-6)
+    np.testing.assert_allclose(was.pose.position, (-20.5 + 1, 9.9 + 2, 0.02), atol=1e-5)
+    places = [one.place for one in answer.evidence if one.place is not None]
+    assert {"short_term", "episodic"} <= {one.source for one in answer.evidence}
+    assert all(np.linalg.norm(place[:2] - (-19.5, 12.0)) < 0.5 for place in places)
+    there = np.array([-19.5, 12.0, 0.0])
+    assert memory.tracker.coverage.last_look(there - 0.3, there + 0.3) == 4 * SECOND
+
+
+def test_a_clock_that_begins_anew_moves_what_was_before_its_beginning(tmp_path):
+    """A simulation ran for 100 s, was restarted, and is now at 3 s: what was seen then is older than what is now."""
+    memory = RobotMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    memory.begin_episode("carry", "put the red cup away", 98 * SECOND)
+    for second, place in ((98, HERE), (99, HERE), (100, THERE)):
+        memory.update(view([seen("red cup", place)], second * SECOND))
+    memory.end_episode("carry", "succeeded", 100 * SECOND)
+    memory.update(view([seen("red cup", THERE), seen("blue bowl", (0.3, 0.0, 0.02))], 3 * SECOND))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    again = RobotMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    assert all(event.end_ns <= 3 * SECOND for event in again.episodic.events)
+    assert [(one.start_ns, one.end_ns) for one in again.episodic.episodes] == [(0, 2 * SECOND)]
+    newest = again.query(MemoryQuery(limit=20)).evidence
+    recent = sorted((one for one in newest if one.source == "short_term"), key=lambda one: -one.stamp_ns)
+    assert [(one.text.split()[2], one.stamp_ns) for one in recent] == [("bowl", 3 * SECOND), ("cup", 2 * SECOND)]
