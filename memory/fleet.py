@@ -121,7 +121,7 @@ def take_in(
     transform = align(mine, seen, guess, config)
     history = History()
     restore_history(history, stored.tables)
-    moved = [_carried(node, robot, transform) for node, _ in theirs]
+    moved = [_carried(node, robot, transform, tracker.config.frame) for node, _ in theirs]
     for node, (before, votes) in zip(moved, theirs, strict=True):
         tracker.scene.put(node, votes)
         facts = [fact for fact in history.of(before.id) if fact.believed_to == FOREVER]
@@ -211,7 +211,7 @@ def _support(
     return np.array(kept, np.int64)
 
 
-def _carried(node: SceneNode, robot: str, transform: PlaneTransform) -> SceneNode:
+def _carried(node: SceneNode, robot: str, transform: PlaneTransform, frame: str) -> SceneNode:
     """Return their node in our frame: less certain by the spread of the landmarks."""
     turn = Rotation.from_euler("z", transform.yaw)
     matrix = turn.as_matrix()
@@ -219,7 +219,7 @@ def _carried(node: SceneNode, robot: str, transform: PlaneTransform) -> SceneNod
     return replace(
         node,
         id=f"{robot}/{node.id}",
-        pose=make_pose(transform.apply(node.pose.position), turn * rotation(node.pose), node.pose.frame),
+        pose=make_pose(transform.apply(node.pose.position), turn * rotation(node.pose), frame),
         position_covariance=covariance,
         state="absent" if node.state == "absent" else "unseen",
         first_evidence=_theirs(node.first_evidence, robot),
