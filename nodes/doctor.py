@@ -24,6 +24,7 @@ from typing import Literal
 import psutil
 
 from engram.nodes.ports import port_owner
+from engram.nodes.shared_memory import dead_files
 
 Level = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -142,6 +143,16 @@ def check_shm(_: DoctorConfig) -> Check:
     return Check("shared memory", "warn" if writable else "fail", found, advice)
 
 
+def check_shm_left(_: DoctorConfig) -> Check:
+    """A killed node leaves its 70 MB of shared memory behind."""
+    name = "shared memory left behind"
+    count, size = dead_files()
+    if not count:
+        return Check(name, "ok", "none")
+    found = f"{count} segments and ports of dead processes, {size >> 20} MiB in /dev/shm"
+    return Check(name, "warn", found, "start engram up or engram demo: they remove it; or: fastdds shm clean")
+
+
 def check_egl(_: DoctorConfig) -> Check:
     """Render a red floor and look at a pixel."""
     result = run_python(["-c", RENDER], environment={"MUJOCO_GL": "egl"})
@@ -256,6 +267,7 @@ CHECKS: tuple[Callable[[DoctorConfig], Check], ...] = (
     check_memory,
     check_disk,
     check_shm,
+    check_shm_left,
     check_torch,
     check_egl,
     check_interfaces,

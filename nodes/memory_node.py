@@ -122,7 +122,8 @@ class MemoryNode(EngramNode):
         """Listen to perception and offer the services."""
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
-        self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        every_step = partial(qos.every_step, lockstep=self.config.lockstep)
+        self.subscribe(TaskStatus, "task/status", self._on_status, every_step(qos.LATCHED))
         if self.kinematics is not None:
             self.subscribe(
                 JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)
@@ -255,6 +256,7 @@ class MemoryNode(EngramNode):
 
     def _on_chunk(self, msg: ActionChunk) -> None:
         chunk = messages.chunk_from_msg(msg)
+        self.health.count("chunks")
         if self.episodes is not None:
             self.thread.put(partial(self.episodes.chunk, chunk))
 

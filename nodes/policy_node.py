@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,7 +29,7 @@ from engram.nodes.transforms import TransformBuffer
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
-KEPT = 64
+KEPT = qos.CHUNK_STEPS
 """Observations, statuses and memory contexts kept while they wait for each other."""
 
 
@@ -124,12 +125,13 @@ class PolicyNode(EngramNode):
         for camera in cameras:
             camera.subscribe(self, self._advance)
         subscribe_transforms(self, transforms, self._advance)
-        self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR)
+        every_step = partial(qos.every_step, lockstep=config.lockstep)
+        self.subscribe(JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
         if config.episodes == "status":
-            self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.subscribe(ActionChunk, "safety/executed", self._on_executed, qos.SENSOR)
+            self.subscribe(TaskStatus, "task/status", self._on_status, every_step(qos.LATCHED))
+        self.subscribe(ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR))
         if config.memory != "off":
-            self.subscribe(MemoryContext, "memory/context", self._on_memory, qos.COMMAND)
+            self.subscribe(MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND))
         self.every(0.5, self._watch, "observation")
 
     def stop(self) -> None:

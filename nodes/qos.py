@@ -44,6 +44,20 @@ DIAGNOSTICS = _profile(10)
 """diagnostics, as ROS's own tools expect it."""
 
 
+CHUNK_STEPS = 64
+"""Control steps that one chunk covers at most."""
+
+
+def every_step(profile: QoSProfile, *, lockstep: bool) -> QoSProfile:
+    """Return ``profile`` for reading what each control step brings: in lock-step none may be missed.
+
+    The simulation waits for the command of a step, not for all who read it. While a chunk lasts it may be ahead of a
+    policy that is slow to listen by as many steps, and the newest two or one would be all that is left of them.
+    """
+    latched = profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+    return _profile(CHUNK_STEPS, latched=latched) if lockstep else profile
+
+
 def sensor_subscription(*, lockstep: bool) -> QoSProfile:
-    """Return the profile for reading sensors: in lock-step one lost image would stop the simulation."""
-    return SENSOR if lockstep else SENSOR_BEST_EFFORT
+    """Return the profile for reading cameras: in lock-step one lost image would stop the simulation."""
+    return every_step(SENSOR_BEST_EFFORT, lockstep=lockstep)

@@ -112,6 +112,7 @@ class SafetyNode(EngramNode):
     def _on_chunk(self, msg: ActionChunkMsg) -> None:
         stamp_ns = messages.from_stamp(msg.header.stamp)
         self.health.trace("chunk received", stamp_ns)
+        self.health.count("chunks")
         try:
             self.chunk = messages.chunk_from_msg(msg)
         except EngramError as error:
@@ -124,6 +125,7 @@ class SafetyNode(EngramNode):
 
     def _on_intervention(self, msg: Intervention) -> None:
         self.human, self.human_heard = messages.intervention_from_msg(msg), time.monotonic()
+        self.health.count("interventions")
         if self.waiting_since is not None:
             self._step()
 

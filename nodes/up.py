@@ -24,6 +24,7 @@ import tyro
 from engram.core.errors import InvalidInputError
 from engram.nodes.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
 from engram.nodes.process import Process, node_command
+from engram.nodes.shared_memory import remove_dead_files
 
 DOMAINS = range(0, 102)  # above, Linux hands the ports of a domain to other programs (ROS_DOMAIN_ID)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -78,6 +79,7 @@ class Supervisor:
         self._commands = {spec.name: command(spec, Path(self._folder.name)) for spec in graph.nodes}
         self.ending = False
         self._level_since = 0.0
+        self._tidy()
 
     @property
     def restarts(self) -> int:
@@ -137,6 +139,8 @@ class Supervisor:
         assert child.process is not None
         child.process.close()
         child.process, child.exit_code = None, code
+        if code != 0:
+            self._tidy()
         spec = child.spec
         if self.ending:
             # Python answers a SIGINT while it still imports with exit code 1: only crashes and SIGKILL count here
@@ -154,6 +158,12 @@ class Supervisor:
         if spec.required:
             self.sink(name, "is required: ending everything")
             self.end()
+
+    def _tidy(self) -> None:
+        """Remove what killed nodes, ours or of an earlier day, left in shared memory: it would fill up."""
+        count, size = remove_dead_files()
+        if count:
+            self.sink("engram up", f"removed {size >> 20} MB of shared memory that {count} dead DDS ends had left")
 
 
 class LineSink:

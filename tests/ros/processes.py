@@ -17,6 +17,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.executors import SingleThreadedExecutor
 
 from engram.nodes import qos
+from engram.nodes.shared_memory import remove_dead_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,6 +144,25 @@ class Graph:
         while time.monotonic() < end:
             self.executor.spin_once(timeout_sec=0.05)
 
+    def matched(self, *publishers: Any) -> None:
+        """Wait until each of ``publishers`` has somebody who listens: what they publish then is not lost."""
+        self.wait(lambda: all(p.get_subscription_count() for p in publishers), 60, "matching subscriptions")
+
+    def wait_telling(
+        self, tell: Callable[[], Any], condition: Callable[[], Any], timeout_s: float, what: str, period_s: float = 0.5
+    ) -> Any:
+        """Wait for ``condition`` and ``tell`` again and again: one message may be lost, or be too old on arrival."""
+        next_at = 0.0
+
+        def told() -> Any:
+            nonlocal next_at
+            if time.monotonic() >= next_at:
+                tell()
+                next_at = time.monotonic() + period_s
+            return condition()
+
+        return self.wait(told, timeout_s, what)
+
     def listen(self, msg_type: type, topic: str, profile: Any = 10) -> list:
         """Subscribe and return the list that the messages go to."""
         heard: list = []
@@ -167,4 +187,5 @@ class Graph:
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
+        remove_dead_files()  # of nodes that a test killed
         return codes

@@ -65,10 +65,14 @@ class Robot:
         self.spool.commit()
 
     def send(self):
-        self.graph.wait(self.out.get_subscription_count, 30, "the learner listens")
-        for transition in self.spool.due(0.0, 100):
-            self.out.publish(messages.transition_to_msg(transition))
-        self.graph.wait(lambda: self.acks and self.acks[-1].sequence == 6, 60, "ack of 6")
+        self.graph.wait(self.out.get_subscription_count, 60, "the learner listens")
+        sent = list(self.spool.due(0.0, 100))
+
+        def tell():  # the learner stores once what comes twice, and acknowledges it again
+            for transition in sent:
+                self.out.publish(messages.transition_to_msg(transition))
+
+        self.graph.wait_telling(tell, lambda: self.acks and self.acks[-1].sequence == 6, 120, "ack of 6", period_s=5.0)
 
 
 def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_path):
@@ -80,11 +84,11 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     robot.send()
     assert (acks[-1].robot_id, acks[-1].boot_id, acks[-1].stored) == ("r", spool.boot_id, 6)
     candidate = graph.wait(lambda: [m for m in manifests if m.stage == "candidate"], 60, "a candidate")[-1]
-    assert graph.wait(lambda: assemble(candidate, chunks), 30, "all slices")
+    assert graph.wait(lambda: assemble(candidate, chunks), 60, "all slices")
 
     request = PromotePolicy.Request(version=candidate.version, reason="test")
     assert graph.call(PromotePolicy, "policy/promote", request).accepted
-    graph.wait(lambda: manifests[-1].stage == "approved", 20, "approval")
+    graph.wait(lambda: manifests[-1].stage == "approved", 60, "approval")
     refused = graph.call(PromotePolicy, "policy/promote", PromotePolicy.Request(version="nonsense"))
     assert not refused.accepted
     assert "unknown weights version 'nonsense'" in refused.reason
@@ -95,7 +99,7 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     start(graph, tmp_path, "manual")
     graph.active("learner_node")
     assert graph.value("learner_node", "stored transitions") == "6"
-    graph.wait(lambda: manifests and manifests[-1].version == candidate.version, 30, "what drove is announced")
+    graph.wait(lambda: manifests and manifests[-1].version == candidate.version, 60, "what drove is announced")
     back = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
     assert back.accepted
     assert back.version == "tests.ros.trainers.Counting"

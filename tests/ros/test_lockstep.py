@@ -17,11 +17,15 @@ POLICY = "tests.ros.policies:EyesAndNoise"
 GANTRY_ROBOT = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
 
 
-def run_episode(graph, task, seed, timeout_s=300):
+def listen(graph):
+    """Return the lists that commands and statuses go to; before the nodes start, so that they know of it in time."""
+    every_status = qos.every_step(qos.LATCHED, lockstep=True)
+    return graph.listen(JointTrajectory, "command", qos.EVENTS), graph.listen(TaskStatus, "task/status", every_status)
+
+
+def run_episode(graph, heard, task, seed, timeout_s=300):
     """Reset the simulation, wait for the end and return episode, instruction and commands (steps, joints)."""
-    commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
-    statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
-    graph.spin(1.0)  # both ends must know each other before the first command
+    commands, statuses = heard
     commands.clear()
     answer = graph.call(ResetSim, "sim/reset", ResetSim.Request(task=task, seed=seed))
     assert answer.accepted, answer.message
@@ -33,19 +37,20 @@ def run_episode(graph, task, seed, timeout_s=300):
         return {(c.header.stamp.sec, c.header.stamp.nanosec): list(c.points[0].positions) for c in commands}
 
     end = graph.wait(over, timeout_s, f"end of {task}")[-1]
-    graph.wait(lambda: len(steps()) >= end.step, 10, "all commands")
+    graph.wait(lambda: len(steps()) >= end.step, 60, "all commands")
     return answer.episode, answer.instruction, np.array(list(steps().values())), end
 
 
 def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
     shared = {"lockstep": True, "robot": GANTRY_ROBOT["robot"]}
+    heard = listen(graph)
     graph.start("safety_node", kinematics=GANTRY_ROBOT["kinematics"], **shared)
     graph.start("policy_node", policy=POLICY, cameras=["front"], check_instructions=False, **shared)
     graph.start("sim_node", lockstep=True, world="tests.sim.test_runtime:GantryWorld")
     graph.active("safety_node", "policy_node", "sim_node")
     seen = []
     for seed in (3, 4, 3):
-        episode, _, commands, end = run_episode(graph, "reach", seed)
+        episode, _, commands, end = run_episode(graph, heard, "reach", seed)
         pipeline = CommandPipeline(GantryKinematics(), GANTRY)
         expected = Runtime(GantryWorld(), EyesAndNoise(), pipeline).run_episode("reach", seed, episode=episode)
         assert end.oracle_success == expected.oracle_success
@@ -61,11 +66,12 @@ def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     from engram.sim.kinematics import PandaKinematics
     from engram.sim.world import MujocoWorld
 
+    heard = listen(graph)
     graph.start("safety_node", lockstep=True)
     graph.start("policy_node", lockstep=True, policy=POLICY)
     graph.start("sim_node", lockstep=True)
     graph.active("safety_node", "policy_node", "sim_node")
-    episode, instruction, commands, _ = run_episode(graph, task, 11)
+    episode, instruction, commands, _ = run_episode(graph, heard, task, 11)
     world = MujocoWorld()
     pipeline = CommandPipeline(PandaKinematics(), PANDA_2F85)
     expected = Runtime(world, EyesAndNoise(), pipeline).run_episode(task, 11, episode=episode)

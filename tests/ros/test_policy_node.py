@@ -1,5 +1,7 @@
 """The policy node as a process: malformed and missing inputs are named, and it goes on."""
 
+import signal
+
 import numpy as np
 import pytest
 from rclpy.action import ActionClient
@@ -39,11 +41,15 @@ class Robot:
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
         self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.slices = make(WeightChunk, "policy/weights", qos.WEIGHTS)
-        self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.EVENTS)
+        self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.every_step(qos.CHUNK, lockstep=True))
         graph.active("policy_node")
-        graph.spin(1.0)
+        graph.matched(self.joints, self.status, self.color, self.info, self.tf)
 
-    def show(self, step, image=None, state="running", color=True):
+    def show(self, step, **kwargs):
+        self.publish(step, **kwargs)
+        self.graph.spin(0.1)
+
+    def publish(self, step, image=None, state="running", color=True):
         stamp = step * STEP_NS
         status = messages.EpisodeStatus(stamp, "r", 1, "", "go", step, state, state == "succeeded")
         self.status.publish(messages.status_to_msg(status))
@@ -54,7 +60,6 @@ class Robot:
             good = messages.color_to_msg(np.zeros((8, 8, 3), np.uint8), stamp, "front_optical_frame")
             self.color.publish(good if image is None else image)
         self.joints.publish(messages.joints_to_msg(joints(stamp_ns=stamp)))
-        self.graph.spin(0.3)
 
 
 def test_a_malformed_image_and_a_missing_camera_are_named_and_the_node_goes_on(graph):
@@ -66,9 +71,23 @@ def test_a_malformed_image_and_a_missing_camera_are_named_and_the_node_goes_on(g
     robot.show(2, color=False)
     graph.problem("policy_node", "lacks camera 'front' color")
     robot.show(3)
-    chunk = graph.wait(lambda: robot.chunks, 20, "a chunk")[-1]
+    chunk = graph.wait(lambda: robot.chunks, 60, "a chunk")[-1]
     assert messages.from_stamp(chunk.header.stamp) == 3 * STEP_NS
-    graph.wait(lambda: graph.diagnostics["policy_node"].level == b"\x00", 20, "all well again")
+    graph.wait(lambda: graph.diagnostics["policy_node"].level == b"\x00", 60, "all well again")
+
+
+def test_steps_that_pass_while_the_node_does_not_listen_are_all_observed_in_lock_step(graph):
+    robot = Robot(graph)
+    robot.show(1)
+    graph.wait(lambda: robot.chunks, 60, "a chunk")
+    node = graph.processes[0].child
+    node.send_signal(signal.SIGSTOP)
+    for step in (2, 3, 4, 5):  # the chunk covers 4 steps: without the next one the simulation gets no further
+        robot.publish(step)
+    node.send_signal(signal.SIGCONT)
+    graph.wait(lambda: len(robot.chunks) > 1, 60, "the next chunk")
+    graph.wait(lambda: graph.value("policy_node", "observations") == "5", 60, "5 observations")
+    assert messages.from_stamp(robot.chunks[-1].header.stamp) == 5 * STEP_NS
 
 
 def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
@@ -88,27 +107,27 @@ def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_
             robot.slices.publish(slice_)
 
     announce("older", 2)
-    graph.wait(lambda: graph.value("policy_node", "weights received") == "1", 20, "weights received")
+    graph.wait(lambda: graph.value("policy_node", "weights received") == "1", 60, "weights received")
     robot.show(1)
     graph.problem(
-        "policy_node", "refused, v0 drives on: weights 'older': tensor 'w' has shape (2,), expected (3,)", timeout_s=20
+        "policy_node", "refused, v0 drives on: weights 'older': tensor 'w' has shape (2,), expected (3,)", timeout_s=60
     )
-    assert graph.wait(lambda: robot.chunks, 20, "a chunk")[-1].policy_version == "v0"
+    assert graph.wait(lambda: robot.chunks, 60, "a chunk")[-1].policy_version == "v0"
     announce("newer", 3)
-    graph.wait(lambda: graph.value("policy_node", "weights received") == "2", 20, "weights received")
+    graph.wait(lambda: graph.value("policy_node", "weights received") == "2", 60, "weights received")
     for step in range(2, 6):  # until the next chunk is due
         robot.show(step)
-    graph.wait(lambda: graph.value("policy_node", "policy version") == "newer", 20, "weights that fit")
+    graph.wait(lambda: graph.value("policy_node", "policy version") == "newer", 60, "weights that fit")
 
 
 def send_goal(graph, instruction, task=""):
     """Send a goal and return (feedback list, result future) once it is accepted."""
     client = ActionClient(graph.node, ExecuteTask, "execute_task")
-    graph.wait(client.server_is_ready, 30, "execute_task")
+    graph.wait(client.server_is_ready, 60, "execute_task")
     feedback = []
     goal = ExecuteTask.Goal(instruction=instruction, task=task)
     sent = client.send_goal_async(goal, feedback_callback=lambda msg: feedback.append(msg.feedback))
-    graph.wait(sent.done, 30, "acceptance")
+    graph.wait(sent.done, 60, "acceptance")
     assert sent.result().accepted
     return feedback, sent.result().get_result_async()
 
@@ -118,9 +137,9 @@ def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     feedback, result = send_goal(graph, "go right")
     for step in (1, 2):
         robot.show(step)
-        graph.wait(lambda step=step: step in [f.step for f in feedback], 20, f"feedback of step {step}")
+        graph.wait(lambda step=step: step in [f.step for f in feedback], 60, f"feedback of step {step}")
     robot.show(3, state="succeeded")
-    graph.wait(result.done, 30, "result")
+    graph.wait(result.done, 60, "result")
     outcome = result.result().result
     assert (outcome.outcome, outcome.steps) == ("succeeded", 2)
     assert [f.step for f in feedback] == [1, 2]
@@ -141,5 +160,5 @@ def test_a_newer_goal_preempts_the_older(graph):
     Robot(graph)
     _, first = send_goal(graph, "go right")
     send_goal(graph, "go left")
-    graph.wait(first.done, 30, "result of the first")
+    graph.wait(first.done, 60, "result of the first")
     assert first.result().result.outcome == "preempted"

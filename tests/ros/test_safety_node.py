@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from rclpy.duration import Duration
 from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
@@ -28,6 +29,7 @@ class Robot:
             "safety_node",
             robot="tests.core.gantry:GANTRY",
             kinematics="tests.core.gantry:GantryKinematics",
+            diagnostics_period_s=0.1,
             **parameters,
         )
         make = graph.node.create_publisher
@@ -37,7 +39,11 @@ class Robot:
         self.human = make(Intervention, "intervention", qos.EVENTS)
         self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
         graph.active("safety_node")
-        graph.spin(1.0)
+        graph.matched(self.joints, self.status, self.chunks, self.human)
+
+    def heard(self, what):
+        """Return how many ``chunks`` or ``interventions`` the node has taken in."""
+        return int(self.graph.value("safety_node", what) or 0)
 
     def chunk(self, stamp_ns, actions, episode=1):
         return messages.chunk_to_msg(ActionChunk(stamp_ns, episode, "ee_delta", np.atleast_2d(actions), 0.1, 1, "v"))
@@ -45,14 +51,17 @@ class Robot:
     def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None):
         """Show one step and return the command that answers it."""
         status = messages.EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
+        before = self.heard("chunks"), self.heard("interventions")
         self.status.publish(messages.status_to_msg(status))
+        assert self.status.wait_for_all_acked(Duration(seconds=60))
         if human is not None:
             self.human.publish(messages.intervention_to_msg(human))
-        if chunk is not None:
+            self.graph.wait(lambda: self.heard("interventions") > before[1], 60, "the human is heard")
+        if chunk is not None:  # topics have no order between them: the chunk first, then the step
             self.chunks.publish(chunk)
-        self.graph.spin(0.3)  # topics have no order between them: the chunk first, then the step
+            self.graph.wait(lambda: self.heard("chunks") > before[0], 60, "the chunk is taken in")
         self.joints.publish(messages.joints_to_msg(joints(x, stamp_ns=stamp_ns)))
-        return self.graph.wait(lambda: self._answer(stamp_ns), 20, f"command for {stamp_ns}")
+        return self.graph.wait(lambda: self._answer(stamp_ns), 60, f"command for {stamp_ns}")
 
     def _answer(self, stamp_ns):
         found = [c for c in self.commands if messages.from_stamp(c.header.stamp) == stamp_ns]
@@ -77,7 +86,9 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
     t += STEP_NS  # a human goes before the policy
     human = messages.HumanAction(t, "ann", True, "ee_delta", -RIGHT * [1, 1, 1, 1, 1, 1, -1])
     assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT), human=human)[0] < 0.02
+    heard = robot.heard("interventions")
     robot.human.publish(messages.intervention_to_msg(messages.HumanAction(t, "ann", False, "ee_delta", RIGHT)))
+    graph.wait(lambda: robot.heard("interventions") > heard, 60, "the human hands back")
 
     assert graph.call(Trigger, "safety/stop", Trigger.Request()).success
     for _ in range(2):  # latched

@@ -20,7 +20,7 @@ def test_a_machine_that_cannot_render_is_told_so_at_the_start_and_the_node_ends(
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv(variable, value)
     process = NodeProcess("sim_node", {}, int(os.environ["ROS_DOMAIN_ID"]))
-    assert process.child.wait(120) == 1
+    assert process.child.wait(240) == 1
     output = process.output()
     assert "configure failed: no OpenGL context for camera images (MUJOCO_GL='egl'" in output
     assert why in output

@@ -55,7 +55,7 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
 
         end = graph.wait(ended, 60, f"last status of {task}")[-1]
         graph.wait(lambda steps=end.step: len(commands) >= steps, 60, f"commands of {task}")
-        assert contexts  # what the camera saw came back to the policy as memory
+        graph.wait(lambda: contexts, 60, "memory/context")  # what the camera saw came back to the policy as memory
     assert any(node.layer == "object" for update in updates for node in update.nodes)
     refused = graph.call(ResetSim, "sim/reset", ResetSim.Request(task="dance"))
     assert not refused.accepted

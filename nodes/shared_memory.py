@@ -1,0 +1,59 @@
+"""What dead processes left of Fast DDS in /dev/shm: a crashed or killed node cannot take its 70 MB along.
+
+Fast DDS keeps each segment and each port in a file, and beside it a lock file (``_el``, ``_sl``) on which its process
+holds a flock for as long as it lives. Files whose locks nobody holds belong to nobody: the rule of eProsima's own
+``fastdds shm clean``, which the wheels do not bring. The kernel frees a lock with its process, however that ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+FOLDER = Path("/dev/shm")
+LOCK_FILE = re.compile(r"(fastdds_(?:[0-9a-f]{16}|port\d{1,5}))_[es]l")
+YOUNG_S = 10.0
+"""Younger lock files are left alone: their process may not have come to locking them yet [s]."""
+
+
+def remove_dead_files(folder: Path = FOLDER, young_s: float = YOUNG_S) -> tuple[int, int]:
+    """Remove what dead processes left; returns how many segments and ports that were and their size [bytes]."""
+    return _visit(folder, young_s, remove=True)
+
+
+def dead_files(folder: Path = FOLDER, young_s: float = YOUNG_S) -> tuple[int, int]:
+    """Count what dead processes left: segments and ports, and their size [bytes]."""
+    return _visit(folder, young_s, remove=False)
+
+
+def _visit(folder: Path, young_s: float, *, remove: bool) -> tuple[int, int]:
+    owned: dict[str, list[Path]] = {}  # segment or port -> its lock files
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if (match := LOCK_FILE.fullmatch(path.name)) is not None:
+            owned.setdefault(match[1], []).append(path)
+    count = size = 0
+    for name, locks in owned.items():
+        with ExitStack() as held:
+            if not all(_lock(path, young_s, held) for path in locks):
+                continue
+            files = [path for path in (folder / name, folder / f"sem.{name}_mutex", *locks) if path.exists()]
+            count, size = count + 1, size + sum(path.stat().st_blocks * 512 for path in files)
+            if remove:  # while the locks are ours, so that no new process begins to use what goes away
+                for path in files:
+                    path.unlink(missing_ok=True)
+    return count, size
+
+
+def _lock(path: Path, young_s: float, held: ExitStack) -> bool:
+    """Take the lock that a living process would hold, until ``held`` closes; False: it lives, or is not ours to say."""
+    try:
+        file = held.enter_context(path.open("rb+"))
+        if time.time() - path.stat().st_mtime < young_s:
+            return False
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
