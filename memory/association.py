@@ -1,4 +1,4 @@
-"""Which detection is which known object: gated assignment, then moved, then new."""
+"""Which detection is which known object: gated assignment by place and looks, the rest is new."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class AssociationConfig:
     """Largest ratio of the diagonals where the labels differ."""
     moved_color_gate: float = 0.25
     """Colour gate for an object found elsewhere: its place does not vouch for it."""
+    absent_cost: float = 1.0
+    """Cost of a match with what is known to be gone, in gates: what is known to be there explains a sight first."""
 
 
 @dataclass(frozen=True)
@@ -86,45 +88,30 @@ class Looks:
 class Assignment:
     """Pairs (node index, detection index) and the detections that are new."""
 
-    stayed: tuple[tuple[int, int], ...]
-    moved: tuple[tuple[int, int], ...]
+    known: tuple[tuple[int, int], ...]
     new: tuple[int, ...]
 
 
 def assign(
-    known: Looks,
-    seen: Looks,
-    vacated: np.ndarray,
-    config: AssociationConfig | None = None,
-    absent: np.ndarray | None = None,
+    known: Looks, seen: Looks, config: AssociationConfig | None = None, absent: np.ndarray | None = None
 ) -> Assignment:
-    """Match ``seen`` with ``known``; ``vacated`` (n,) bool: the node's place was seen empty, it may be elsewhere;
-    ``absent`` (n,) bool: it is known to be gone.
+    """Match ``seen`` with ``known`` by place and looks together; ``absent`` (n,) bool: it is known to be gone.
 
-    First by place and looks together; what is left may be a vacated node of the same label and colour; the rest
-    is new, except a second sight of an object that is already matched (a detector that split it), which is dropped.
+    The rest is new, except a second sight of an object that is already matched (a detector that split it), which is
+    dropped. Whether a new one is a known one that moved, one sight cannot tell: its name may be a confusion.
     """
     config = config or AssociationConfig()
     if not len(known.labels) or not len(seen.labels):
-        return Assignment((), (), tuple(range(len(seen.labels))))
-    looks, alike, color = _unlike(known, seen, absent, config)
-    apart, place = _place_distance(known, seen, config)
-    near = place <= config.place_gate
-    stayed = _solve(np.where(near & alike, place / config.place_gate + looks, _FAR))
-    node_left = np.ones(len(known.labels), bool)
-    seen_left = np.ones(len(seen.labels), bool)
-    _take(stayed, node_left, seen_left)
-
-    moved: tuple[tuple[int, int], ...] = ()
-    free = np.flatnonzero(vacated & node_left)
-    if len(free) and seen_left.any():
-        same = np.array([[known.labels[i] == label for label in seen.labels] for i in free]) & seen_left
-        same &= alike[free] & (color[free] <= config.moved_color_gate)
-        pairs = _solve(np.where(same, apart[free] + looks[free], _FAR))
-        moved = tuple((int(free[i]), j) for i, j in pairs)
-        _take(moved, node_left, seen_left)
-    new = tuple(int(j) for j in np.flatnonzero(seen_left) if not _duplicate(int(j), known, seen, stayed, config))
-    return Assignment(stayed, moved, new)
+        return Assignment((), tuple(range(len(seen.labels))))
+    absent = np.zeros(len(known.labels), bool) if absent is None else absent
+    looks, alike, known_as = _unlike(known, seen, absent, config)
+    place = _place_distance(known, seen, known_as, config)
+    cost = place / config.place_gate + looks + config.absent_cost * absent[:, None]
+    pairs = _solve(np.where((place <= config.place_gate) & alike, cost, _FAR))
+    left = np.ones(len(seen.labels), bool)
+    left[[j for _, j in pairs]] = False
+    new = tuple(int(j) for j in np.flatnonzero(left) if not _duplicate(int(j), known, seen, pairs, config))
+    return Assignment(pairs, new)
 
 
 def resembling(one: Looks, others: Looks, config: AssociationConfig) -> np.ndarray:
@@ -139,9 +126,9 @@ def resembling(one: Looks, others: Looks, config: AssociationConfig) -> np.ndarr
 
 
 def _unlike(
-    known: Looks, seen: Looks, absent: np.ndarray | None, config: AssociationConfig
+    known: Looks, seen: Looks, absent: np.ndarray, config: AssociationConfig
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and the rgb distances.
+    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and which share a name.
 
     Something of another name is no thing that is known to be gone, however alike.
     """
@@ -153,28 +140,27 @@ def _unlike(
     limit = np.log(config.size_gate)
     alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     known_as = np.array([[label in called for label in seen.labels] for called in known.called])
-    there = np.ones(len(known.labels), bool) if absent is None else ~absent
     same_look = (color <= config.other_color_gate) & (size <= np.log(config.other_size_gate))
-    alike &= known_as | (there[:, None] & same_look)
-    return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, color
+    alike &= known_as | (~absent[:, None] & same_look)
+    return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, known_as
 
 
-def _place_distance(known: Looks, seen: Looks, config: AssociationConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distance (n, m) m and the squared Mahalanobis distance, an object being free to move.
+def _place_distance(known: Looks, seen: Looks, known_as: np.ndarray, config: AssociationConfig) -> np.ndarray:
+    """Return the squared Mahalanobis distance (n, m): an object of the same name may have moved, another may not.
 
     Pairs that are surely outside the gate get infinity: the 3x3 systems of the few others are solved.
     """
     offset = known.position[:, None] - seen.position[None]
     squared = np.einsum("nmi,nmi->nm", offset, offset)
-    ours = known.covariance
-    theirs = seen.covariance + np.eye(3) * config.motion_m**2
     # the trace bounds the largest variance, so nothing within the gate is lost here
-    widest = np.trace(ours, axis1=1, axis2=2)[:, None] + np.trace(theirs, axis1=1, axis2=2)[None]
-    i, j = np.nonzero(squared <= config.place_gate * widest)
+    widest = np.trace(known.covariance, axis1=1, axis2=2)[:, None] + np.trace(seen.covariance, axis1=1, axis2=2)[None]
+    i, j = np.nonzero(squared <= config.place_gate * (widest + 3 * config.motion_m**2))
+    motion = np.where(known_as[i, j], config.motion_m**2, 0.0)[:, None, None] * np.eye(3)
     near = offset[i, j][..., None]
     place = np.full(squared.shape, np.inf)
-    place[i, j] = (np.swapaxes(near, 1, 2) @ np.linalg.solve(ours[i] + theirs[j], near))[:, 0, 0]
-    return np.sqrt(squared), place
+    total = known.covariance[i] + seen.covariance[j] + motion
+    place[i, j] = (np.swapaxes(near, 1, 2) @ np.linalg.solve(total, near))[:, 0, 0]
+    return place
 
 
 def _solve(cost: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -186,18 +172,13 @@ def _solve(cost: np.ndarray) -> tuple[tuple[int, int], ...]:
     return tuple((int(rows[i]), int(columns[j])) for i, j in pairs if some[i, j] < _FAR)
 
 
-def _take(pairs: Sequence[tuple[int, int]], node_left: np.ndarray, seen_left: np.ndarray) -> None:
-    for i, j in pairs:
-        node_left[i] = seen_left[j] = False
-
-
 def _duplicate(
-    one: int, known: Looks, seen: Looks, stayed: Sequence[tuple[int, int]], config: AssociationConfig
+    one: int, known: Looks, seen: Looks, pairs: Sequence[tuple[int, int]], config: AssociationConfig
 ) -> bool:
     """Whether sight ``one`` lies inside an object that this frame already explains, with its colour."""
-    if not stayed:
+    if not pairs:
         return False
-    i, j = np.array(stayed).T
+    i, j = np.array(pairs).T
     reach = np.maximum(known.diagonal[i], seen.diagonal[j]) / 2
     apart = np.linalg.norm(seen.position[j] - seen.position[one], axis=1)
     color = np.linalg.norm(seen.color[j] - seen.color[one], axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from engram.core.types import DetectedObject, SceneNode
 from engram.memory.association import Looks
 from engram.memory.columns import NodeColumns
+
+_FORGOTTEN = 0.05
+"""A name with fewer votes was never given."""
 
 
 @dataclass(frozen=True)
@@ -20,21 +23,21 @@ class FusionConfig:
     """Standard deviation by which a resting object's place is assumed to drift between two sights."""
     moved_gate: float = 11.34
     """Squared Mahalanobis distance (chi-square, 3 dof, 99 %) above which it was moved: the old place is dropped."""
-    prior: float = 0.5
-    """Belief before the first sight: the share of new detections, of a detector sure of itself, that are real."""
+    prior: float = 0.1
+    """Belief before the first sight: one sight, however sure of itself, is not believed yet, a second one is."""
     hit_ratio: float = 8.0
     """P(detected | there) / P(detected | not there) at score 1."""
-    free_ratio: float = 0.3
-    """P(missed | there) / P(missed | not there) where the camera saw through its place."""
-    filled_ratio: float = 0.7
+    free_ratio: float = 0.05
+    """P(missed | there) / P(missed | not there) where the camera saw through its place: nearly settles it."""
+    filled_ratio: float = 0.3
     """The same where a surface lies at its place: the detector may have missed it."""
     belief_max: float = 0.99
-    """Belief saturates here, so that about five clear misses are enough to give an object up."""
+    """Belief saturates here, so that two clear misses are enough to give an object up."""
     memory: int = 10
-    """Appearance is averaged over about this many sights."""
+    """Appearance and name are what about this many sights say."""
     doubt: float = 0.5
-    """Belief in an object out of view falls to this when one just like it turns up elsewhere: it was carried there,
-    or it has a double."""
+    """Belief in an object out of view falls to this when one just like it is seen twice elsewhere: it was carried
+    there, or it has a double."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,17 @@ def fuse_positions(
     return position, np.where(moved[:, None, None], noise, (updated + np.swapaxes(updated, 1, 2)) / 2)
 
 
+def vote(votes: Mapping[str, float], label: str, score: float, config: FusionConfig) -> dict[str, float]:
+    """Return the sums of scores by label after one more sight; what was seen long ago counts less and less."""
+    kept = {name: value * (1 - 1 / config.memory) for name, value in votes.items()}
+    kept = {name: value for name, value in kept.items() if value > _FORGOTTEN}
+    kept[label] = kept.get(label, 0.0) + score
+    return kept
+
+
 def hit(score: np.ndarray, config: FusionConfig) -> np.ndarray:
-    """Return the likelihood ratio of a sight with ``score`` 0..1."""
-    return 1 + (config.hit_ratio - 1) * score
+    """Return the likelihood ratio of a sight with ``score`` 0..1: 1 for none, ``hit_ratio`` for a full one."""
+    return config.hit_ratio**score
 
 
 def bayes(belief: np.ndarray, ratio: np.ndarray | float, config: FusionConfig) -> np.ndarray:

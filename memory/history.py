@@ -144,9 +144,12 @@ class History:
             self.closed_at[row] = stamp_ns if believed_ns is None else believed_ns
             self.changed.add(row)
 
-    def retract(self, node_id: str, stamp_ns: int) -> list[Fact]:
-        """Believe the facts of ``node_id`` no longer, from ``stamp_ns`` on; return them as they were."""
-        taken = [fact for fact in self.of(node_id) if fact.believed_to == FOREVER]
+    def retract(self, node_id: str, stamp_ns: int, since_ns: int = 0) -> list[Fact]:
+        """Believe the facts of ``node_id`` no longer, from ``stamp_ns`` on; return them as they were.
+
+        Those that had ended by ``since_ns`` stand.
+        """
+        taken = [fact for fact in self.of(node_id) if fact.believed_to == FOREVER and fact.valid_to > since_ns]
         for fact in taken:
             self.believed_to[fact.row] = stamp_ns
             self.changed.add(fact.row)

@@ -35,7 +35,7 @@ class Merge:
 class Merges:
     """The journal of merges, and what carries them out. The newest ``keep`` can be undone."""
 
-    def __init__(self, keep: int = 1000) -> None:
+    def __init__(self, keep: int = 200) -> None:
         self._journal: dict[int, Merge] = {}
         self._keep = keep
         self._next = 1
@@ -78,7 +78,8 @@ class Merges:
             ),
             both,
         )  # fmt: skip
-        mine = history.retract(kept_id, stamp_ns)
+        mine = history.retract(kept_id, stamp_ns, since_ns=gone.first_seen_ns)  # what is older stands as it is
+        mine = [fact for fact in mine if fact.present or fact.valid_from < gone.first_seen_ns]  # not gone: it was there
         history.restate(mine + history.retract(gone_id, stamp_ns), kept_id, stamp_ns)
         return merge
 
@@ -102,10 +103,10 @@ class Merges:
             first_evidence=merge.gone.first_evidence,
             observations=max(1, today.observations - merge.kept.observations),
         )  # fmt: skip
-        scene.put(gone, merge.gone_votes)
+        scene.put(gone, scene.columns.about(scene.row(merge.kept.id)).votes)
         scene.put(merge.kept, merge.kept_votes)
-        facts = history.retract(merge.kept.id, stamp_ns)
         begins = merge.gone.first_seen_ns
+        facts = history.retract(merge.kept.id, stamp_ns, since_ns=begins - 1)
         before = sorted((fact for fact in facts if fact.valid_from < begins), key=lambda fact: fact.valid_from)
         if before:
             before[-1] = replace(before[-1], valid_to=FOREVER)

@@ -14,7 +14,7 @@ from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Hand, Scen
 from engram.memory.association import Assignment, AssociationConfig, Looks, assign, resembling
 from engram.memory.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN, VISIBLE
 from engram.memory.coverage import Coverage
-from engram.memory.fusion import FusionConfig, Sights, bayes, born, fuse
+from engram.memory.fusion import FusionConfig, Sights, bayes, born, fuse, vote
 from engram.memory.grasp import GraspConfig, Grasps
 from engram.memory.history import History
 from engram.memory.merges import Merges, places
@@ -39,7 +39,10 @@ class TrackerConfig:
     absent_below: float = 0.2
     """An object believed less than this is ``absent``."""
     confirmed_after: int = 3
-    """An object given up with fewer sights than this was a false detection: it is deleted, and the delta says so."""
+    """An object given up with fewer sights than this was a false detection: it is deleted, and the delta says so.
+    Nor does one with fewer sights take over the identity of an object that is gone elsewhere."""
+    sure_name: float = 0.67
+    """Least share of the votes for its label that such a takeover needs."""
     fact_m: float = 0.05
     """An object that went this far begins a new fact."""
     association: AssociationConfig = field(default_factory=AssociationConfig)
@@ -63,6 +66,7 @@ class _Step:
     events: list[GraphEvent] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)  # rows that a merge has used
     shifted_ns: int = 0  # how far every earlier stamp moved
+    renamed: dict[int, str] = field(default_factory=dict)  # row -> what it was called until this frame
 
     def change(self, rows: Iterable[int]) -> None:
         self.changed.update(dict.fromkeys(rows))
@@ -105,14 +109,14 @@ class Tracker:
         sights = Sights.of(scene.objects)
         rows = self._candidates(scene, sights.looks, step)
         verdict = look(scene, columns.position[rows], columns.size[rows], config.visibility)
-        vacated = (verdict == FREE) | (columns.state[rows] == ABSENT)
-        found = self._match(rows, vacated, sights.looks)
+        found = self._match(rows, sights.looks)
         self.coverage.add(scene, config.visibility.max_depth_m)
         self._see(rows, found, sights, scene, step)
         matched = np.zeros(len(rows), bool)
-        matched[[i for i, _ in found.stayed + found.moved]] = True
-        self._bear(found.new, rows[~matched], verdict[~matched], scene, sights, step)
+        matched[[i for i, _ in found.known]] = True
+        self._bear(found.new, scene, sights, step)
         lost, seen_as = rows[~matched], verdict[~matched]
+        self._doubt(lost[(seen_as == NOT_LOOKED) | (seen_as == HIDDEN)], step)
         seen_as = np.where((seen_as == FILLED) & self._replaced(lost, sights.looks), FREE, seen_as)
         self._merge_doubles(lost, seen_as, step)
         self._miss(lost, seen_as, step)
@@ -149,43 +153,37 @@ class Tracker:
             margin = 0.5
             rows |= columns.objects_within(seen.position.min(axis=0) - margin, seen.position.max(axis=0) + margin)
         rows |= columns.in_view.get(scene.camera, set())
-        for label in set(seen.labels):
-            same = columns.by_label.get(label)
-            if same:
-                array = np.fromiter(same, np.int64, len(same))
-                rows |= set(array[columns.state[array] == ABSENT].tolist())
         rows -= {row for _, row in step.gone}
         found = np.fromiter(rows, np.int64, len(rows))
         return np.sort(found[columns.layer[found] == OBJECT])
 
-    def _match(self, rows: np.ndarray, vacated: np.ndarray, seen: Looks) -> Assignment:
-        """Assign sights to ``rows``; those too far from every sight, at their places, are spared the comparison."""
+    def _match(self, rows: np.ndarray, seen: Looks) -> Assignment:
+        """Assign sights to ``rows``; those too far from every sight are spared the comparison."""
         columns, gate = self.columns, self.config.association.place_gate
         if not len(rows) or not len(seen.labels):
-            return Assignment((), (), tuple(range(len(seen.labels))))
+            return Assignment((), tuple(range(len(seen.labels))))
         widest = np.trace(columns.covariance[rows], axis1=1, axis2=2)
         widest += np.trace(seen.covariance, axis1=1, axis2=2).max() + 3 * self.config.association.motion_m**2
         nearest, _ = cKDTree(seen.position).query(columns.position[rows])
-        some = np.flatnonzero((nearest**2 <= gate * widest) | vacated)
+        some = np.flatnonzero(nearest**2 <= gate * widest)
         absent = columns.state[rows[some]] == ABSENT
-        found = assign(Looks.rows(columns, rows[some]), seen, vacated[some], self.config.association, absent)
-        stayed, moved = (tuple((int(some[i]), j) for i, j in pairs) for pairs in (found.stayed, found.moved))
-        return Assignment(stayed, moved, found.new)
+        found = assign(Looks.rows(columns, rows[some]), seen, self.config.association, absent)
+        return Assignment(tuple((int(some[i]), j) for i, j in found.known), found.new)
 
     def _see(self, rows: np.ndarray, found: Assignment, sights: Sights, scene: SceneObservation, step: _Step) -> None:
         """Fuse the sights of known objects."""
-        pairs = found.stayed + found.moved
-        if not pairs:
+        if not found.known:
             return
         columns = self.columns
-        these, of = rows[[i for i, _ in pairs]], np.array([j for _, j in pairs])
+        these, of = rows[[i for i, _ in found.known]], np.array([j for _, j in found.known])
         for row, j in zip(these.tolist(), of.tolist(), strict=True):
             about, seen = columns.about(row), scene.objects[j]
-            votes = about.votes or {about.label: float(min(columns.sights[row], 10))}
-            votes[seen.label] = votes.get(seen.label, 0.0) + seen.score
-            about.votes = votes
-            if len(votes) > 1 or about.label not in votes:
-                columns.relabel(row, max(sorted(votes), key=votes.__getitem__))
+            known = about.votes or {about.label: float(min(columns.sights[row], self.config.fusion.memory))}
+            about.votes = vote(known, seen.label, seen.score, self.config.fusion)
+            called = max(sorted(about.votes), key=about.votes.__getitem__)
+            if called != about.label:
+                step.renamed[row] = about.label
+                columns.relabel(row, called)
             if self.grasps.holder(about.id) and self.grasps.slipped(
                 about.id, sights.looks.position[j], columns.position[row]
             ):
@@ -204,42 +202,35 @@ class Tracker:
         step.change(rows.tolist())
         step.sighted += rows.tolist()
 
-    def _bear(
-        self, new: Sequence[int], unseen: np.ndarray, verdict: np.ndarray, scene: SceneObservation,
-        sights: Sights, step: _Step,
-    ) -> None:  # fmt: skip
+    def _bear(self, new: Sequence[int], scene: SceneObservation, sights: Sights, step: _Step) -> None:
         """New objects; one that shows that a merge was wrong takes that merge back instead."""
-        away = unseen[(verdict == NOT_LOOKED) | (verdict == HIDDEN)]
-        visible = np.array(step.sighted, np.int64)
         for j in new:
             seen = scene.objects[j]
-            looks = Looks.of([seen])
-            if self._unmerge(looks, j, sights, step):
+            if self._unmerge(Looks.of([seen]), j, sights, step):
                 continue
-            self._doubt(looks, away, visible, step)
             node = born(self.scene.new_id("object"), seen, step.stamp_ns, self.config.fusion, step.evidence)
             row = self.scene.put(node, {seen.label: seen.score})
             step.change([row])
             step.born.add(row)
             step.sighted.append(row)
 
-    def _doubt(self, looks: Looks, away: np.ndarray, visible: np.ndarray, step: _Step) -> None:
-        """An object just like the one known elsewhere: believe less that that one is still there."""
-        columns, config = self.columns, self.config
-        same = columns.by_label.get(looks.labels[0], set())
-        there = np.array([row for row in visible.tolist() if row in same], np.int64)
-        if len(there) and resembling(looks, Looks.rows(columns, there), config.association).any():
-            return  # there are two of them
-        others = np.array(sorted(same - set(there.tolist())), np.int64)
-        others = others[columns.state[others] != ABSENT]
-        alike = others[resembling(looks, Looks.rows(columns, others), config.association)] if len(others) else others
-        in_sight = set(away.tolist())
-        if len(alike) == 1 and (alike[0] in in_sight or columns.state[alike[0]] == UNSEEN):
-            row = int(alike[0])
-            if columns.belief[row] > config.fusion.doubt:
-                columns.belief[row] = config.fusion.doubt
-                columns.changed.add(row)
-                step.change([row])
+    def _doubt(self, away: np.ndarray, step: _Step) -> None:
+        """An object just like the one known elsewhere, seen for the second time: believe that one less.
+
+        ``away``: rows in reach of this frame that it could not look at.
+        """
+        columns, doubt = self.columns, self.config.fusion.doubt
+        for row in [one for one in step.sighted if columns.sights[one] == 2]:
+            others = self._namesakes(row, step)
+            alike = self._alike(row, others[columns.state[others] != ABSENT])
+            if len(alike) != 1 or alike[0] in step.sighted:
+                continue  # there are two of them
+            if columns.state[alike[0]] != UNSEEN and alike[0] not in away:
+                continue
+            if columns.belief[alike[0]] > doubt:
+                columns.belief[alike[0]] = doubt
+                columns.changed.add(int(alike[0]))
+                step.change([int(alike[0])])
 
     def _unmerge(self, looks: Looks, j: int, sights: Sights, step: _Step) -> bool:
         """Whether sight ``j`` lies where a merged object was before, while that object is seen elsewhere."""
@@ -294,9 +285,9 @@ class Tracker:
         if not len(rows) or not len(seen.labels):
             return np.zeros(len(rows), bool)
         columns = self.columns
-        inside = (np.abs(columns.position[rows][:, None] - seen.position[None]) < columns.half[rows][:, None]).all(
-            axis=2
-        )
+        offset = np.abs(columns.position[rows][:, None] - seen.position[None])
+        ours, theirs = columns.half[rows][:, None], seen.size[None] / 2
+        inside = (offset < np.maximum(ours, theirs)).all(axis=2)  # the middle of one in the other
         ratio = np.linalg.norm(columns.size[rows], axis=1)[:, None] / np.maximum(seen.diagonal, 1e-4)[None]
         return (inside & (ratio > 0.5) & (ratio < 2.0)).any(axis=1)
 
@@ -329,33 +320,75 @@ class Tracker:
                     step.change([row])
 
     def _settle(self, step: _Step) -> None:
-        """Objects that just became absent: false detections go, an object that turned up elsewhere keeps its id."""
-        for row in [row for row in step.changed if self.columns.state[row] == ABSENT]:
-            twin = self._twin(row, step)
+        """Identities: wrong names come off, what was given up goes or is found elsewhere, what is new may be old."""
+        columns = self.columns
+        for row, name in step.renamed.items():
+            self._misnamed(row, name, step)
+        for row in [row for row in step.changed if columns.state[row] == ABSENT]:
+            twin = self._became(row, step)
             if twin is not None:
                 self._merge(row, twin, step)
-            elif self.columns.sights[row] < self.config.confirmed_after:
+            elif columns.sights[row] < self.config.confirmed_after:
                 self._delete(row, step)
             elif self._believed_there(row):
-                place = self.columns.position[row].copy()
+                place = columns.position[row].copy()
                 self._event("absent", row, step, before=place)
+        for row in [row for row in step.sighted if columns.sights[row] % self.config.confirmed_after == 0]:
+            was = self._was(row, step) if row not in step.taken else None
+            if was is not None:
+                self._merge(was, row, step)
+                step.sighted.append(was)
 
-    def _twin(self, row: int, step: _Step) -> int | None:
-        """Return the one object like ``row`` that was first seen after ``row`` was last seen."""
+    def _misnamed(self, row: int, name: str, step: _Step) -> None:
+        """What was taken for a known object of that ``name`` is something else: take that merge back."""
+        node_id = self.columns.about(row).id
+        for merge in reversed(self.merges.standing()):
+            if merge.kept.id == node_id and merge.kept.label == name:
+                self._split(merge.number, step)
+                step.sighted[step.sighted.index(row)] = self.columns.row_of[merge.gone.id]
+                return
+
+    def _became(self, row: int, step: _Step) -> int | None:
+        """Return the one confirmed object like ``row`` that was first seen after ``row`` was last seen."""
         columns = self.columns
-        same = columns.by_label.get(columns.about(row).label, set()) - step.taken - {row}
-        others = np.array(sorted(same), np.int64)
+        others = self._namesakes(row, step)
         others = others[(columns.state[others] != ABSENT) & (columns.first_ns[others] > columns.last_ns[row])]
-        if not len(others):
+        alike = [one for one in self._alike(row, others).tolist() if self._confirmed(one)]
+        return alike[0] if len(alike) == 1 else None
+
+    def _was(self, row: int, step: _Step) -> int | None:
+        """Return the object like ``row`` that is gone since before ``row`` was first seen, of several the last seen."""
+        columns = self.columns
+        if not self._confirmed(row):
             return None
-        one = Looks.rows(columns, np.array([row]))
-        alike = others[resembling(one, Looks.rows(columns, others), self.config.association)]
-        return int(alike[0]) if len(alike) == 1 else None
+        others = self._namesakes(row, step)
+        others = others[(columns.state[others] == ABSENT) & (columns.last_ns[others] < columns.first_ns[row])]
+        return max(self._alike(row, others).tolist(), key=lambda one: (columns.last_ns[one], one), default=None)
+
+    def _namesakes(self, row: int, step: _Step) -> np.ndarray:
+        """Return the rows of the same label that no merge of this frame has used."""
+        same = self.columns.by_label.get(self.columns.about(row).label, set())
+        used = {row, *step.taken, *(one for _, one in step.gone)}
+        return np.setdiff1d(np.fromiter(same, np.int64, len(same)), list(used))
+
+    def _alike(self, row: int, others: np.ndarray) -> np.ndarray:
+        """Return those of ``others`` that look like ``row``."""
+        if not len(others):
+            return others
+        one = Looks.rows(self.columns, np.array([row]))
+        return others[resembling(one, Looks.rows(self.columns, others), self.config.association)]
+
+    def _confirmed(self, row: int) -> bool:
+        """Whether it was seen often enough, and mostly under its name, to be taken for a known object."""
+        columns, config = self.columns, self.config
+        votes = columns.about(row).votes
+        sure = votes.get(columns.about(row).label, 1.0) >= config.sure_name * sum(votes.values())
+        return bool(columns.sights[row] >= config.confirmed_after and sure)
 
     def _merge(self, kept_row: int, gone_row: int, step: _Step) -> None:
         columns = self.columns
         kept_id, gone_id = columns.about(kept_row).id, columns.about(gone_row).id
-        before = columns.position[kept_row].copy()
+        before, was_absent = columns.position[kept_row].copy(), not self._believed_there(kept_row)
         self._open_fact(gone_row, step)  # a twin born in this very frame has none yet
         self.merges.merge(self.scene, self.history, kept_id, gone_id, step.stamp_ns, step.evidence)
         if gone_row in step.sighted:
@@ -363,6 +396,8 @@ class Tracker:
         step.taken |= {kept_row, gone_row}
         step.events = [event for event in step.events if event.node_id != gone_id]
         self._event("merged", kept_row, step, before=before, other=gone_id)
+        if np.linalg.norm(columns.position[kept_row] - before) > self.config.fact_m:
+            self._event("returned" if was_absent else "moved", kept_row, step, before=before)
         self._drop(gone_row, step)
         step.change([kept_row])
 

@@ -21,7 +21,7 @@ from tests.memory.scenes import WordEncoder, seen, view
 def stored(tmp_path):
     """A memory of a cup that was moved, with records of the other stores."""
     memory = RobotMemory(GraphStore(tmp_path / "memory"), encoder=WordEncoder())
-    for second, x in enumerate((0.4, 0.4, 0.6, 0.6)):
+    for second, x in enumerate((0.4,) * 3 + (0.6,) * 3):
         memory.update(view([seen("rote Tasse ☕", (x, 0.1 / 3, 0.02))], second * 10**9))
     memory.commit()
     memory.close()

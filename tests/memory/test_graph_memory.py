@@ -56,18 +56,17 @@ def watch(memory, objects, times=1, start=100, **how):
 
 
 def test_belief_after_one_sight_follows_bayes():
-    """Even odds, score 0.9: odds ratio 1 + 7 * 0.9 = 7.3, so belief 7.3 / 8.3."""
+    """Odds of 1 to 9, score 2 / 3: odds ratio 8 ** (2 / 3) = 4, so odds 4 / 9 and belief 4 / 13."""
     memory = GraphMemory(encoder=WordEncoder())
-    memory.update(view([seen("red cube", HERE, score=0.9)]))
-    assert cube(memory).belief == pytest.approx(7.3 / 8.3)
+    memory.update(view([seen("red cube", HERE, score=2 / 3)]))
+    assert cube(memory).belief == pytest.approx(4 / 13)
 
 
 def test_looked_and_not_there_loses_belief_step_by_step_until_absent(memory):
-    """0.99 = odds 99; each clear miss times 0.3: 29.7, 8.91, 2.67, 0.80, 0.24, below 0.2 / 0.8 = 0.25."""
-    for odds in (29.7, 8.91, 2.673, 0.8019):
-        watch(memory, [])
-        assert cube(memory).belief == pytest.approx(odds / (1 + odds), rel=1e-6)
-        assert cube(memory).state == "visible"
+    """0.99 = odds 99; each look through its place times 0.05: 4.95, 0.2475, below 0.2 / 0.8 = 0.25."""
+    watch(memory, [])
+    assert cube(memory).belief == pytest.approx(4.95 / 5.95, rel=1e-6)
+    assert cube(memory).state == "visible"
     watch(memory, [])
     assert cube(memory).state == "absent"
     assert cube(memory).last_seen_ns == 4  # a miss is no sight
@@ -108,8 +107,12 @@ def test_one_that_is_back_at_its_place_is_the_same_object(memory):
 
 
 def test_moved_in_view_keeps_its_identity(memory):
-    update = watch(memory, [seen("red cube", THERE)])
-    assert [n.id for n in update.nodes] == ["object_0001"]
+    """One sight may be a confusion of names; the third settles that it is the one that is gone from its place."""
+    first = watch(memory, [seen("red cube", THERE)])
+    assert [event.kind for event in first.events] == ["new"]
+    update = watch(memory, [seen("red cube", THERE)], times=2, start=101)
+    assert [event.kind for event in update.events] == ["merged", "returned"]
+    assert [n.id for n in memory.graph().nodes if n.layer == "object"] == ["object_0001"]
     np.testing.assert_allclose(cube(memory).pose.position, THERE, atol=1e-9)
 
 
@@ -126,10 +129,10 @@ def test_a_second_one_of_its_kind_is_new_while_the_first_is_still_there(memory):
 def test_carried_while_its_old_place_was_hidden_keeps_its_identity_once_that_place_is_seen_empty(memory):
     watch(memory, [seen("red cube", THERE)], times=3, depth=0.5)  # old place hidden: cannot be told yet
     assert len(memory.query(MemoryQuery(text="red cube")).nodes) == 2
-    assert cube(memory).id == "object_0002"  # the other one is in doubt: 0.5, then 0.3 to 1, then 0.09 to 1
-    update = watch(memory, [seen("red cube", THERE)], times=2, start=200)
+    assert cube(memory).id == "object_0002"  # the other one is in doubt: 0.5, then 0.05 to 1
+    update = watch(memory, [seen("red cube", THERE)], start=200)
     assert update.deleted_nodes == ("object_0002",)
-    assert [event.kind for event in update.events] == ["merged"]
+    assert [event.kind for event in update.events] == ["merged", "moved"]
     assert (cube(memory).id, cube(memory).state) == ("object_0001", "visible")
     np.testing.assert_allclose(cube(memory).pose.position, THERE, atol=1e-9)
 
@@ -168,10 +171,10 @@ def test_the_label_most_often_seen_wins(memory):
 
 def test_belief_weighs_the_answer(memory):
     watch(memory, [seen("red cube", HERE), seen("red cube", THERE, color=(0.9, 0, 0))], times=5)
-    watch(memory, [seen("red cube", THERE, color=(0.9, 0, 0))], times=3, start=200)
+    watch(memory, [seen("red cube", THERE, color=(0.9, 0, 0))], start=200)
     answer = memory.query(MemoryQuery(text="red cube"))
     assert [n.id for n in answer.nodes] == ["object_0002", "object_0001"]
-    assert answer.scores[1] == pytest.approx(2.673 / 3.673, abs=1e-5)
+    assert answer.scores[1] == pytest.approx(4.95 / 5.95, abs=1e-5)
 
 
 def test_context_leaves_out_what_is_gone_and_keeps_the_best_k():

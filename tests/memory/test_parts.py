@@ -140,14 +140,14 @@ def test_crossed_pairs_are_matched_together_not_greedily():
     """Two like cubes 3 cm apart both seen 2 cm to the right: nearest-first would match the wrong one."""
     nodes = [box("a", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.53, 0, 0), (0.04,) * 3, "red cube")]
     sights = [seen("red cube", (0.55, 0, 0)), seen("red cube", (0.52, 0, 0))]
-    assert set(assign(Looks.of(nodes), Looks.of(sights), np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
+    assert set(assign(Looks.of(nodes), Looks.of(sights)).known) == {(0, 1), (1, 0)}
 
 
 def test_colour_decides_when_two_objects_swap_places():
     nodes = [box("r", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.55, 0, 0), (0.04,) * 3, "blue cube")]
     sights = [seen("blue cube", (0.50, 0, 0)), seen("red cube", (0.55, 0, 0))]
     nodes = [replace(n, color=s.color, embedding=s.embedding) for n, s in zip(nodes, sights[::-1], strict=True)]
-    assert set(assign(Looks.of(nodes), Looks.of(sights), np.zeros(2, bool)).stayed) == {(0, 1), (1, 0)}
+    assert set(assign(Looks.of(nodes), Looks.of(sights)).known) == {(0, 1), (1, 0)}
 
 
 def ask(nodes, query, embed):
