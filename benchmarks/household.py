@@ -23,12 +23,11 @@ import tyro
 
 from engram.benchmarks.household_figures import figures
 from engram.benchmarks.household_fit import fit_sensor
-from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, score_graph
+from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, ask_how_sure, score_graph
 from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
 from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory
 from engram.core.provenance import machine
-from engram.memory.fusion import FusionConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore
@@ -46,9 +45,6 @@ OURS = "engram"
 RESULTS = Path(__file__).resolve().parent / "results" / "household.json"
 FIRST_SEED = 10
 """Homes 0-9 are for development."""
-FUSION = FusionConfig(prior=0.1, free_ratio=0.05)
-"""For a detector that, on furniture, errs in one frame of ten: one sight is not believed yet, a look right through the
-place of a thing nearly settles that it is gone."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class HouseholdBenchmark:
 
 def map_memory(home: Home, encoder: TextEncoder, store: GraphStore | None = None) -> RobotMemory:
     """Return our memory, with its defaults, of a robot that drives and knows the rooms and furniture of ``home``."""
-    graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map", fusion=FUSION))
+    graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map"))
     return RobotMemory(store, RobotMemoryConfig(graph=graph), encoder, map_nodes(home))
 
 
@@ -101,6 +97,8 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
         for hour in VISIT_HOURS:
             stamp_ns = day * DAY_NS + hour * HOUR_NS
             life.advance(stamp_ns)
+            for name, memory in memories.items():
+                ask_how_sure(memory, life, scores[name], stamp_ns)
             world.arrange(life.oracle_placements())
             for spot, sights in inspector.visit(stamp_ns):
                 for sight in sights:
@@ -147,7 +145,14 @@ def _day(count: Counter[str], store: Path, cpu_s: float) -> dict:
 
 
 def _save(path: Path, seed: int, scores: dict[str, Scores], days: list[dict]) -> dict:
-    told = {name: {"count": dict(s.count), "error_m": [round(e, 5) for e in s.error_m]} for name, s in scores.items()}
+    told = {
+        name: {
+            "count": dict(s.count),
+            "error_m": [round(e, 5) for e in s.error_m],
+            "told": [(round(sure, 3), bool(right)) for sure, right in s.told],
+        }
+        for name, s in scores.items()
+    }
     result = {"seed": seed, "scores": told, "days": days}
     path.write_text(json.dumps(result))
     return result

@@ -10,6 +10,7 @@ from engram.benchmarks.household_scores import Scores
 from engram.core.statistics import wilson
 
 BASELINES = ("captions", "newest_100", "full_history")
+VERDICTS = ("right", "rightly none", "stale", "outdated", "missing")
 DISK_BUDGET_MB, RAM_BUDGET_MB = 512.0, 4096.0
 """What three weeks may cost: the store on disk, and the whole process with simulation, encoder and baselines."""
 
@@ -21,6 +22,8 @@ def figures(homes: Sequence[dict]) -> list[dict]:
     for name in BASELINES:
         rows += _answers(name, total[name])
     rows.append(_stale_ratio(total))
+    for name in ("engram", *BASELINES):
+        rows += reliability(name, total[name].told)
     if total["engram_camera"].count:
         rows += _answers("camera_day", total["engram_camera"]) + _graph("camera_day_", total["engram_camera"])
     return rows + _weeks(homes)
@@ -31,14 +34,13 @@ def _pooled(homes: Sequence[dict], name: str) -> Scores:
     for home in homes:
         total.count.update(home["scores"][name]["count"])
         total.error_m += home["scores"][name]["error_m"]
+        total.told += home["scores"][name]["told"]
     return total
 
 
 def _answers(name: str, scores: Scores) -> list[dict]:
     count, n = scores.count, scores.count["questions"]
-    rows = [
-        rate(f"{name}_answers_{verdict}", count[verdict], n) for verdict in ("right", "stale", "outdated", "missing")
-    ]
+    rows = [rate(f"{name}_answers_{verdict.replace(' ', '_')}", count[verdict], n) for verdict in VERDICTS]
     if scores.error_m:
         rows += [_quantile(f"{name}_position_error_p{q}_m", np.sort(scores.error_m), q / 100) for q in (50, 90)]
     return rows
@@ -61,6 +63,26 @@ def _graph(prefix: str, scores: Scores) -> list[dict]:
         rate(f"{prefix}false_merges", count["fused into another"], count["fused"], 0.01),
         rate(f"{prefix}fused_into_its_twin", count["fused into its twin"], count["fused"]),
     ]
+
+
+def reliability(name: str, told: Sequence[tuple[float, bool]]) -> list[dict]:
+    """Return Brier score and expected calibration error (10 bins) of confidences, the former beside knowing nothing.
+
+    Who answers always with the share of right answers gets p (1 - p): a confidence that says more is below it.
+    """
+    if not told:
+        return []
+    sure, right = (np.array(values, float) for values in zip(*told, strict=True))
+    squares = (sure - right) ** 2
+    brier, half = float(squares.mean()), 1.96 * float(squares.std()) / np.sqrt(len(squares))
+    bins = np.minimum((sure * 10).astype(int), 9)
+    gaps = [abs(float((sure[bins == b] - right[bins == b]).sum())) for b in range(10)]
+    nothing = float(right.mean() * (1 - right.mean()))
+    rows = [(f"{name}_brier", brier, [round(brier - half, 4), round(brier + half, 4)]),
+            (f"{name}_brier_knowing_the_mean", nothing, None),
+            (f"{name}_calibration_error", sum(gaps) / len(sure), None)]  # fmt: skip
+    return [{"name": label, "value": round(value, 4), "interval": interval, "n": len(sure), "target": "", "met": None}
+            for label, value, interval in rows]  # fmt: skip
 
 
 def _stale_ratio(total: dict[str, Scores]) -> dict:

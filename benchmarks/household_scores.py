@@ -30,11 +30,14 @@ class Scores:
 
     count: Counter[str] = field(default_factory=Counter)
     error_m: list[float] = field(default_factory=list)
+    told: list[tuple[float, bool]] = field(default_factory=list)
+    """Confidence of each answer, and whether it was right."""
 
     def add(self, other: Scores) -> None:
         """Take in what another home counted."""
         self.count.update(other.count)
         self.error_m += other.error_m
+        self.told += other.told
 
 
 class Looked:
@@ -66,8 +69,21 @@ def ask_everything(memory: Memory, life: Life, looked: Looked, scores: Scores, s
         answers = [node for node in believed(answer.nodes) if node.label == name]
         verdict = judge(answers[0].pose.position if answers else None, name, life, looked)
         scores.count[verdict] += 1
+        scores.count["rightly none"] += not answers and _error(np.zeros(3), name, life) == np.inf
         if verdict == "right":
             scores.error_m.append(_error(answers[0].pose.position, name, life))
+
+
+def ask_how_sure(memory: Memory, life: Life, scores: Scores, stamp_ns: int) -> None:
+    """Ask where each kind of thing is, hours after the last look, and note how sure the answers are.
+
+    A memory that gives no confidence is taken by its score, as the systems that it stands for report it.
+    """
+    for name in sorted({kind.name for kind in life.things.values()}):
+        answer = memory.query(MemoryQuery(text=name, now_ns=stamp_ns))
+        if answer.nodes and answer.nodes[0].label == name and believed(answer.nodes[:1]):
+            right = _error(answer.nodes[0].pose.position, name, life) <= RIGHT_M
+            scores.told.append((answer.confidence or answer.scores[0], right))
 
 
 def judge(place: np.ndarray | None, name: str, life: Life, looked: Looked) -> str:

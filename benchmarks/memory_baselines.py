@@ -125,7 +125,8 @@ def newest_answer(kept: Sequence[SceneNode], query: MemoryQuery, vector: np.ndar
     ]
     if not fits:
         return MemoryAnswer((), ())
-    similar = {node.label: float(node.embedding @ vector) if query.text else 1.0 for node in fits}
+    one_each = {node.label: node for node in fits}
+    similar = {label: float(node.embedding @ vector) if query.text else 1.0 for label, node in one_each.items()}
     best = max(similar.values())
     chosen: list[SceneNode] = []
     for node in reversed(fits):

@@ -286,7 +286,8 @@ class Advice:
     label: str = ""  # name of that place
     probability: float = 0.0  # that the object is there
     cost_m: float = 0.0  # way there
-    value_m: float = 0.0  # what a look is worth after its way, in metres; above 0 = look
+    value_m: float = 0.0  # what searching is worth after its way, in metres; above 0 = look
+    route: tuple[np.ndarray, ...] = ()  # (3,) m each: the order in which a search would best look, all places
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Whether looking is worth its way: value of information before a search.
 
-Acting on the best guess now succeeds with probability max p. After a look at place i it is p_i (found there) plus
-(1 - p_i) max_j p_j / (1 - p_i) = p_i + max_{j != i} p_j. The difference, times what a success is worth in metres,
-less the way there, is the value of that look (Howard, *Information Value Theory*, 1966; one step ahead).
+Acting on the best guess now succeeds with probability max p. A search that looks at places 1 .. k in turn, until it
+finds, succeeds with p_1 + .. + p_k, or by the best guess among the others: the difference, times what a success is
+worth in metres, less the way that is driven on average, is the value of that search (Howard, *Information Value
+Theory*, 1966). Places are taken in the order of probability a metre, the rule that is best for independent boxes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class AdviceConfig:
     """Way that a right answer in place of a wrong one is worth [m]."""
     sure: float = 0.9
     """A guess at least this sure needs no look."""
-    hint_m: float = 2.0
+    look_m: float = 2.0
+    """Way that one look takes as long as [m]: keeps a search from trying every near place first."""
+    hint_m: float = 0.5
     """Places nearer to each other than this are one look."""
 
 
@@ -50,22 +53,39 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
         return Advice(False, "I know of no place where a look could help.")
     p = np.array([option.probability for option in options])
     p = p / max(1.0, float(p.sum()))
-    best = float(p.max())
-    others = np.array([max([q for j, q in enumerate(p) if j != i], default=0.0) for i in range(len(p))])
-    gain = p + others - best
-    if len(p) == 1:
-        gain = p  # no guess to act on is as good as none: seeing it there makes it one
     places = np.array([option.place for option in options])
-    cost = np.zeros(len(p)) if robot_place is None else np.linalg.norm(places - robot_place, axis=1)
-    value = gain * config.worth_m - cost
-    i = int(np.argmax(value))
+    order, cost, value = _best_search(p, places, robot_place, config)
+    i, route = order[0], tuple(places[j] for j in order)
     option = options[i]
-    chance = f"{100 * p[i]:.0f} % that it is there, {cost[i]:.1f} m away"
-    if value[i] <= 0:
+    chance = f"{100 * p[i]:.0f} % that it is there, {cost:.1f} m away"
+    if value <= 0:
         text = f"Looking is not worth it: the best place, {option.label}, has {chance}."
-        return Advice(False, text, None, option.label, float(p[i]), float(cost[i]), float(value[i]))
+        return Advice(False, text, None, option.label, float(p[i]), cost, value, route)
     text = f"Look at {option.label}: {chance}."
-    return Advice(True, text, option.place, option.label, float(p[i]), float(cost[i]), float(value[i]))
+    return Advice(True, text, option.place, option.label, float(p[i]), cost, value, route)
+
+
+def _best_search(
+    p: np.ndarray, places: np.ndarray, robot_place: np.ndarray | None, config: AdviceConfig
+) -> tuple[list[int], float, float]:
+    """Return the order of a search, the way [m] to its first place, and the value [m] of its best beginning."""
+    best, left, here = float(p.max()), list(range(len(p))), robot_place
+    order: list[int] = []
+    found = way = first_cost = 0.0
+    value = -np.inf
+    while left:
+        far = np.zeros(len(left)) if here is None else np.linalg.norm(places[left] - here, axis=1)
+        k = int(np.argmax(p[left] / (far + config.look_m)))
+        first_cost = float(far[k]) if not order else first_cost
+        way += (1 - found) * float(far[k])
+        order.append(left.pop(k))
+        found += float(p[order[-1]])
+        guess = float(p[left].max()) if left else 0.0
+        value = max(value, (found + guess - best) * config.worth_m - way)
+        here = places[order[-1]] if robot_place is not None else None
+    if len(p) == 1:  # no guess to act on is as good as none: seeing it there makes it one
+        value = found * config.worth_m - way
+    return order, first_cost, value
 
 
 def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +15,15 @@ from engram.memory.history import FOREVER, Fact
 from engram.memory.retrieval import Hits, anchors, asked
 from engram.memory.tracker import Tracker
 
+Usual = Callable[[SceneNode], Sequence[tuple[np.ndarray, float]]]
+"""A node -> its usual places (3,) m, each with its share of the stays."""
 _YEAR_NS = 365 * 86_400 * 10**9
 
 
-def answer(tracker: Tracker, query: MemoryQuery, hits: Hits, advice: AdviceConfig) -> MemoryAnswer:
-    """Say what ``hits`` mean for ``query``."""
+def answer(
+    tracker: Tracker, query: MemoryQuery, hits: Hits, advice: AdviceConfig, usual: Usual | None = None
+) -> MemoryAnswer:
+    """Say what ``hits`` mean for ``query``; ``usual`` knows the usual places of an object."""
     past = query.valid_ns is not None or query.believed_ns is not None
     now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
     at = asked(query) if past else now_ns
@@ -32,49 +36,77 @@ def answer(tracker: Tracker, query: MemoryQuery, hits: Hits, advice: AdviceConfi
     age = max(0, at - hits.nodes[0].last_seen_ns) / 1e9 if hits.nodes else float("inf")
     advised = None
     if not past and query.text and sure < advice.sure:
-        advised = advise(options(tracker, hits), query.robot_place, advice)
+        habits = usual(hits.nodes[0]) if usual is not None and hits.nodes else ()
+        advised = advise(options(tracker, hits, now_ns, habits), query.robot_place, advice)
     return MemoryAnswer(hits.nodes, hits.scores, text, sure, age, evidence, advised)
 
 
-def with_evidence(
-    found: MemoryAnswer, tracker: Tracker, hits: Hits, query: MemoryQuery, more: Sequence[Evidence],
-    advice: AdviceConfig,
-) -> MemoryAnswer:  # fmt: skip
-    """Return ``found`` with the evidence of other stores; habits change where looking is worth most."""
-    advised = found.advice
-    if advised is not None:
-        usual = [(e.place, e.score) for e in more if e.source == "semantic" and e.place is not None]
-        habits = [Option(place, where(tracker, place) or "its usual place", score) for place, score in usual]
-        advised = advise([*options(tracker, hits), *habits], query.robot_place, advice)
+def with_evidence(found: MemoryAnswer, more: Sequence[Evidence]) -> MemoryAnswer:
+    """Return ``found`` with the evidence of other stores."""
     evidence = sorted((*found.evidence, *more), key=lambda one: -one.score)
     text = found.text
     if not found.nodes and more:
         text = f"{text} But I remember: {evidence[0].text}"
-    return replace(found, text=text, evidence=tuple(evidence), advice=advised)
+    return replace(found, text=text, evidence=tuple(evidence))
 
 
-def options(tracker: Tracker, hits: Hits) -> list[Option]:
-    """Return where the object may be: where it was last, and, for what is left, places that were not looked at since.
+def options(
+    tracker: Tracker, hits: Hits, now_ns: int, usual: Sequence[tuple[np.ndarray, float]] = ()
+) -> list[Option]:  # fmt: skip
+    """Return where the object may be: where it was last, and, if it left, its ``usual`` places and all others.
 
-    A place that was looked at after the last sight of the object counts a tenth of one that was not.
+    A place that was looked at since the object was last seen counts as much less as the time in which it can have been
+    brought there unseen is shorter.
     """
-    columns = tracker.columns
-    there = [(node, sure) for node, sure in zip(hits.nodes, hits.confidence, strict=True) if node.state != "absent"]
-    found = [Option(n.pose.position, where(tracker, n.pose.position) or f"{n.label}'s last place", s) for n, s in there]
+    wanted = hits.nodes[0].label if hits.nodes else ""
+    found = [Option(n.pose.position, where(tracker, n.pose.position) or f"{n.label}'s last place", sure)
+             for n, sure in zip(hits.nodes, hits.confidence, strict=True)
+             if n.label == wanted and n.state != "absent"]  # fmt: skip
+    last_seen = max((node.last_seen_ns for node in hits.nodes if node.label == wanted), default=-1)
+    rows = _surfaces(tracker)
+    centre, half = tracker.columns.position[rows], tracker.columns.half[rows]
+    weights = np.full(len(rows), _ANYWHERE / max(1, len(rows)))
+    for place, share in usual:
+        on = _carriers(place, centre, half)
+        weights[on] += (1 - _ANYWHERE) * share / max(1, on.sum())
+    for i in range(len(rows)):
+        looked = tracker.coverage.last_look(centre[i] - half[i], centre[i] + half[i])
+        if looked is not None and looked > last_seen:
+            since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else _UNHEARD_OF
+            weights[i] *= min(1.0, max(0.0, since))
     left = 1.0 - max((option.probability for option in found), default=0.0)
-    last_seen = max((node.last_seen_ns for node in hits.nodes), default=-1)
-    spots, weights = [], []
-    for row in sorted(columns.fixed):
-        if columns.about(row).layer == "building":
-            continue
-        half, centre = columns.half[row], columns.position[row]
-        if any((np.abs(option.place - centre) < half + 0.3).all() for option in found):
-            continue
-        looked = tracker.coverage.last_look(centre - half, centre + half)
-        spots.append((centre.copy(), f"the {columns.about(row).label}"))
-        weights.append(0.1 if looked is not None and looked > last_seen else 1.0)
-    share = left / max(1.0, sum(weights))
-    return found + [Option(p, label, share * w) for (p, label), w in zip(spots, weights, strict=True)]
+    shares = left * weights / (weights.sum() + _NOWHERE)
+    for option in found:  # another look at its surface would see it there, too
+        shares[_carriers(option.place, centre, half)] = 0.0
+    return found + [Option(p.copy(), f"the {tracker.columns.about(int(row)).label}", float(s))
+                    for row, p, s in zip(rows, centre, shares, strict=True) if s > 0]  # fmt: skip
+
+
+_ANYWHERE = 0.3
+"""Share of moves that end at no usual place."""
+_NOWHERE = 0.05
+"""Weight of being at no known place at all, where all usual and other places together have at most 1."""
+_UNHEARD_OF = 0.1
+"""Weight of a place that was looked at for what was never seen there or elsewhere."""
+_ABOVE_M = 0.4
+"""What lies within this height above a surface lies on it."""
+
+
+def _surfaces(tracker: Tracker) -> np.ndarray:
+    """Return the rows of places, and of rooms that no known place is in."""
+    columns = tracker.columns
+    rows = [row for row in sorted(columns.fixed) if columns.about(row).layer != "building"]
+    places = columns.position[[row for row in rows if columns.about(row).layer == "place"]]
+    return np.array([row for row in rows if columns.about(row).layer == "place"
+                     or not (np.abs(places - columns.position[row]) < columns.half[row]).all(axis=1).any()],
+                    np.int64)  # fmt: skip
+
+
+def _carriers(place: np.ndarray, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Tell (n,) bool in or on which boxes (n, 3) m a ``place`` (3,) m is."""
+    offset = place - centre
+    above = (offset[:, 2] > -half[:, 2] - 0.05) & (offset[:, 2] < half[:, 2] + _ABOVE_M)
+    return (np.abs(offset[:, :2]) < half[:, :2] + 0.05).all(axis=1) & above
 
 
 def where(tracker: Tracker, place: np.ndarray) -> str:

@@ -36,7 +36,17 @@ from engram.memory.records import (
     restore_history,
     restore_nodes,
 )
-from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, chance, check, node_then, search, text_embedder
+from engram.memory.retrieval import (
+    Encoder,
+    Hits,
+    RetrievalConfig,
+    Stays,
+    chance,
+    check,
+    node_then,
+    search,
+    text_embedder,
+)
 from engram.memory.store import GraphStore, Stored
 from engram.memory.tracker import Tracker, TrackerConfig
 from engram.memory.vectors import VectorIndex
@@ -146,9 +156,9 @@ class GraphMemory(Memory):
             return query
         return replace(query, vector=self.embed(query.text))
 
-    def search(self, query: MemoryQuery) -> Hits:
-        """Return what fits an embedded query."""
-        return search(self.tracker, self.index, query, self.config.retrieval)
+    def search(self, query: MemoryQuery, stays: Stays | None = None) -> Hits:
+        """Return what fits an embedded query; ``stays`` knows how long objects stay."""
+        return search(self.tracker, self.index, query, self.config.retrieval, stays)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return k tokens (k, 384) of the objects that matter for ``instruction``."""

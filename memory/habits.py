@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.statistics import Rate, wilson
-from engram.memory.survival import Chance, MovingRate, SurvivalCurve, moving_rate
+from engram.memory.survival import Chance, MovingRate, SurvivalCurve
 
 _PLACES = 32
 _STAYS = 256
@@ -104,17 +104,12 @@ class Habits:
             both.add_stay(stay.key, stay.support_label, stay.place, seconds, moved=False, whole=False)
         return both
 
-    def survival(self, running: Sequence[Stay]) -> Survival | None:
-        """Return how long objects stay, given the stays that have not ended; None while nothing is known."""
-        running_s = [one for one in (stay.seconds(stay.seen_ns) for stay in running if stay.whole) if one > 0]
-        exposure = self.exposure_s + sum(stay.seconds(stay.seen_ns) for stay in running)
-        if exposure <= 0:
+    def curve(self, running: Sequence[Stay]) -> SurvivalCurve | None:
+        """Return how long objects stay, given the stays that have not ended; None where few have."""
+        if len(self.stays_s) < _CURVE_FROM:
             return None
-        curve = None
-        if len(self.stays_s) >= _CURVE_FROM:
-            known = [*self.stays_s, *running_s]
-            curve = SurvivalCurve(known, [True] * len(self.stays_s) + [False] * len(running_s))
-        return Survival(moving_rate(self.moves, exposure), curve)
+        running_s = [one for one in (stay.seconds(stay.seen_ns) for stay in running if stay.whole) if one > 0]
+        return SurvivalCurve([*self.stays_s, *running_s], [True] * len(self.stays_s) + [False] * len(running_s))
 
     def bytes_used(self) -> int:
         """Return what they hold of RAM; parts measured by tracemalloc."""

@@ -19,6 +19,8 @@ from engram.memory.tracker import Tracker
 from engram.memory.vectors import VectorIndex
 
 Embed = Callable[[str], np.ndarray]
+Stays = Callable[[Sequence[SceneNode], int], Sequence[float | None]]
+"""Nodes and a time [ns] -> the chance that each is still where it was last seen; None: no experience."""
 
 
 class Encoder(Protocol):
@@ -43,7 +45,8 @@ class RetrievalConfig:
     near_m: float = 0.5
     """What "near" means between the middles of two objects."""
     persistence_s: float = 7 * 86400.0
-    """Time in which the chance that an unseen object is still where it was falls to 1 / e."""
+    """Time in which the chance that an unseen object is still where it was falls to 1 / e, while nothing is known of
+    how long its like stay."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,10 @@ def check(query: MemoryQuery) -> None:
         raise InvalidInputError(f"MemoryQuery.valid_ns: {query.valid_ns}, expected (start, end)")
 
 
-def search(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
-    """Return what fits ``query``, whose ``vector`` is set if it has a text.
+def search(
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig, stays: Stays | None = None
+) -> Hits:
+    """Return what fits ``query``, whose ``vector`` is set if it has a text; ``stays`` knows how long objects stay.
 
     Raises:
         UnknownNameError: the relation's target is not known; lists what is.
@@ -101,7 +106,7 @@ def search(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: Ret
     targets = anchors(tracker, query.target) if query.target else None
     if query.valid_ns is not None or query.believed_ns is not None:
         return _then(tracker, index, query, targets, config)
-    return _now(tracker, index, query, targets, config)
+    return _now(tracker, index, query, targets, config, stays)
 
 
 def anchors(tracker: Tracker, name: str) -> list[str]:
@@ -125,8 +130,9 @@ def anchors(tracker: Tracker, name: str) -> list[str]:
 
 
 def _now(
-    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
-) -> Hits:
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig,
+    stays: Stays | None,
+) -> Hits:  # fmt: skip
     columns = tracker.columns
     rows, cosine = _candidates(tracker, index, query, targets, config)
     if not len(rows):
@@ -141,7 +147,9 @@ def _now(
     best = np.array(order[: query.limit], np.int64)
     now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
     nodes = columns.nodes(rows[best])
-    sure = [_confidence(node, float(cosine[i]), now_ns, config) for node, i in zip(nodes, best, strict=True)]
+    stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
+    sure = [_confidence(node, float(cosine[i]), now_ns, s, config)
+            for node, i, s in zip(nodes, best, stayed, strict=True)]  # fmt: skip
     facts = [tracker.history.current(node.id) for node in nodes]
     found = [None if row is None else tracker.history.facts([row])[0] for row in facts]
     return Hits(tuple(nodes), tuple(float(s) for s in scores[best]), tuple(sure), tuple(found))
@@ -207,13 +215,14 @@ def _related(tracker: Tracker, relation: str, targets: list[str], config: Retrie
     return np.array(sorted(found), np.int64)
 
 
-def _confidence(node: SceneNode, cosine: float, now_ns: int, config: RetrievalConfig) -> float:
-    """Return how sure it is that ``node`` is what was meant and is where it was."""
+def _confidence(node: SceneNode, cosine: float, now_ns: int, stayed: float | None, config: RetrievalConfig) -> float:
+    """Return how sure it is that ``node`` is what was meant, was where it was seen, and ``stayed`` there since."""
     meant = min(1.0, cosine / config.cosine_sure)
     if node.layer == "agent":
         return meant
-    age_s = max(0, now_ns - node.last_seen_ns) / 1e9
-    return meant * node.belief * float(np.exp(-age_s / config.persistence_s))
+    if stayed is None:
+        stayed = float(np.exp(-max(0, now_ns - node.last_seen_ns) / 1e9 / config.persistence_s))
+    return meant * node.belief * stayed
 
 
 # -- then ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from engram.core.contracts import MemoryAnswer, MemoryQuery, MemoryStore, TaskMemory
 from engram.core.types import Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.answers import answer, with_evidence
@@ -110,15 +112,15 @@ class RobotMemory(TaskMemory):
         """Return what fits ``query`` with the evidence of all stores, read side by side."""
         query = self.scene.embedded(query)
         reads = [lane.read(lambda lane=lane: lane.store.recall(query)) for lane in self._lanes.values()]
-        hits = self.scene.search(query)
-        found = answer(self.scene.tracker, query, hits, self.config.graph.advice)
+        hits = self.scene.search(query, self._still_there)
+        found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
         more: list[Evidence] = [one for read in reads for one in read.result()]
         for lane in self._lanes.values():
             lane.settle()
         if hits.nodes:
             node = hits.nodes[0]
             self._lanes["short_term"].write(lambda: self.short_term.asked(node.id, node.label))
-        return with_evidence(found, self.scene.tracker, hits, query, more, self.config.graph.advice)
+        return with_evidence(found, more)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return the tokens of the objects that matter for ``instruction``, and of past tasks like the running one.
@@ -196,6 +198,17 @@ class RobotMemory(TaskMemory):
         """End the threads; may be called twice. What was not committed is lost."""
         for lane in self._lanes.values():
             lane.close()
+
+    def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
+        """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""
+        semantic = self.semantic
+        stays = self._lanes["semantic"].read(lambda: [semantic.still_there(n.id, n.label, now_ns) for n in nodes])
+        return [None if stay is None else stay.value for stay in stays.result()]
+
+    def _usual(self, node: SceneNode) -> list[tuple[np.ndarray, float]]:
+        """Return the usual places (3,) m of an object, each with its share of the stays."""
+        usual = self._lanes["semantic"].read(lambda: self.semantic.usual_places(node.label, node.id)).result()
+        return [(place.mean, visits.rate) for place, _, visits in usual]
 
     def _share(self, change: GraphUpdate) -> GraphUpdate:
         told = (change.events, change.nodes, change.deleted_nodes, change.edges, change.deleted_edges)

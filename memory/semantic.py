@@ -15,7 +15,7 @@ from engram.core.statistics import Rate, wilson
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
 from engram.memory.surroundings import Surroundings
-from engram.memory.survival import Chance
+from engram.memory.survival import Chance, MovingRate, SurvivalCurve, moving_rate
 
 Usual = tuple[UsualPlace, float, Rate]
 """A place, the share of the time and the share of the stays that were there."""
@@ -25,6 +25,8 @@ _ENDS = ("moved", "held", "absent")
 _KNOWN_WELL = 5
 _STAY_BYTES, _SKILL_BYTES, _SUMMARY_BYTES = 900, 500, 2500
 """RAM of a running stay, of a skill and of what was distilled of a class or object; tracemalloc."""
+_SAME = 0.02
+"""A rate is computed again when the time that it rests on grew by this share."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Summary:
     """What consolidation made of one class or object."""
 
     usual: tuple[Usual, ...]
-    survival: Survival | None
+    curve: SurvivalCurve | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,9 @@ class SemanticMemory(MemoryStore):
         self._surroundings = Surroundings()
         self._stays: dict[str, Stay] = {}  # by object
         self._of_class: dict[str, set[str]] = {}
+        self._resting_s: dict[str, float] = {}  # class -> sum over its stays that have not ended
+        self._half_move_s = 0.0  # time in which half an object moves, over all classes
+        self._rates: dict[str, MovingRate] = {}
         self._tables = {_CLASS: HabitTable(self.config.max_classes), _OBJECT: HabitTable(self.config.max_objects)}
         self._summaries: dict[str, Summary] = {}
         self._skills: OrderedDict[str, Skill] = OrderedDict()
@@ -104,8 +109,10 @@ class SemanticMemory(MemoryStore):
         for event in change.events:
             self._take(event)
         for node in change.nodes:
-            if node.id in self._stays:
-                self._stays[node.id].seen_ns = max(self._stays[node.id].seen_ns, node.last_seen_ns)
+            stay = self._stays.get(node.id)
+            if stay is not None and node.last_seen_ns > stay.seen_ns:
+                self._resting_s[stay.label] += (node.last_seen_ns - stay.seen_ns) / 1e9
+                stay.seen_ns = node.last_seen_ns
         for node_id in change.deleted_nodes:
             self._drop_stay(node_id)
 
@@ -138,6 +145,10 @@ class SemanticMemory(MemoryStore):
                     self._summaries[prefix + name] = self._distil(prefix, name)
                 if self._clock() - start >= budget_s:
                     return self.stale
+        known = self._tables[_CLASS].habits.values()
+        moves = sum(habits.moves for habits in known)
+        seconds = sum(habits.exposure_s for habits in known) + sum(self._resting_s.values())
+        self._half_move_s = 0.5 * seconds / moves if moves else 0.0
         return 0
 
     @property
@@ -149,8 +160,16 @@ class SemanticMemory(MemoryStore):
 
     def survival(self, label: str) -> Survival | None:
         """Return how long objects of a class stay where they are; None while that is not distilled yet."""
-        summary = self._summaries.get(_CLASS + label)
-        return summary.survival if summary else None
+        summary, habits = self._summaries.get(_CLASS + label), self._tables[_CLASS].habits.get(label)
+        if summary is None or habits is None:
+            return None
+        exposure = habits.exposure_s + self._resting_s.get(label, 0.0)
+        if exposure <= 0:
+            return None
+        rate = self._rates.get(label)  # its interval costs more than all else here
+        if rate is None or rate.moves != habits.moves or abs(exposure - rate.exposure_s) > _SAME * exposure:
+            rate = self._rates[label] = moving_rate(habits.moves, exposure, self._half_move_s)
+        return Survival(rate, summary.curve)
 
     def still_there(self, node_id: str, label: str, now_ns: int) -> Chance | None:
         """Return the chance that an object is where it was last seen; None without any experience of its class."""
@@ -294,14 +313,17 @@ class SemanticMemory(MemoryStore):
             habits.vector = vector
 
     def _put_stay(self, node_id: str, stay: Stay) -> None:
+        self._drop_stay(node_id)
         self._stays[node_id] = stay
         self._of_class.setdefault(stay.label, set()).add(node_id)
+        self._resting_s[stay.label] = self._resting_s.get(stay.label, 0.0) + stay.seconds(stay.seen_ns)
         self._keep_row(_STAY + node_id)
 
     def _drop_stay(self, node_id: str) -> None:
         stay = self._stays.pop(node_id, None)
         if stay is not None:
             self._of_class[stay.label].discard(node_id)
+            self._resting_s[stay.label] -= stay.seconds(stay.seen_ns)
             self._forget_row(_STAY + node_id)
 
     def _keep_row(self, key: str) -> None:
@@ -315,9 +337,9 @@ class SemanticMemory(MemoryStore):
     def _distil(self, prefix: str, name: str) -> Summary:
         habits = self._tables[prefix].habits[name]
         if prefix == _OBJECT:
-            return Summary(tuple(habits.usual(limit=8)), None)
+            return Summary(tuple(habits.usual(limit=8)))
         running = [self._stays[one] for one in sorted(self._of_class.get(name, ()))]
-        return Summary(tuple(habits.with_running(running).usual(limit=8)), habits.survival(running))
+        return Summary(tuple(habits.with_running(running).usual(limit=8)), habits.curve(running))
 
     def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery, fit: float) -> list[Evidence]:
         summary = self._summaries[_CLASS + label]
@@ -325,7 +347,7 @@ class SemanticMemory(MemoryStore):
         for place, share, visits in summary.usual:
             away = query.place is not None and float(np.linalg.norm(place.mean - query.place)) > query.radius_m
             if not away and query.target in ("", place.label):
-                text = _sentence(label, place, share, visits, summary.survival)
+                text = _sentence(label, place, share, visits, self.survival(label))
                 found.append(Evidence(self.name, text, fit * share, habits.seen_ns, place=place.mean))
         return found
 

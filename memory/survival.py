@@ -37,10 +37,17 @@ class MovingRate:
     rate: float
     low: float
     high: float
+    prior_s: float = 0.0
+    """Half a move in this time is what others of the kind's home suggest; 0: nothing is known of others."""
 
     def still_there(self, age_s: float) -> Chance:
-        """Return the chance that an object stayed for ``age_s`` more seconds."""
-        return Chance(exp(-self.rate * age_s), exp(-self.high * age_s), exp(-self.low * age_s))
+        """Return the chance that an object stayed for ``age_s`` more seconds.
+
+        By the mean of a gamma-distributed rate, half a move in ``prior_s`` before anything was seen (Jeffreys, and the
+        mean of the others as in empirical Bayes): who never saw one move is not sure that none does.
+        """
+        mean = min(max((self.moves + 0.5) / (self.exposure_s + self.prior_s), self.low), self.high)
+        return Chance(exp(-mean * age_s), exp(-self.high * age_s), exp(-self.low * age_s))
 
     @property
     def median_s(self) -> float:
@@ -48,7 +55,7 @@ class MovingRate:
         return log(2) / self.rate if self.rate > 0 else inf
 
 
-def moving_rate(moves: int, exposure_s: float) -> MovingRate:
+def moving_rate(moves: int, exposure_s: float, prior_s: float = 0.0) -> MovingRate:
     """Return the rate with its exact 95 % interval (Garwood 1936: the gamma quantiles of a Poisson count).
 
     Memoryless: stays whose beginning was not seen count with the time that was.
@@ -56,7 +63,8 @@ def moving_rate(moves: int, exposure_s: float) -> MovingRate:
     if moves < 0 or not exposure_s > 0:
         raise InvalidInputError(f"moving_rate: {moves} moves in {exposure_s} s, expected 0 or more in a time above 0")
     low = float(gamma.ppf(0.025, moves)) / exposure_s if moves else 0.0
-    return MovingRate(moves, exposure_s, moves / exposure_s, low, float(gamma.ppf(0.975, moves + 1)) / exposure_s)
+    return MovingRate(moves, exposure_s, moves / exposure_s, low, float(gamma.ppf(0.975, moves + 1)) / exposure_s,
+                      prior_s)  # fmt: skip
 
 
 class SurvivalCurve:

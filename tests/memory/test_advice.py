@@ -41,7 +41,7 @@ def test_nothing_to_go_by_is_said():
 
 def test_guesses_of_one_place_add_up_and_more_than_all_is_scaled():
     """Kitchen 0.5 + 0.5, hall 0.8: 1 and 0.8 of 1.8; a look at the kitchen gains 0.8 / 1.8, and so one at the hall."""
-    near = KITCHEN + np.array([0.5, 0, 0])
+    near = KITCHEN + np.array([0.4, 0, 0])
     options = [Option(KITCHEN, "a", 0.5), Option(near, "b", 0.5), Option(HALL, "hall", 0.8)]
     advice = advise(options, ROBOT, AdviceConfig(worth_m=90))
     assert advice.probability == pytest.approx(1 / 1.8)

@@ -90,7 +90,7 @@ def test_one_commit_is_one_snapshot_of_all_stores(folder):
     texts = "".join(str(text) for text in stored.tables["records"]["text"][:, 0])
     assert '"short_term"' in texts and '"episodic"' in texts
     assert stored.sequence == memory.graph().sequence
-    np.testing.assert_array_equal(stored.tables["nodes"]["time"][:, 3], [1, 1])  # the table and the cup
+    np.testing.assert_array_equal(stored.tables["nodes"]["time"][:, 3], [1, 1, 0])  # table, cup, and nobody
 
 
 def test_the_context_of_a_task_carries_past_cases_and_their_credit_comes_back(folder):

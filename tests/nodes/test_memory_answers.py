@@ -34,11 +34,11 @@ def ask(memory, **fields):
 
 def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
     answer = ask(memory, text="where is the red cup?")
-    assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; I see it; belief 0.99."
+    assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; I see it; belief 0.97."
     assert answer.age == pytest.approx(100 - 52)
     assert list(answer.evidence_ids) == [f"front@{50 * SECOND}", f"front@{52 * SECOND}"]
     assert answer.evidence[0].startswith("history: red cup at its place from 50.0 s")
-    assert answer.confidence == pytest.approx(0.99, abs=1e-3)
+    assert answer.confidence == pytest.approx(0.968, abs=1e-3)
     assert not answer.advice
 
 
