@@ -6,7 +6,11 @@ For a week the robot goes round three times a day. Then come days with a stream 
 phone"): half of them ask again for something asked for before, residents move things between tasks, and what was asked
 for ends up where it was to be brought, whether the robot found it or not, so that every arm lives in the same world.
 Four arms search: *none* without memory, *short_term* with a memory that knows only today's tasks, *long_term* with one
-that knows only the rounds, *both*. A fifth, *advice*, answers "where is it?" and looks only when the memory advises to.
+that knows only the rounds, *both*. Success is finding within a limit of looks; every search goes on until it finds, so
+that rooms and metres are those to success.
+
+On other days the robot is asked where things are, at the pace at which things move between rounds: *never* answers at
+once, *always* looks until it sees the thing, *advised* looks as long as its memory says that it is worth the way.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from engram.benchmarks.household_scores import RIGHT_M, believed
 from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.provenance import machine
+from engram.memory.advice import AdviceConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.layout import Home, make_home
@@ -39,6 +44,7 @@ from engram.sim.household.tour import Inspector, Sight
 from engram.sim.household.world import HouseholdWorld
 
 ARMS = ("none", "short_term", "long_term", "both")
+ASKERS = ("never", "always", "advised")
 RESULTS = Path(__file__).resolve().parent / "results" / "fetch.json"
 FIRST_SEED = 100
 _TASK_NS = 12 * 60 * 1_000_000_000
@@ -50,21 +56,32 @@ class FetchBenchmark:
     """How many homes, days and tasks."""
 
     quick: bool = False
-    """One home, four days of rounds, one day of tasks."""
+    """One home, four days of rounds, one day of tasks, one of questions."""
     homes: int = 5
     """Homes, seeds 100 and up."""
     rounds: int = 7
     """Days of rounds before the tasks."""
     streams: int = 4
-    """Days of tasks in a home."""
+    """Days of tasks in a home, and then days of questions."""
     tasks: int = 20
-    """Tasks a day."""
+    """Tasks or questions a day."""
     looks: int = 7
-    """A search ends after so many stops."""
+    """Success is finding within so many stops."""
     pace: float = 0.15
     """How lively the time between two tasks is, of that between two rounds."""
+    worth_m: float = 60.0
+    """Way [m] that a right answer in place of a wrong one is worth to who asks: about a walk through the home."""
     work: Path | None = None
     """Folder of a fitted sensor model; default: fit one."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What one search did."""
+
+    success: bool
+    spots: tuple[str, ...] = ()  # looked at, in order
+    metres: float = 0.0
 
 
 @dataclass
@@ -75,14 +92,17 @@ class Tally:
     metres: list[float] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
     rooms: list[int] = field(default_factory=list)
+    found_after: list[int] = field(default_factory=list)  # looks; only of searches that found
 
-    def note(self, success: bool, metres: float, spots: Sequence[str], home: Home) -> None:
-        """Count one task."""
+    def note(self, search: Search, home: Home, looks: int) -> None:
+        """Count one search; it succeeds within ``looks``."""
         self.count["tasks"] += 1
-        self.count["successes"] += success
-        self.metres.append(metres)
-        self.stops.append(len(spots))
-        self.rooms.append(len({home.spots[spot].room for spot in spots}))
+        self.count["successes"] += search.success and len(search.spots) <= looks
+        self.metres.append(search.metres)
+        self.stops.append(len(search.spots))
+        self.rooms.append(len({home.spots[spot].room for spot in search.spots}))
+        if search.success:
+            self.found_after.append(len(search.spots))
 
 
 class Searcher:
@@ -95,19 +115,32 @@ class Searcher:
         self._inspector = Inspector(world, sense, life.home.seed)
         self._looked_ns: dict[str, int] = {}  # today's looks, if it has a memory of today
 
-    def fetch(self, name: str, start: np.ndarray, stamp_ns: int, limit: int) -> tuple[bool, float, list[str]]:
-        """Search for a thing called ``name``; returns whether it was found, metres driven, spots looked at."""
+    def fetch(self, name: str, start: np.ndarray, stamp_ns: int) -> Search:
+        """Search for a thing called ``name`` until it is found or every spot was looked at."""
         here, metres, spots = start, 0.0, []
-        while len(spots) < limit:
-            spot = self._next(name, here, spots, stamp_ns)
-            if spot is None:
-                break
+        while (spot := self._next(self._ask(name, here, stamp_ns), name, here, spots)) is not None:
             metres += self.world.home.metres(here, self.world.home.spots[spot].stop)
             here = self.world.home.spots[spot].stop
             spots.append(spot)
             if oracle_found(name, self.look(spot, stamp_ns + len(spots) * _LOOK_NS), self.life):
-                return True, metres, spots
-        return False, metres, spots
+                return Search(True, tuple(spots), metres)
+        return Search(False, tuple(spots), metres)
+
+    def answer(self, name: str, start: np.ndarray, stamp_ns: int, limit: int, asker: str) -> Search:
+        """Say where a thing is, after the looks that ``asker`` takes; success is a right answer."""
+        here, metres, spots = start, 0.0, []
+        while True:
+            answer = self._ask(name, here, stamp_ns + len(spots) * _LOOK_NS)
+            assert answer is not None
+            seen = any(n.label == name and n.last_seen_ns >= stamp_ns for n in believed(answer.nodes))
+            worth = asker == "always" or (asker == "advised" and answer.advice is not None and answer.advice.look)
+            spot = None if seen or not worth or len(spots) == limit else self._next(answer, name, here, spots)
+            if spot is None:
+                return Search(oracle_right(answer, name, self.life), tuple(spots), metres)
+            metres += self.world.home.metres(here, self.world.home.spots[spot].stop)
+            here = self.world.home.spots[spot].stop
+            spots.append(spot)
+            self.look(spot, stamp_ns + len(spots) * _LOOK_NS)
 
     def look(self, spot: str, stamp_ns: int) -> list[Sight]:
         """Look at ``spot``; an arm that learns remembers what it sees."""
@@ -118,40 +151,26 @@ class Searcher:
             self._looked_ns[spot] = stamp_ns
         return sights
 
-    def _next(self, name: str, here: np.ndarray, done: Sequence[str], stamp_ns: int) -> str | None:
-        home = self.world.home
-        if self.memory is not None:
-            answer = self.memory.query(MemoryQuery(text=name, limit=10, now_ns=stamp_ns, robot_place=_at(here)))
-            for spot in suggested(answer, name, home):
-                if spot not in done:
-                    return spot
-        left = [spot for spot in home.spots if spot not in done]
-        if not left:
+    def _ask(self, name: str, here: np.ndarray, stamp_ns: int) -> MemoryAnswer | None:
+        if self.memory is None:
             return None
-        return min(left, key=lambda s: (self._looked_ns.get(s, -1) > 0, home.metres(here, home.spots[s].stop)))
+        return self.memory.query(MemoryQuery(text=name, limit=10, now_ns=stamp_ns, robot_place=_at(here)))
 
-    def answer(self, name: str, start: np.ndarray, stamp_ns: int, limit: int) -> tuple[bool, float, list[str]]:
-        """Say where a thing is, after the looks that the memory advises; returns whether that is right."""
-        assert self.memory is not None
-        here, metres, spots = start, 0.0, []
-        while True:
-            query = MemoryQuery(text=name, limit=10, now_ns=stamp_ns + len(spots) * _LOOK_NS, robot_place=_at(here))
-            answer = self.memory.query(query)
-            advice = answer.advice
-            spot = None
-            if advice is not None and advice.look and advice.place is not None and len(spots) < limit:
-                spot = self.world.home.spot_of(advice.place) or _nearest(self.world.home, advice.place)
-            if spot is None or spot in spots:
-                return oracle_right(answer, name, self.life), metres, spots
-            metres += self.world.home.metres(here, self.world.home.spots[spot].stop)
-            here = self.world.home.spots[spot].stop
-            spots.append(spot)
-            self.look(spot, stamp_ns + len(spots) * _LOOK_NS)
+    def _next(self, answer: MemoryAnswer | None, name: str, here: np.ndarray, done: Sequence[str]) -> str | None:
+        home = self.world.home
+        for spot in suggested(answer, name, home) if answer is not None else ():
+            if spot not in done:
+                return spot
+        left = [spot for spot in home.spots if spot not in done]
+        return min(
+            left, key=lambda s: (self._looked_ns.get(s, -1) > 0, home.metres(here, home.spots[s].stop)), default=None
+        )
 
 
 def suggested(answer: MemoryAnswer, name: str, home: Home) -> list[str]:
-    """Return the spots that an answer names, best first: where it is believed to be, then where it usually is."""
-    places = [node.pose.position for node in believed(answer.nodes) if node.label == name]
+    """Return the spots that an answer names, best first: the search that it advises, then where things are believed."""
+    places = list(answer.advice.route) if answer.advice is not None else []
+    places += [node.pose.position for node in believed(answer.nodes) if node.label == name]
     semantic = [one for one in answer.evidence if one.source == "semantic" and one.place is not None]
     places += [one.place for one in sorted(semantic, key=lambda one: -one.score) if one.place is not None]
     spots = [home.spot_of(place) for place in places]
@@ -181,23 +200,20 @@ def _at(base: np.ndarray) -> np.ndarray:
     return np.array([base[0], base[1], 0.0])
 
 
-def _nearest(home: Home, place: np.ndarray) -> str:
-    return min(home.spots, key=lambda name: float(np.linalg.norm(home.spots[name].centre - place)))
-
-
 def run_home(seed: int, config: FetchBenchmark, record: SensorRecord, encoder: TextEncoder) -> dict[str, Tally]:
-    """Live a week of rounds, then days of tasks, in one home."""
+    """Live a week of rounds, then days of tasks and days of questions, in one home."""
     life = Life(make_home(seed), seed)
     world = HouseholdWorld(life.home, life.things)
-    memories = {name: map_memory(life.home, encoder) for name in ("long_term", "both", "advice")}
+    advice = AdviceConfig(worth_m=config.worth_m)
+    memories = {name: map_memory(life.home, encoder, advice=advice) for name in ("long_term", "both", *ASKERS)}
+    day = _Stream(config, record, encoder, world, life, memories, np.random.default_rng([seed, 5]))
     inspector = Inspector(world, ModelSense(record, encoder, seed), seed)
-    rng, tallies = np.random.default_rng([seed, 5]), defaultdict(Tally)
-    for day in range(config.rounds + config.streams):
+    for number in range(config.rounds + 2 * config.streams):
         for hour in VISIT_HOURS:
-            if day >= config.rounds and hour == VISIT_HOURS[0]:
-                run_stream(day * DAY_NS + hour * HOUR_NS, config, record, encoder, world, life, memories, rng, tallies)
+            stamp_ns = number * DAY_NS + hour * HOUR_NS
+            if number >= config.rounds and hour == VISIT_HOURS[0]:
+                (day.tasks if number < config.rounds + config.streams else day.questions)(stamp_ns)
                 continue
-            stamp_ns = day * DAY_NS + hour * HOUR_NS
             life.advance(stamp_ns)
             world.arrange(life.oracle_placements())
             for _, sights in inspector.visit(stamp_ns):
@@ -209,47 +225,66 @@ def run_home(seed: int, config: FetchBenchmark, record: SensorRecord, encoder: T
     for memory in memories.values():
         memory.close()
     world.close()
-    return tallies
+    return day.tallies
 
 
-def run_stream(
-    start_ns: int, config: FetchBenchmark, record: SensorRecord, encoder: TextEncoder, world: HouseholdWorld,
-    life: Life,
-    memories: dict[str, RobotMemory], rng: np.random.Generator, tallies: dict[str, Tally],
-) -> None:  # fmt: skip
-    """Run one day's stream of tasks through every arm, in one world."""
-    home, asked = life.home, []
-    today = map_memory(home, encoder)
-    known: dict[str, Memory | None] = {"none": None, "short_term": today, **memories}
-    arms = {
-        name: Searcher(world, life, ModelSense(record, encoder, home.seed), memory, learns=name != "long_term")
-        for name, memory in known.items()
-    }
-    here = home.dock
-    for task in range(config.tasks):
-        stamp_ns = start_ns + task * _TASK_NS
-        life.advance(stamp_ns, config.pace)
-        world.arrange(life.oracle_placements())
-        name = _draw_task(life, asked, rng)
-        goal = str(rng.choice([spot.name for spot in home.spots.values() if not spot.closed]))
-        found = {arm: arms[arm].fetch(name, here, stamp_ns, config.looks) for arm in ARMS}
-        for arm, (success, metres, spots) in found.items():
-            tallies[arm].note(success, metres, spots, home)
-        told = memories["long_term"].query(MemoryQuery(text=name, limit=10, now_ns=stamp_ns))
-        tallies["never_look"].note(oracle_right(told, name, life), 0.0, (), home)
-        tallies["always_look"].note(*found["both"], home)
-        tallies["advice"].note(*arms["advice"].answer(name, here, stamp_ns, config.looks), home)
-        tallies["oracle"].note(*_oracle_way(name, here, life), home)
-        thing = next(
-            t for t, kind in life.things.items() if kind.name == name and life.oracle_placements()[t] is not None
-        )
-        life.oracle_carry(thing, goal, stamp_ns + _TASK_NS // 2)
-        world.arrange(life.oracle_placements())
-        for arm in ("short_term", "both"):
-            if found[arm][0]:
-                arms[arm].look(goal, stamp_ns + _TASK_NS // 2 + _LOOK_NS)
-        here = home.spots[goal].stop
-    today.close()
+class _Stream:
+    """One day's stream of tasks or questions, through every arm, in one world."""
+
+    def __init__(
+        self, config: FetchBenchmark, record: SensorRecord, encoder: TextEncoder, world: HouseholdWorld, life: Life,
+        memories: dict[str, RobotMemory], rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self.config, self.record, self.encoder, self.world, self.life = config, record, encoder, world, life
+        self.memories, self.rng = memories, rng
+        self.tallies: dict[str, Tally] = defaultdict(Tally)
+
+    def _arm(self, memory: Memory | None, learns: bool = True) -> Searcher:
+        sense = ModelSense(self.record, self.encoder, self.life.home.seed)
+        return Searcher(self.world, self.life, sense, memory, learns)
+
+    def tasks(self, start_ns: int) -> None:
+        """Fetch one thing after another."""
+        life, home, here, asked = self.life, self.life.home, self.life.home.dock, []
+        today = map_memory(home, self.encoder)
+        known = {"none": None, "short_term": today, **{n: self.memories[n] for n in ("long_term", "both")}}
+        arms = {name: self._arm(memory, learns=name != "long_term") for name, memory in known.items()}
+        for task in range(self.config.tasks):
+            stamp_ns = start_ns + task * _TASK_NS
+            life.advance(stamp_ns, self.config.pace)
+            self.world.arrange(life.oracle_placements())
+            name = _draw_task(life, asked, self.rng)
+            goal = str(self.rng.choice([spot.name for spot in home.spots.values() if not spot.closed]))
+            found = {arm: arms[arm].fetch(name, here, stamp_ns) for arm in ARMS}
+            for arm, search in {**found, "oracle": _oracle_way(name, here, life)}.items():
+                self.tallies[arm].note(search, home, self.config.looks)
+            placed = life.oracle_placements()
+            thing = next(t for t, kind in life.things.items() if kind.name == name and placed[t] is not None)
+            life.oracle_carry(thing, goal, stamp_ns + _TASK_NS // 2)
+            self.world.arrange(life.oracle_placements())
+            for arm in ("short_term", "both"):
+                if found[arm].success:
+                    arms[arm].look(goal, stamp_ns + _TASK_NS // 2 + _LOOK_NS)
+            here = home.spots[goal].stop
+        today.close()
+
+    def questions(self, start_ns: int) -> None:
+        """Answer where one thing after another is; things move as they do between rounds."""
+        life, home = self.life, self.life.home
+        arms = {name: self._arm(self.memories[name]) for name in ASKERS}
+        here = {name: home.dock for name in ASKERS}
+        pace = _TASK_NS / (VISIT_HOURS[1] - VISIT_HOURS[0]) / HOUR_NS
+        for question in range(self.config.tasks):
+            stamp_ns = start_ns + question * _TASK_NS
+            life.advance(stamp_ns, pace)
+            self.world.arrange(life.oracle_placements())
+            placed = life.oracle_placements()
+            name = str(self.rng.choice(sorted({k.name for t, k in life.things.items() if placed[t] is not None})))
+            for asker, arm in arms.items():
+                search = arm.answer(name, here[asker], stamp_ns, self.config.looks, asker)
+                self.tallies[asker].note(search, home, self.config.looks)
+                if search.spots:
+                    here[asker] = home.spots[search.spots[-1]].stop
 
 
 def _draw_task(life: Life, asked: list[str], rng: np.random.Generator) -> str:
@@ -263,12 +298,12 @@ def _draw_task(life: Life, asked: list[str], rng: np.random.Generator) -> str:
     return name
 
 
-def _oracle_way(name: str, here: np.ndarray, life: Life) -> tuple[bool, float, list[str]]:
+def _oracle_way(name: str, here: np.ndarray, life: Life) -> Search:
     placed = life.oracle_placements()
     there = [placed[thing] for thing, kind in life.things.items() if kind.name == name]
     spots = [at.spot for at in there if at is not None]
     best = min(spots, key=lambda spot: life.home.metres(here, life.home.spots[spot].stop))
-    return True, life.home.metres(here, life.home.spots[best].stop), [best]
+    return Search(True, (best,), life.home.metres(here, life.home.spots[best].stop))
 
 
 def figures(tallies: dict[str, Tally]) -> list[dict]:
@@ -276,36 +311,36 @@ def figures(tallies: dict[str, Tally]) -> list[dict]:
     rows = []
     for arm in (*ARMS, "oracle"):
         tally = tallies[arm]
-        rows.append(rate(f"fetch_{arm}_success", tally.count["successes"], tally.count["tasks"]))
-        for looks in (1, 3, 5):  # a search that fails uses up all of its looks, so these are successes
-            within = sum(stops <= looks for stops in tally.stops)
-            rows.append(rate(f"fetch_{arm}_success_within_{looks}_looks", within, tally.count["tasks"]))
+        n = tally.count["tasks"]
+        rows.append(rate(f"fetch_{arm}_success", tally.count["successes"], n))
+        for looks in (1, 3, 5):
+            rows.append(
+                rate(f"fetch_{arm}_success_within_{looks}_looks", sum(f <= looks for f in tally.found_after), n)
+            )
         for what in ("stops", "rooms", "metres"):
-            rows.append(_mean(f"fetch_{arm}_{what}", getattr(tally, what)))
+            rows.append(_mean(f"fetch_{arm}_{what}_to_success", getattr(tally, what)))
     share = {arm: tallies[arm].count["successes"] / max(1, tallies[arm].count["tasks"]) for arm in ARMS}
-    ratio = share["both"] / max(share["none"], 1e-9)
-    rows.append(_judged("fetch_success_both_over_none", ratio, len(tallies["both"].stops), ">= 2.3", ratio >= 2.3))
+    ratio, n = share["both"] / max(share["none"], 1e-9), len(tallies["both"].stops)
+    rows.append(_judged("fetch_success_both_over_none", ratio, n, ">= 2.3", ratio >= 2.3))
     for what in ("stops", "rooms", "metres"):
         part = float(np.mean(getattr(tallies["both"], what)) / max(np.mean(getattr(tallies["none"], what)), 1e-9))
-        rows.append(
-            _judged(f"fetch_{what}_both_over_none", part, len(tallies["both"].stops), "<= 0.333", part <= 1 / 3)
-        )
+        rows.append(_judged(f"fetch_{what}_both_over_none", part, n, "<= 0.333", part <= 1 / 3))
     return rows + _advice_figures(tallies)
 
 
 def _advice_figures(tallies: dict[str, Tally]) -> list[dict]:
     rows = []
-    for arm in ("never_look", "always_look", "advice"):
+    for arm in ASKERS:
         rows.append(rate(f"where_{arm}_right", tallies[arm].count["successes"], tallies[arm].count["tasks"]))
         rows.append(_mean(f"where_{arm}_metres", tallies[arm].metres))
-    n = len(tallies["advice"].metres)
-    right = {arm: tallies[arm].count["successes"] / n for arm in ("never_look", "always_look", "advice")}
-    saved = float(np.mean(tallies["advice"].metres) / np.mean(tallies["always_look"].metres))
-    rows.append(_judged("where_advice_metres_over_always", saved, n, "< 1", saved < 1))
-    lost = right["always_look"] - right["advice"]
-    rows.append(_judged("where_advice_right_below_always", lost, n, "<= 0.02", lost <= 0.02))
-    gain = right["advice"] - right["never_look"]
-    rows.append(_judged("where_advice_right_above_never", gain, n, "> 0", gain > 0))
+    n = len(tallies["advised"].metres)
+    right = {arm: tallies[arm].count["successes"] / n for arm in ASKERS}
+    saved = float(np.mean(tallies["advised"].metres) / np.mean(tallies["always"].metres))
+    rows.append(_judged("where_advised_metres_over_always", saved, n, "< 1", saved < 1))
+    lost = right["always"] - right["advised"]
+    rows.append(_judged("where_advised_right_below_always", lost, n, "<= 0.02", lost <= 0.02))
+    gain = right["advised"] - right["never"]
+    rows.append(_judged("where_advised_right_above_never", gain, n, "> 0", gain > 0))
     return rows
 
 
@@ -333,7 +368,7 @@ def main(config: FetchBenchmark | None = None) -> None:
         for seed in range(FIRST_SEED, FIRST_SEED + config.homes):
             for arm, tally in run_home(seed, config, record, encoder).items():
                 total[arm].count.update(tally.count)
-                for what in ("metres", "stops", "rooms"):
+                for what in ("metres", "stops", "rooms", "found_after"):
                     getattr(total[arm], what).extend(getattr(tally, what))
             print(
                 f"home {seed}: { ({a: t.count['successes'] for a, t in total.items()}) }", file=sys.stderr, flush=True

@@ -28,6 +28,7 @@ from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
 from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory
 from engram.core.provenance import machine
+from engram.memory.advice import AdviceConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore
@@ -65,9 +66,11 @@ class HouseholdBenchmark:
     """Folder for the fitted sensor and finished homes; default: a temporary one."""
 
 
-def map_memory(home: Home, encoder: TextEncoder, store: GraphStore | None = None) -> RobotMemory:
+def map_memory(
+    home: Home, encoder: TextEncoder, store: GraphStore | None = None, advice: AdviceConfig | None = None
+) -> RobotMemory:
     """Return our memory, with its defaults, of a robot that drives and knows the rooms and furniture of ``home``."""
-    graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map"))
+    graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map"), advice=advice or AdviceConfig())
     return RobotMemory(store, RobotMemoryConfig(graph=graph), encoder, map_nodes(home))
 
 

@@ -19,7 +19,7 @@ from engram.benchmarks.fetch import (
     run_home as fetch_home,
 )
 from engram.benchmarks.household import HouseholdBenchmark, run_home
-from engram.benchmarks.household_figures import figures
+from engram.benchmarks.household_figures import figures, reliability
 from engram.benchmarks.household_fit import compare
 from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, judge, score_graph
 from engram.benchmarks.memory_baselines import SightingMemory
@@ -106,11 +106,20 @@ def test_a_memory_that_saw_everything_is_right_about_what_it_saw():
 def test_the_nearest_thing_bounds_every_search():
     life, world = lived_in(seed=6)
     none = Searcher(world, life, ModelSense(perfect_record(), WordEncoder()), None, learns=False)
-    found, metres, spots = none.fetch("flower vase", life.home.dock, life.now_ns, limit=len(life.home.spots))
+    search = none.fetch("flower vase", life.home.dock, life.now_ns)
     world.close()
-    assert found and len(set(spots)) == len(spots)
-    assert spots[-1] == life.oracle_placements()["flower vase"].spot
-    assert metres >= _oracle_way("flower vase", life.home.dock, life)[1]
+    assert search.success and len(set(search.spots)) == len(search.spots)
+    assert search.spots[-1] == life.oracle_placements()["flower vase"].spot
+    assert search.metres >= _oracle_way("flower vase", life.home.dock, life).metres
+
+
+def test_confidences_are_judged_by_hand():
+    """Errors 0.1, 0.1, 0.4, 0.6; bins of 0.9 and 0.4: 0.9 said and 1 right, 0.4 said and 0.5 right."""
+    told = [(0.9, True), (0.9, True), (0.4, False), (0.4, True)]
+    rows = {row["name"]: row["value"] for row in reliability("ours", told)}
+    assert rows["ours_brier"] == pytest.approx((0.01 + 0.01 + 0.16 + 0.36) / 4)
+    assert rows["ours_brier_knowing_the_mean"] == pytest.approx(0.75 * 0.25, abs=1e-4)
+    assert rows["ours_calibration_error"] == pytest.approx((0.2 + 0.2) / 4)
 
 
 def test_the_fit_is_judged_against_the_real_sensor():
@@ -131,3 +140,4 @@ def test_a_small_run_gives_every_figure(tmp_path):
     rows = {row["name"]: row for row in fetch_figures(tallies)}
     assert rows["fetch_oracle_success"]["value"] == 1.0
     assert rows["fetch_both_success"]["n"] == 2
+    assert rows["where_never_metres"]["value"] == 0.0 and rows["where_always_metres"]["value"] > 0.0
