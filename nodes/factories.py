@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.nodes.base import load_object
+
+if TYPE_CHECKING:
+    from engram.memory.fusion import FusionConfig
 
 ROBOTS = {PANDA_2F85.name: PANDA_2F85}
 
@@ -51,16 +54,18 @@ class Budget:
 
 def make_memory(
     spec: str, folder: Path | None, places: Path | None = None, budget: Budget | None = None,
-    frame: str = "base_link", map_name: str = "",
+    frame: str = "base_link", map_name: str = "", fusion: FusionConfig | None = None,
 ) -> tuple[Memory, Callable[[], None]]:  # fmt: skip
     """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes it.
 
-    "robot" has four stores, "graph" the scene graph alone; ``places`` is a YAML file of rooms and places.
+    "robot" has four stores, "graph" the scene graph alone; ``places`` is a YAML file of rooms and places; ``fusion``
+    says how far the detector is believed.
     """
     if ":" in spec:
         return _make(Memory, "memory", spec, {}), lambda: None
     if spec not in ("robot", "graph"):
         raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
+    from engram.memory.fusion import FusionConfig
     from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
     from engram.memory.places import read_places
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
@@ -69,7 +74,7 @@ def make_memory(
 
     budget = budget or Budget()
     known = read_places(places) if places is not None else (table(),) if frame == "base_link" else ()
-    graph = GraphMemoryConfig(budget.ram_mb, map_name, TrackerConfig(frame=frame))
+    graph = GraphMemoryConfig(budget.ram_mb, map_name, TrackerConfig(frame=frame, fusion=fusion or FusionConfig()))
     store = GraphStore(folder, GraphStoreConfig(budget_mb=budget.disk_mb)) if folder is not None else None
     close = [] if store is None else [store.close]
     try:

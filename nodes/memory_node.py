@@ -24,6 +24,7 @@ from engram.core.control import hand
 from engram.core.errors import EngramError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import JointState, SceneObservation
+from engram.memory.fusion import FusionConfig
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
@@ -68,6 +69,10 @@ class MemoryNodeConfig(NodeConfig):
     """RAM of the four stores [MB]; above it the oldest facts and events are merged and dropped."""
     disk_mb: float = param(512.0, 8.0, 1048576.0)
     """Files of the store [MB]; near it the older snapshots are deleted."""
+    new_belief: float = param(0.1, 0.001, 0.999)
+    """Belief in a new object before its first sight is counted: lower where perception errs often."""
+    free_ratio: float = param(0.05, 0.001, 0.999)
+    """P(missed | there) / P(missed | gone) where the camera saw through its place: lower gives objects up sooner."""
     background_share: float = param(0.05, 0.0, 1.0)
     """Share of one core for the consolidation of habits."""
     utc_offset_h: float = param(0.0, -14.0, 14.0)
@@ -104,6 +109,7 @@ class MemoryNode(EngramNode):
             Budget(config.budget_mb, config.disk_mb),
             config.frame,
             config.map,
+            FusionConfig(prior=config.new_belief, free_ratio=config.free_ratio),
         )
         self.transforms = TransformBuffer()
         self.homeless: list[tuple[SceneObservation, float]] = []  # scenes that wait for tf of their instant

@@ -91,6 +91,44 @@ def test_another_thing_in_its_place_is_no_sight_of_it():
     assert nodes["green bowl"].state == "visible" and nodes["red cup"].state == "absent"
 
 
+def test_one_wrong_name_takes_over_no_identity():
+    """The cup is gone; for one frame, a green bowl is called by its name: it stays a bowl, and the cup stays gone."""
+    memory = make()
+    watch(memory, [seen("red cup", HERE)], range(4))
+    watch(memory, [], range(10, 14))
+    bowl = seen("green bowl", THERE)
+    watch(memory, [replace(bowl, label="red cup", embedding=seen("red cup", THERE).embedding)], [20])
+    watch(memory, [bowl], range(21, 30))
+    nodes = {n.label: n for n in memory.graph().nodes if n.layer == "object"}
+    assert (nodes["red cup"].id, nodes["red cup"].state) == ("object_0001", "absent")
+    assert nodes["green bowl"].state == "visible"
+    assert len([n for n in memory.graph().nodes if n.layer == "object"]) == 2
+
+
+def test_a_takeover_under_a_wrong_name_is_taken_back_when_the_name_changes():
+    """A whole look calls the bowl a cup, so it is taken for the cup that is gone; later looks see what it is."""
+    memory = make()
+    watch(memory, [seen("red cup", HERE)], range(4))
+    watch(memory, [], range(10, 14))
+    mug = replace(seen("red mug", THERE), color=seen("red cup", THERE).color)
+    update = watch(memory, [replace(mug, label="red cup", embedding=seen("red cup", THERE).embedding)], range(20, 23))
+    assert [event.kind for event in update.events] == ["merged", "returned"]
+    watch(memory, [mug], range(30, 40))
+    nodes = {n.id: n for n in memory.graph().nodes if n.layer == "object"}
+    assert (nodes["object_0001"].label, nodes["object_0001"].state) == ("red cup", "absent")
+    assert (nodes["object_0002"].label, nodes["object_0002"].state) == ("red mug", "visible")
+    np.testing.assert_allclose(nodes["object_0001"].pose.position, HERE, atol=1e-6)
+
+
+def test_moves_do_not_write_the_past_anew():
+    """Twelve moves: a fact for each place, one for each gap, and those that a merge gave to the older object."""
+    memory = make()
+    for move in range(12):
+        watch(memory, [seen("red cup", HERE if move % 2 else THERE)], range(10 * move, 10 * move + 4))
+    assert len([n for n in memory.graph().nodes if n.layer == "object"]) == 1
+    assert len(memory.tracker.history) <= 5 * 12
+
+
 def test_a_wrong_merge_comes_apart_when_both_are_seen():
     """Carried while its old place was hidden, so it seemed; then one stands at each place."""
     memory = make()
