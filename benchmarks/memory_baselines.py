@@ -130,8 +130,9 @@ def newest_answer(kept: Sequence[SceneNode], query: MemoryQuery, vector: np.ndar
     best = max(similar.values())
     chosen: list[SceneNode] = []
     for node in reversed(fits):
-        new = all(np.linalg.norm(node.pose.position - other.pose.position) > APART_M for other in chosen)
-        if similar[node.label] >= best - 1e-3 and new:
+        if similar[node.label] < best - 1e-3:
+            continue
+        if all(np.linalg.norm(node.pose.position - other.pose.position) > APART_M for other in chosen):
             chosen.append(node)
             if len(chosen) == query.limit:
                 break
