@@ -270,10 +270,11 @@ def load_policy(
 
 def checkpoint_folder(name_or_path: str | Path) -> Path:
     """Return the folder of a shipped checkpoint or of any other; UnknownNameError lists the shipped ones."""
-    if Path(name_or_path).is_dir():
-        return Path(name_or_path)
     shipped = Path(str(resources.files("engram.policies"))) / "checkpoints"
     names = {p.name: p for p in shipped.glob("*") if (p / WEIGHTS).exists()}
-    if str(name_or_path) not in names:
+    folder = Path(name_or_path)
+    if str(name_or_path) in names and not (folder / WEIGHTS).exists():  # a checkout has a folder called memory, too
+        return names[str(name_or_path)]
+    if not folder.is_dir():
         raise unknown_name("policy", name_or_path, names)
-    return names[str(name_or_path)]
+    return folder

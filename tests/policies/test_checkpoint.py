@@ -1,4 +1,4 @@
-"""The checkpoint in the repository: it loads, it is what its card says, and it does an easy task."""
+"""The checkpoints in the repository: they load, are what their cards say, and do an easy task."""
 
 import json
 from importlib import resources
@@ -11,13 +11,15 @@ from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.sim.evaluation import evaluate
 from engram.sim.world import MujocoWorld, WorldConfig
 
-BASE = Path(str(resources.files("engram.policies"))) / "checkpoints" / "base"
+CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
 
-def test_the_card_names_these_weights():
-    card = json.loads((BASE / CARD).read_text())
-    assert card["sha256"] == sha256(BASE / WEIGHTS)
-    assert (BASE / WEIGHTS).stat().st_size < 20_000_000
+@pytest.mark.parametrize("name", ["base", "memory"])
+def test_the_card_names_these_weights(name):
+    card = json.loads((CHECKPOINTS / name / CARD).read_text())
+    assert card["sha256"] == sha256(CHECKPOINTS / name / WEIGHTS)
+    assert (CHECKPOINTS / name / WEIGHTS).stat().st_size < 20_000_000
+    assert load_policy(name).remembers == (name == "memory")
 
 
 @pytest.mark.render
@@ -27,3 +29,16 @@ def test_the_base_policy_reaches_for_the_cube_that_is_named():
     report = evaluate(load_policy("base"), world, ("reach",), episodes=4, first_seed=6000, progress=False)
     world.close()
     assert report.per_task["reach"].successes >= 3
+
+
+@pytest.mark.render
+@pytest.mark.slow
+def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does_not():
+    world = MujocoWorld(WorldConfig(profile="fast"))
+    seeds = {"episodes": 6, "first_seed": 6000, "progress": False}
+    policies = load_policy("memory"), load_policy("memory", lesion="zeroed")
+    found = [evaluate(policy, world, ("take_it_back",), **seeds) for policy in policies]
+    world.close()
+    whole, emptied = (report.per_task["take_it_back"].successes for report in found)
+    assert whole >= 4
+    assert emptied < whole
