@@ -206,6 +206,18 @@ class GraphMemory(Memory):
         """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
         return take_out(self.tracker, robot)
 
+    def adopt(self, graph: GraphUpdate) -> None:
+        """Begin an empty memory with a graph from elsewhere: what its nodes are is their first fact."""
+        issued: dict[str, int] = {}
+        for node in graph.nodes:
+            self.tracker.scene.put(node)
+            number = node.id.rpartition("_")[2]
+            issued[node.layer] = max(issued.get(node.layer, 0), int(number) if number.isdigit() else 0)
+        self.tracker.scene.restore(issued)
+        self._begin_history()
+        self.tracker.relate_all()
+        self.tracker.sequence, self.tracker.stamp_ns = max(1, graph.sequence), graph.stamp_ns
+
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.train import TrainConfig
     from engram.sim.record import RecordConfig
 
-BENCHMARKS = ("sim", "loop", "perception", "memory", "stores", "eviction", "policy", "learner")
+BENCHMARKS = ("sim", "loop", "perception", "memory", "memory_weeks", "stores", "eviction", "policy", "learner")
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
 
 

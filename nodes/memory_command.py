@@ -22,6 +22,8 @@ from engram.core.errors import InvalidInputError, StoreError
 
 STORES = Path("~/.local/share/engram")
 """Where the nodes keep each robot's memory: ``<robot_id>/memory``."""
+SPARK_DSG = (".sparkdsg", ".json")
+"""Suffixes of spark_dsg's files: binary, text."""
 CONSOLIDATION_S = 2.0
 """CPU time that a question from the command line may spend on habits, which the store keeps as counts [s]."""
 
@@ -72,19 +74,19 @@ class Snapshots(StoreArgument):
 
 @dataclass(frozen=True)
 class Export(StoreArgument):
-    """Write the memory to a file: .jsonl (everything), .graphml (nodes and relations)."""
+    """Write the memory to a file: .jsonl (everything), .graphml or, for Hydra, .sparkdsg (nodes and relations)."""
 
     file: tyro.conf.Positional[Path] = Path("memory.jsonl")
     """Where to."""
     snapshot: str = ""
     """A past snapshot instead of the newest."""
     at: float | None = None
-    """GraphML: as it was at this time [s since the epoch, or of the simulation's clock]."""
+    """GraphML and spark_dsg: as it was at this time [s since the epoch, or of the simulation's clock]."""
 
 
 @dataclass(frozen=True)
 class Import(StoreArgument):
-    """Make a new store of a .jsonl file."""
+    """Make a new store of a .jsonl file, or of a graph of spark_dsg (.sparkdsg, .json)."""
 
     file: tyro.conf.Positional[Path] = Path("memory.jsonl")
     """What ``engram memory export`` wrote."""
@@ -235,14 +237,25 @@ def export(config: Export) -> None:
             raise StoreError(f"{config.store}: the store is empty")
         with config.file.open("w", encoding="utf-8") as out:
             print(f"{config.file}: {write_jsonl(stored, out)} rows")
+    elif config.file.suffix in SPARK_DSG:
+        from engram.memory.spark_dsg_file import save
+
+        at_ns = None if config.at is None else round(config.at * 1e9)
+        found = _read(config.store, config.snapshot).memory.graph(at_ns)
+        save(found, config.file)
+        print(f"{config.file}: {len(found.nodes)} nodes, {len(found.edges)} relations")
     else:
-        raise InvalidInputError(f"{config.file}: suffix {config.file.suffix!r}, valid: .jsonl, .graphml")
+        valid = ", ".join((".jsonl", ".graphml", *SPARK_DSG))
+        raise InvalidInputError(f"{config.file}: suffix {config.file.suffix!r}, valid: {valid}")
 
 
 def import_(config: Import) -> None:
     """Read a file."""
     from engram.memory.exchange import read_jsonl, store_all
 
+    if config.file.suffix in SPARK_DSG:
+        print(f"{config.store}: sequence {_adopt(config.store, config.file)}")
+        return
     with config.file.open(encoding="utf-8") as source:
         stored = read_jsonl(source, str(config.file))
     print(f"{config.store}: sequence {store_all(config.store, stored)}")
@@ -305,6 +318,23 @@ def repair(config: Repair) -> None:
     from engram.memory.store import repair as repair_store
 
     print(f"{config.store}: goes on from sequence {repair_store(config.store)}")
+
+
+def _adopt(path: Path, file: Path) -> int:
+    """Make a new store of a graph of spark_dsg; return its sequence."""
+    from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+    from engram.memory.spark_dsg_file import load
+    from engram.memory.store import GraphStore
+    from engram.memory.tracker import TrackerConfig
+
+    graph = load(file)
+    frame = next((node.pose.frame for node in graph.nodes), "map")
+    with closing(GraphStore(path)) as store:
+        if store.load() is not None:
+            raise StoreError(f"{path}: holds a memory already; import into a new folder and merge that")
+        memory = GraphMemory(store, GraphMemoryConfig(tracker=TrackerConfig(frame=frame)), places=())
+        memory.adopt(graph)
+        return memory.commit()
 
 
 # -- opening ---------------------------------------------------------------------------------------------------------

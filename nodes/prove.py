@@ -184,6 +184,11 @@ def prove_store(config: ProveConfig) -> list[Figure]:
     return figures
 
 
+def prove_weeks(config: ProveConfig) -> list[Figure]:
+    """Three weeks under a small budget: bytes on disk and in RAM, and answers beside a memory without bounds."""
+    return _in_household("memory_weeks", config)
+
+
 def prove_growth(config: ProveConfig) -> list[Figure]:
     """Update, queries, commit and load from a thousand to a million entries, beside the bare operations."""
     quick = ["--quick"] if config.quick else []
@@ -211,7 +216,7 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
-    "memory": (prove_household, prove_fetch, prove_store, prove_growth),
+    "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks,),
 }
 """Part -> its measurements."""
