@@ -43,7 +43,7 @@ from engram.memory.retrieval import (
     Stays,
     chance,
     check,
-    node_then,
+    nodes_then,
     search,
     text_embedder,
 )
@@ -180,7 +180,7 @@ class GraphMemory(Memory):
         history = tracker.history
         facts = sorted(history.facts(history.select(query.valid_ns, None)), key=lambda fact: fact.node_id)
         nodes = tuple(tracker.scene.nodes("building", "room", "place"))
-        nodes += tuple(node_then(tracker, f, query, chance(f, query, self.config.retrieval)) for f in facts)
+        nodes += nodes_then(tracker, facts, query, [chance(fact, query, self.config.retrieval) for fact in facts])
         edges = tuple(SceneEdge(f.node_id, f.target, f.relation) for f in facts if f.target)
         return GraphUpdate(at_ns, tracker.sequence, True, nodes, edges)
 

@@ -257,7 +257,7 @@ def _then(
         found.append((cosine * sure, min(1.0, cosine / config.cosine_sure) * sure, fact))
     found.sort(key=lambda one: (-round(one[0], 3), -one[2].last_sight, one[2].node_id))
     best = found[: query.limit]
-    nodes = tuple(node_then(tracker, fact, query, sure) for _, sure, fact in best)
+    nodes = nodes_then(tracker, [fact for _, _, fact in best], query, [sure for _, sure, _ in best])
     return Hits(nodes, tuple(s for s, _, _ in best), tuple(c for _, c, _ in best), tuple(f for _, _, f in best))
 
 
@@ -336,17 +336,24 @@ def chance(fact: Fact, query: MemoryQuery, config: RetrievalConfig) -> float:
     return seen * float(np.exp(-gap / 1e9 / config.persistence_s))
 
 
-def node_then(tracker: Tracker, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
-    """Return the object of ``fact`` as it was."""
+def nodes_then(
+    tracker: Tracker, facts: Sequence[Fact], query: MemoryQuery, sure: Sequence[float]
+) -> tuple[SceneNode, ...]:
+    """Return the objects of ``facts`` as they were, each believed as much as ``sure`` (n,) says."""
     columns = tracker.columns
+    ids = list(dict.fromkeys(fact.node_id for fact in facts if fact.node_id in columns))
+    today = dict(zip(ids, columns.nodes([columns.row_of[node_id] for node_id in ids]), strict=True))
+    return tuple(_node_then(today.get(fact.node_id), fact, query, s) for fact, s in zip(facts, sure, strict=True))
+
+
+def _node_then(node: SceneNode | None, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
+    """Return the object of ``fact`` as it was; ``node`` is what it is today, None = not in the graph any more."""
     at = asked(query)
     last = min(fact.last_sight, at)
     state = "absent" if not fact.present else "visible" if at <= fact.last_sight else "unseen"
     camera = fact.evidence[-1].rpartition("@")[0] if fact.evidence else ""
     evidence = fact.evidence[-1] if last == fact.last_sight and fact.evidence else observation_id(camera, last)
-    if fact.node_id in columns:
-        node = columns.node(columns.row_of[fact.node_id])
-    else:
+    if node is None:
         none = np.zeros(EMBEDDING_DIM, np.float32)
         upright = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
         node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, 0.05),
