@@ -69,10 +69,8 @@ class FetchBenchmark:
     """Success is finding within so many stops."""
     pace: float = 0.15
     """How lively the time between two tasks is, of that between two rounds."""
-    worth_m: float = 200.0
-    """Way [m] that a right answer in place of a wrong one is worth to who asks: to be right matters, ways do not."""
-    sure: float = 0.97
-    """An answer at least this sure needs no look."""
+    worth_m: float = 60.0
+    """Way [m] that a right answer in place of a wrong one is worth to who asks: about a walk through the home."""
     work: Path | None = None
     """Folder of a fitted sensor model; default: fit one."""
 
@@ -206,7 +204,7 @@ def run_home(seed: int, config: FetchBenchmark, record: SensorRecord, encoder: T
     """Live a week of rounds, then days of tasks and days of questions, in one home."""
     life = Life(make_home(seed), seed)
     world = HouseholdWorld(life.home, life.things)
-    advice = AdviceConfig(worth_m=config.worth_m, sure=config.sure)
+    advice = AdviceConfig(worth_m=config.worth_m)
     memories = {name: map_memory(life.home, encoder, advice=advice) for name in ("long_term", "both", *ASKERS)}
     day = _Stream(config, record, encoder, world, life, memories, np.random.default_rng([seed, 5]))
     inspector = Inspector(world, ModelSense(record, encoder, seed), seed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ class MemoryTasksBenchmark:
     """Episodes a process runs in one go, one after the other: swapped reads the memory of the one before."""
     workers: int = 2
     """Processes."""
+    so_far: bool = False
+    """Tell what has been run so far, and run nothing."""
     work: Path = Path("runs/memory_tasks")
     """Folder of finished blocks."""
     output: Path = RESULTS
@@ -143,7 +145,7 @@ def measure(config: MemoryTasksBenchmark) -> dict[str, dict[str, Rate]]:
     config.work.mkdir(parents=True, exist_ok=True)
     wanted = blocks(config)
     todo = [block for block in wanted if not (config.work / block.name).exists()]
-    if todo:
+    if todo and not config.so_far:
         with multiprocessing.get_context("spawn").Pool(min(config.workers, len(todo))) as pool:
             ran = pool.imap_unordered(run_block, todo)
             for block, result in track(ran, "evaluating", total=len(todo), console=Console(stderr=True)):
@@ -175,7 +177,7 @@ def figures(found: dict[str, dict[str, Rate]], config: MemoryTasksBenchmark) -> 
     out = []
     for arm, tasks in found.items():
         for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
-            if all(name in tasks for name in names) and names:
+            if names and all(name in tasks for name in names):
                 out.append(_figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
     ours = found[OURS]
     there = [name for name in memory if name in ours]
@@ -235,6 +237,7 @@ def main(config: MemoryTasksBenchmark | None = None) -> None:
     Console(width=150, stderr=True).print(table(found, config))
     rows = {arm: {task: asdict(rate) for task, rate in tasks.items()} for arm, tasks in found.items()}
     weights = {arm: _weights(folder) for arm, folder in {(b.arm, b.folder) for b in blocks(config)}}
+    config = replace(config, work=Path(config.work.name))  # where it lay on this machine tells nobody anything
     save_report(config.output, "memory_tasks", where, config, figures=figures(found, config), rows=rows, sha256=weights)
 
 
