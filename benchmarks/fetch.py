@@ -378,7 +378,7 @@ def main(config: FetchBenchmark | None = None) -> None:
         print(json.dumps(row))
     seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
     output = (config.work or Path(tempfile.gettempdir())) / "fetch_quick.json" if config.quick else RESULTS
-    save_report(output, "fetch", where, config, seeds=seeds, figures=told)
+    save_report(output, "fetch", where, replace(config, work=None), seeds=seeds, figures=told)
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def main(config: HouseholdBenchmark | None = None) -> None:
         print(json.dumps(row))
     seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
     output = (config.work or Path(tempfile.gettempdir())) / "household_quick.json" if config.quick else RESULTS
-    save_report(output, "household", where, config, seeds=seeds, figures=told)
+    save_report(output, "household", where, replace(config, work=None), seeds=seeds, figures=told)
 
 
 if __name__ == "__main__":
