@@ -1,18 +1,21 @@
-"""Speed of the policy on one CPU core: an answer, and a training step, beside LeRobot's ACT and the bare network.
+"""Speed of the policy on one CPU core: an answer, and a training step, beside LeRobot's ACT and the bare network,
+and of its memories.
 
     python -m engram.benchmarks.policy [--quick]
 
 All contenders take turns in short blocks, so that whatever else the machine does hits them alike. Times are CPU time of
-one thread, medians over blocks with quartiles. Answers include the preprocessing of two 128 px cameras; the limit is
-the network alone on a prepared batch. Prints one table; the last line is JSON, which also goes to
-benchmarks/results/policy.json.
+one thread, medians over blocks with quartiles. An answer is a control step that decides: a new observation of two 128
+px cameras, preprocessing, memory where there is one, a chunk. The limit is the network alone on a prepared batch.
+Prints two tables; the last line is JSON, which also goes to benchmarks/results/policy.json.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from rich.console import Console
 from rich.table import Table
 
+from engram.benchmarks import policy_memory
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
@@ -33,6 +37,9 @@ from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_en
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
 from engram.sim.kinematics import PandaKinematics
 
+MEMORY_SHARE_TARGET = 0.1
+LIVED = 80
+"""Control steps before the one that is timed: enough to fill the bank."""
 RESULTS = Path(__file__).resolve().parent / "results" / "policy.json"
 ANSWER_TARGET_MS = 20.0
 BATCH = 16
@@ -82,16 +89,21 @@ def features() -> tuple[dict[str, PolicyFeature], dict[str, PolicyFeature]]:
     return inputs, {"action": PolicyFeature(FeatureType.ACTION, (7,))}
 
 
-def observation() -> Observation:
+@functools.cache
+def noise_images() -> np.ndarray:
+    """Return two images (2, 128, 128, 3) uint8 of noise."""
+    return np.random.default_rng(0).integers(0, 256, (2, 128, 128, 3), dtype=np.uint8)
+
+
+def observation(stamp_ns: int = 0) -> Observation:
     """Return one observation of noise."""
-    rng = np.random.default_rng(0)
     pose = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
     frames = {
-        name: CameraFrame(name, 0, rng.integers(0, 256, (128, 128, 3), dtype=np.uint8), np.eye(3), pose)
-        for name in ("front", "wrist")
+        name: CameraFrame(name, stamp_ns, image, np.eye(3), pose)
+        for name, image in zip(("front", "wrist"), noise_images(), strict=True)
     }
     home = np.append(PANDA_2F85.home, PANDA_2F85.gripper_open)
-    return Observation(0, frames, JointState(0, PANDA_2F85.joint_names, home, np.zeros(8)))
+    return Observation(stamp_ns, frames, JointState(stamp_ns, PANDA_2F85.joint_names, home, np.zeros(8)))
 
 
 def batch(size: int, side: int) -> dict[str, torch.Tensor]:
@@ -119,6 +131,23 @@ def step(policy: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callable[[
     return run
 
 
+def deciding(network: EngramVLAPolicy, chunks: bool = True) -> Callable[[], Any]:
+    """Return one control step after another of an episode in its middle; without ``chunks`` it only observes."""
+    pre, post = make_engram_vla_pre_post_processors(network.config, {})
+    policy = VlaPolicy(network, pre, post, PandaKinematics(), version="benchmark")
+    policy.reset("put the red cube in the bin")
+    steps = itertools.count()
+
+    def run() -> None:
+        policy.observe(observation(100_000_000 * next(steps)))
+        if chunks:
+            policy.act()
+
+    for _ in range(LIVED if policy.remembers else 0):
+        run()
+    return run
+
+
 def contenders() -> list[Contender]:
     """Return ours, LeRobot's ACT with the same horizon, and our network without what surrounds it."""
     inputs, outputs = features()
@@ -132,10 +161,7 @@ def contenders() -> list[Contender]:
         pretrained_backbone_weights=None,
     )
     act = ACTPolicy(act_config)
-    pre, post = make_engram_vla_pre_post_processors(ours.config, {})
-    policy = VlaPolicy(ours, pre, post, PandaKinematics(), version="benchmark")
-    policy.reset("put the red cube in the bin")
-    policy.observe(observation())
+    bank = EngramVLAPolicy(replace(ours.config, memory="bank"))
     one, large = batch(1, ours.config.image_size), batch(1, 128)
     noise = torch.randn(1, 16, 7)
 
@@ -145,17 +171,19 @@ def contenders() -> list[Contender]:
             act.predict_action_chunk(dict(large))
 
     return [
-        Contender("engram_vla", "answer", policy.act),
+        Contender("engram_vla", "answer", deciding(ours)),
         Contender("LeRobot ACT, network alone", "answer", answer_of_act),
         Contender("engram_vla, network alone", "answer", lambda: ours.predict_action_chunk(one, noise=noise)),
         Contender("engram_vla", f"training step of {BATCH}", step(ours, batch(BATCH, ours.config.image_size))),
         Contender("LeRobot ACT", f"training step of {BATCH}", step(act, batch(BATCH, 128))),
+        Contender("engram_vla with the bank", "answer", deciding(bank)),
+        Contender("engram_vla with the bank", "control step without an answer", deciding(bank, chunks=False)),
     ]
 
 
 def figures(found: list[Contender]) -> list[dict[str, Any]]:
     """Return what is claimed, each with interval (quartiles over blocks), n and target."""
-    ours, act, bare, our_step, act_step = found
+    ours, act, bare, our_step, act_step, bank, _ = found
     median, low, high = ours.quartiles_ms()
     out: list[dict[str, Any]] = [
         {
@@ -167,17 +195,24 @@ def figures(found: list[Contender]) -> list[dict[str, Any]]:
             "met": median <= ANSWER_TARGET_MS,
         }
     ]
-    for name, over, under in (
-        ("answer_time_beside_act", ours, act),
-        ("answer_time_beside_bare_network", ours, bare),
-        ("training_step_time_beside_act", our_step, act_step),
-    ):
-        ratio = np.array(over.seconds) / np.array(under.seconds)
-        median, low, high = (round(float(v), 3) for v in np.percentile(ratio, (50, 25, 75)))
+    measured = [
+        ("answer_time_beside_act", ratio(ours, act), None),
+        ("answer_time_beside_bare_network", ratio(ours, bare), None),
+        ("training_step_time_beside_act", ratio(our_step, act_step), None),
+        ("memory_share_of_an_answer", 1.0 - ratio(ours, bank), MEMORY_SHARE_TARGET),
+    ]
+    for name, values, target in measured:
+        median, low, high = (round(float(v), 3) for v in np.percentile(values, (50, 25, 75)))
+        met = None if target is None else median <= target
         out.append(
-            {"name": name, "value": median, "interval": [low, high], "n": len(ratio), "target": None, "met": None}
+            {"name": name, "value": median, "interval": [low, high], "n": len(values), "target": target, "met": met}
         )
     return out
+
+
+def ratio(over: Contender, under: Contender) -> np.ndarray:
+    """Return the ratio of the times of two contenders in each turn."""
+    return np.array(over.seconds) / np.array(under.seconds)
 
 
 def main(config: PolicyBenchmark | None = None) -> None:
@@ -198,7 +233,11 @@ def main(config: PolicyBenchmark | None = None) -> None:
         median, low, high = contender.quartiles_ms()
         table.add_row(contender.name, contender.what, f"{median:.1f}", f"{low:.1f} - {high:.1f}")
     Console(width=120, stderr=True).print(table)
-    save_report(config.output, "policy", where, config, figures=figures(found), threads=1, torch=torch.__version__)
+    spent = policy_memory.measure(5 if config.quick else config.blocks)
+    Console(width=120, stderr=True).print(policy_memory.table(spent))
+    claims = figures(found) + policy_memory.figures(spent)
+    times = policy_memory.percentiles(spent)
+    save_report(config.output, "policy", where, config, figures=claims, times=times, threads=1, torch=torch.__version__)
 
 
 if __name__ == "__main__":

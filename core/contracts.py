@@ -229,6 +229,10 @@ class Remembering(ABC):
     def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
         """After reset, go on with what ``memory_state`` returned in this episode; InvalidInputError if it misfits."""
 
+    def remembered(self) -> str:
+        """Return what is remembered, in a few words, for those who watch; any thread may ask."""
+        return ""
+
 
 class ExperienceStore(ABC):
     """Transitions on disk: exactly once, durable when acknowledged."""

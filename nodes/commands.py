@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.train import TrainConfig
     from engram.sim.record import RecordConfig
 
-BENCHMARKS = ("sim", "loop", "perception", "memory", "memory_weeks", "stores", "eviction", "policy", "learner")
+BENCHMARKS = (
+    *("sim", "loop", "perception", "memory", "memory_weeks", "stores", "eviction", "policy", "chunking", "learner"),
+)
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
 
 
@@ -45,6 +47,10 @@ class EvalConfig:
     """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
     ensemble: bool = False
     """Ask at every step and average the chunks where they overlap."""
+    adaptive_m: float = 0.0
+    """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: off."""
+    push: bool = False
+    """Push the object that the words name once, in mid-episode (reach, push_to_mark, pick_place, stack)."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -66,6 +72,8 @@ def evaluate(config: EvalConfig) -> int:
             lesion=config.lesion,
             execute_steps=config.execute_steps,
             ensemble=config.ensemble,
+            adaptive_m=config.adaptive_m,
+            push=config.push,
         )
     if config.output:
         path = Path(config.output).expanduser()
@@ -95,7 +103,7 @@ class BenchConfig:
     """Run benchmarks: ours, peer, limit and their ratio in one table; JSON last."""
 
     parts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which: sim, loop, perception, memory, stores, eviction, policy; default: all that there are."""
+    """Which: sim, loop, perception, memory, stores, eviction, policy, chunking, learner; default: all."""
     quick: bool = False
     """An honest shorter run."""
 

@@ -30,6 +30,8 @@ from engram.nodes.up import LineSink, Supervisor, child_environment, end_on_sign
 
 BESIDE_THE_LOOP = ("viewer_node", "learner_node")
 """Nodes whose failure does not end the demo (it still makes its exit code 1)."""
+LESION_OF = {"read": "", "not read": "zeroed"}
+"""How a policy's memory is used -> the policy node's parameter ``lesion``."""
 PROCESS_STARTED = time.monotonic() - time.process_time()
 """When this process began, as well as its own CPU time tells [monotonic s]: the start-up's stopwatch."""
 
@@ -59,6 +61,13 @@ class DemoConfig:
     """Seed of the first episode; the next one's is one higher."""
     policy: str = "base"
     """Checkpoint that drives: a shipped name or a folder."""
+    memory_policy: str | None = None
+    """Checkpoint with a memory that shows ``memory_task`` after the episodes, twice a seed: its memory read, and not
+    read. Empty: no such show. Default: the shipped ``memory`` after the usual tasks, none with tasks of your own."""
+    memory_task: str = "shell_touch"
+    """Task that cannot be done without memory."""
+    memory_episodes: int = 2
+    """Seeds of the memory task, each run twice."""
     profile: str = "fast"
     """How the cameras are rendered: fast or photo."""
     learner: bool = True
@@ -80,8 +89,13 @@ class DemoConfig:
 
 
 def with_environment(config: DemoConfig) -> DemoConfig:
-    """Return ``config``, headless also where the environment says so: as a default it would take the flag away."""
-    return dataclasses.replace(config, headless=config.headless or _environment_flag("HEADLESS"))
+    """Return ``config`` with what was left open: headless also where the environment says so, and the memory's show."""
+    usual = "" if config.tasks or not config.episodes else "memory"
+    return dataclasses.replace(
+        config,
+        headless=config.headless or _environment_flag("HEADLESS"),
+        memory_policy=usual if config.memory_policy is None else config.memory_policy,
+    )
 
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
@@ -116,6 +130,7 @@ class Demo:
     def __init__(self, config: DemoConfig, supervisor: Supervisor, client: LoopClient, sink: LineSink) -> None:
         self.config, self.supervisor, self.client, self.sink = config, supervisor, client, sink
         self.reports: list[EpisodeReport] = []
+        self.remembering: dict[str, list[EpisodeReport]] = {way: [] for way in LESION_OF if config.memory_policy}
         self.moving_after_s: float | None = None
         client.idle = self._idle
 
@@ -162,6 +177,20 @@ class Demo:
                 sys.stdout.flush()
                 bar.update()
 
+    def compare_memory(self) -> None:
+        """Run the memory task with and without its memory read, on the same seeds; then as before."""
+        config = self.config
+        if not self.remembering or not config.memory_policy:
+            return
+        print(f"a task that needs memory: {config.memory_task}, driven by {config.memory_policy}", flush=True)
+        for way, done in self.remembering.items():
+            self.client.drive_by(config.memory_policy, LESION_OF[way], config.startup_timeout_s)
+            for index in range(config.memory_episodes):
+                report = self.client.run_episode(config.memory_task, config.seed + index, config.episode_timeout_s)
+                done.append(report)
+                print(f"  memory {way:8}  {describe(report, index + 1, config.memory_episodes)}", flush=True)
+        self.client.drive_by(config.policy, "", config.startup_timeout_s)
+
     def wait_for_ctrl_c(self) -> None:
         """Let the page's visitors give instructions."""
         print(f"the page http://localhost:{self.config.port} takes your instructions; Ctrl-C ends", flush=True)
@@ -199,6 +228,14 @@ def summary(
     }  # fmt: skip
 
 
+def memory_figures(config: DemoConfig, remembering: Mapping[str, list[EpisodeReport]]) -> dict[str, object] | None:
+    """Return what came of the memory task, [successes, episodes] each way; None when it was not shown."""
+    if not remembering:
+        return None
+    counts = {way: [sum(r.outcome == "succeeded" for r in done), len(done)] for way, done in remembering.items()}
+    return {"task": config.memory_task, "policy": config.memory_policy, **counts}
+
+
 def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list[str]) -> str:
     """Return why the loop did not do its work; empty when it did."""
     unfinished = [f"{r.task} seed {r.seed}: {r.outcome} ({r.reason})" for r in reports if r.outcome not in OUTCOMES]
@@ -224,6 +261,7 @@ def demo(config: DemoConfig) -> int:
     """Run the demo; see the module's docstring for what it prints and returns."""
     config = with_environment(config)
     tasks = check_tasks(config.tasks)
+    check_tasks((config.memory_task,))
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
     log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))
@@ -240,6 +278,7 @@ def demo(config: DemoConfig) -> int:
     try:
         show.start()
         show.run(tasks)
+        show.compare_memory()
         client.spin(0.5)  # the outcome may overtake the last command
         if not config.headless:
             show.wait_for_ctrl_c()
@@ -256,11 +295,14 @@ def demo(config: DemoConfig) -> int:
         supervisor.end()
         supervisor.run()
         sink.close()
-    wanted = config.episodes if config.headless or not interrupted else len(show.reports)
-    problem = problem or verdict(show.reports, wanted, client.commands, dead)
+    every = [*show.reports, *(report for done in show.remembering.values() for report in done)]
+    wanted = config.episodes + len(show.remembering) * config.memory_episodes
+    problem = problem or verdict(every, wanted if config.headless or not interrupted else len(every),
+                                 client.commands, dead)  # fmt: skip
     if problem:
         print(f"engram demo: {problem}\n  logs: {log_dir}\n  'engram doctor' checks this machine", file=sys.stderr)
-    extra = {"steps": sum(r.steps for r in show.reports), "commands": client.commands,
+    extra = {"steps": sum(r.steps for r in every), "commands": client.commands,
+             "memory_task": memory_figures(config, show.remembering),
              "moving_after_s": show.moving_after_s,
              "seconds": round(time.monotonic() - PROCESS_STARTED, 1), "problem": problem or None}  # fmt: skip
     figures = summary(show.reports, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)

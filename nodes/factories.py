@@ -96,19 +96,29 @@ def _all(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
     return call
 
 
-def make_policy(spec: str, execute_steps: int = 0, ensemble: bool = False, real_time_delay: int = 0) -> Policy:
+def make_policy(
+    spec: str,
+    execute_steps: int = 0,
+    ensemble: bool = False,
+    real_time_delay: int = 0,
+    adaptive_m: float = 0.0,
+    lesion: str = "",
+) -> Policy:
     """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.
 
-    The other arguments say how the chunks of a checkpoint follow one another: see the policy node's parameters.
+    The other arguments say how the chunks of a checkpoint follow one another and what its memory is spoilt by: see the
+    policy node's parameters.
     """
     if ":" in spec:
+        if lesion:
+            raise InvalidInputError(f"lesion {lesion!r}: for checkpoints only, not for {spec!r}")
         return _make(Policy, "policy", spec, {})
     from engram.policies import load_policy  # torch: only where a network is wanted
-    from engram.policies.chunking import TemporalEnsemble
+    from engram.policies.chunking import follow
 
-    policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay)
+    policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay, lesion=lesion)
     _warm_up(policy)
-    return TemporalEnsemble(policy) if ensemble else policy
+    return follow(policy, ensemble, adaptive_m, real_time_delay)
 
 
 def _warm_up(policy: Any) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rcl_interfaces.srv import SetParameters
 from rclpy.action import ActionClient
 from rclpy.client import Client
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.task import Future
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
@@ -23,6 +25,7 @@ from engram.core.errors import EngramError
 from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.messages import EpisodeStatus
+from engram.nodes.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
@@ -70,6 +73,7 @@ class LoopClient:
         self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)  # each counts
         self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
         self._is_active: Client = self.node.create_client(Trigger, "lifecycle_manager/is_active")
+        self._set_policy: Client = self.node.create_client(SetParameters, "policy_node/set_parameters")
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
@@ -174,6 +178,29 @@ class LoopClient:
             raise LoopError(f"{what} was not accepted")
         answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")
         return answer.result
+
+    def drive_by(self, policy: str, lesion: str, timeout_s: float) -> None:
+        """Let another policy drive from the next episode on, its memory spoilt by ``lesion`` if that is not empty.
+
+        Raises:
+            LoopError: the policy node refused, or has not loaded it within ``timeout_s``.
+        """
+        what = f"policy {describe_driver(policy, lesion)!r}"
+        values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("lesion", lesion))]
+        self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters")
+        future = self._set_policy.call_async(SetParameters.Request(parameters=values))
+        for result in self._answer(future, timeout_s, what).results:
+            if not result.successful:
+                raise LoopError(f"{what} was refused: {result.reason}")
+
+        def ready() -> bool:
+            status = self.diagnostics.get("policy_node")
+            said = {v.key: v.value for v in status.values} if status is not None else {}
+            if "policy change" in said.get("last problem", ""):
+                raise LoopError(f"{what}: {said['last problem']}")
+            return said.get(POLICY_READY) == describe_driver(policy, lesion)
+
+        self.wait_for(ready, timeout_s, what)
 
     def count(self, ending: str) -> int:
         """Sum all nodes' diagnostic counters whose name ends so."""

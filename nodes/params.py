@@ -26,10 +26,19 @@ T = TypeVar("T")
 BUILT_IN = ("use_sim_time", "start_type_description_service")
 
 
-def param(default: Any, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()) -> Any:
-    """Declare a dataclass field with a valid range (both ends included) or a set of valid names."""
+def param(
+    default: Any,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    live: bool = False,
+) -> Any:
+    """Declare a dataclass field with a valid range (both ends included) or a set of valid names.
+
+    A ``live`` one may be set while the node runs, which then has to see to it; the others are read only.
+    """
     metadata = {"range": (low, high)} if low is not None and high is not None else {}
-    return dataclasses.field(default=default, metadata={**metadata, "choices": choices})
+    return dataclasses.field(default=default, metadata={**metadata, "choices": choices, "live": live})
 
 
 @functools.cache
@@ -62,7 +71,7 @@ def _declare_field(node: Node, name: str, field: dataclasses.Field, description:
     if dataclasses.is_dataclass(field.default_factory):  # a section within the section
         return declare(node, field.default_factory, name)  # type: ignore[arg-type]
     default = list(field.default) if isinstance(field.default, tuple) else field.default
-    descriptor = ParameterDescriptor(description=description, read_only=True)
+    descriptor = ParameterDescriptor(description=description, read_only=not field.metadata.get("live", False))
     low, high = field.metadata.get("range", (None, None))
     if low is not None:
         _set_range(descriptor, default, low, high)

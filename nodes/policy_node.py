@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
 
+from engram.core.contracts import Policy
 from engram.core.errors import WeightsError
 from engram.core.types import MemoryTokens, Observation
 from engram.nodes import messages, qos
@@ -23,6 +26,7 @@ from engram.nodes.episode_keeper import EpisodeKeeper
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.factories import make_kinematics, make_policy, make_robot
 from engram.nodes.params import param
+from engram.nodes.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.nodes.policy_runner import PolicyRunner, PolicyStep
 from engram.nodes.task_goals import TaskGoals
 from engram.nodes.transforms import TransformBuffer
@@ -37,14 +41,19 @@ KEPT = qos.CHUNK_STEPS
 class PolicyNodeConfig(NodeConfig):
     """Parameters of the policy node."""
 
-    policy: str = "base"
-    """Checkpoint's name or folder, or package.module:factory of a Policy of your own."""
+    policy: str = param("base", live=True)
+    """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
+    Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
+    lesion: str = param("", live=True)
+    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; empty: don't."""
     execute_steps: int = param(0, 0, 64)
     """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
     ensemble: bool = False
     """Ask at every step and average the chunks where they overlap. Checkpoints only."""
     real_time_delay: int = param(0, 0, 15)
     """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
+    adaptive_m: float = param(0.0, 0.0, 1.0)
+    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: off."""
     robot: str = "panda_2f85"
     """Robot whose joints are read."""
     cameras: tuple[str, ...] = ("front", "wrist")
@@ -94,8 +103,11 @@ class PolicyNode(EngramNode):
             self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
         )
         config = self.config
-        policy = make_policy(config.policy, config.execute_steps, config.ensemble, config.real_time_delay)
-        self.runner = PolicyRunner(policy, self._on_refused, keeper)
+        self.driver = (config.policy, config.lesion)  # what is to drive, from the next episode on
+        self.runner = PolicyRunner(self._make_policy(*self.driver), self._on_refused, keeper)
+        self.runner.label = describe_driver(*self.driver)
+        self.health.note(POLICY_READY, self.runner.label)
+        self.add_on_set_parameters_callback(self._on_parameters)
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
@@ -114,6 +126,7 @@ class PolicyNode(EngramNode):
         self.phase = "waiting"  # as the safety node last told: acting, holding, intervention
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
+        self.loading = self.worker("policy change", self._change_policy, capacity=1)
         self.goals = TaskGoals(self)
         key = load_public_key(config.trusted_key) if config.trusted_key else None
         folder = self._folder(config.weights_folder)
@@ -139,6 +152,36 @@ class PolicyNode(EngramNode):
         self.goals.close()
         if self.experience is not None:
             self.experience.close()
+
+    def teardown(self) -> None:
+        """Take no more parameters."""
+        self.remove_on_set_parameters_callback(self._on_parameters)
+
+    # -- what drives ---------------------------------------------------------------------------------------------
+
+    def _make_policy(self, name: str, lesion: str) -> Policy:
+        c = self.config
+        return make_policy(name, c.execute_steps, c.ensemble, c.real_time_delay, c.adaptive_m, lesion)
+
+    def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
+        """Take another policy, or a lesion, while running; loading it takes seconds and happens beside the loop."""
+        values = {p.name: str(p.value) for p in changed if p.name in ("policy", "lesion")}
+        if not values:
+            return SetParametersResult(successful=True)
+        if self.state != "active":
+            return SetParametersResult(successful=False, reason=f"the node is {self.state}, expected active")
+        if self.config.accept != "any":  # whoever sets parameters must not get round the approval of weights
+            reason = f"accept is {self.config.accept!r}, only with 'any' may the policy change while the node runs"
+            return SetParametersResult(successful=False, reason=reason)
+        name, lesion = values.get("policy", self.driver[0]), values.get("lesion", self.driver[1])
+        self.driver = (name, lesion)
+        self.loading.put(self.driver)
+        return SetParametersResult(successful=True)
+
+    def _change_policy(self, driver: tuple[str, str]) -> None:
+        """Load what is to drive from the next episode on; in a thread of its own."""
+        self.runner.offer_policy(self._make_policy(*driver), describe_driver(*driver))
+        self.health.note(POLICY_READY, describe_driver(*driver))
 
     def _on_refused(self, error: WeightsError) -> None:
         self.report("weights", WeightsError(f"refused, {self.runner.policy.version} drives on: {error}"))
@@ -254,9 +297,11 @@ class PolicyNode(EngramNode):
             self.health.clear("observation")
 
     def add_diagnostics(self) -> None:
-        """Say which weights are in use."""
+        """Say which weights are in use, and what the policy remembers of its episode."""
         if self.state == "active":
+            self.health.note(POLICY_DRIVES, self.runner.label)
             self.health.note("policy version", self.runner.policy.version)
+            self.health.note(REMEMBERED, self.runner.remembered)
 
 
 def main() -> NoReturn:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.core.contracts import Policy
+from engram.core.contracts import Policy, Remembering
 from engram.core.errors import WeightsError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.nodes.episode_keeper import EpisodeKeeper
@@ -47,18 +47,31 @@ class PolicyRunner:
         self._episode: tuple[int, str] | None = None
         self._stamp_ns = -1
         self._weights: tuple[Path, str] | None = None
-        self._weights_lock = threading.Lock()
+        self.label = ""  # what drives now, for those who watch
+        self._next: tuple[Policy, str] | None = None
+        self._lock = threading.Lock()
 
     def offer_weights(self, path: Path, version: str) -> None:
         """Use the verified safetensors file ``path`` from the next chunk on; callable from any thread."""
-        with self._weights_lock:
+        with self._lock:
             self._weights = (path, version)
+
+    def offer_policy(self, policy: Policy, label: str = "") -> None:
+        """Let ``policy`` drive from the next episode on; callable from any thread."""
+        with self._lock:
+            self._next = (policy, label)
+
+    @property
+    def remembered(self) -> str:
+        """What the policy remembers of its episode, in a few words; callable from any thread."""
+        return self.policy.remembered() if isinstance(self.policy, Remembering) else "nothing: it has no memory"
 
     def step(self, step: PolicyStep) -> ActionChunk | None:
         """Take in one control step; returns a new chunk when one is due. A step seen before changes nothing."""
         stamp_ns = step.observation.stamp_ns
         episode = (step.episode, step.instruction)
         if episode != self._episode or stamp_ns < self._stamp_ns:
+            self._swap_policy()
             self.policy.reset(step.instruction, step.episode, step.episode)
             if self.keeper is not None and self._episode is None:
                 self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
@@ -79,8 +92,13 @@ class PolicyRunner:
             return True
         return round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9)) >= self.chunk.execute_steps
 
+    def _swap_policy(self) -> None:
+        with self._lock:
+            if self._next is not None:  # weights on their way were meant for the policy that leaves
+                (self.policy, self.label), self._next, self._weights = self._next, None, None
+
     def _swap_weights(self) -> None:
-        with self._weights_lock:
+        with self._lock:
             weights, self._weights = self._weights, None
         if weights is None:
             return

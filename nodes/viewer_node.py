@@ -26,13 +26,15 @@ from engram.nodes.factories import make_robot
 from engram.nodes.graph_mirror import GraphMirror
 from engram.nodes.health import ERROR, OK, WARN
 from engram.nodes.params import param
+from engram.nodes.policy_notes import POLICY_DRIVES, REMEMBERED
 from engram.nodes.ports import require_free_port
-from engram.nodes.viewer_page import NodeState, PageActions, ViewerPage
+from engram.nodes.viewer_page import NodeState, Outcome, PageActions, PolicyState, ViewerPage
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
 from engram_interfaces.srv import GetGraph
 
 LEVEL_NAMES = {OK: "ok", WARN: "warn", ERROR: "error"}
+OUTCOMES_SHOWN = 6
 OBJECT_LAYERS = ("object", "objects")
 
 
@@ -89,6 +91,8 @@ class ViewerNode(EngramNode):
         self.graph_shown = ("", 0)
         self.asked_graph = 0.0
         self.states: dict[str, tuple[float, NodeState]] = {}  # name -> when it was heard of [monotonic s]
+        self.policy = PolicyState()
+        self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
         self.wishes: deque[str] = deque()
         self.stop_client: Client = self.create_client(Trigger, "safety/stop")
         self.release_client: Client = self.create_client(Trigger, "safety/reset")
@@ -134,6 +138,9 @@ class ViewerNode(EngramNode):
     def _on_status(self, msg: TaskStatus) -> None:
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
         self.page.show_status(f"episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
+        known = self.outcomes[0].episode if self.outcomes else None
+        if msg.state in ("succeeded", "failed") and msg.episode != known:
+            self.outcomes.appendleft(Outcome(msg.episode, msg.instruction, msg.state, msg.step, self.policy.name))
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         now = time.monotonic()
@@ -141,6 +148,11 @@ class ViewerNode(EngramNode):
             name = status.name.removeprefix(self.get_namespace()).lstrip("/")
             level = LEVEL_NAMES.get(status.level, "stale")
             self.states[name] = (now, NodeState(name, level, status.message))
+            if name == "policy_node":
+                said = {value.key: value.value for value in status.values}
+                self.policy = PolicyState(
+                    said.get(POLICY_DRIVES, ""), said.get("policy version", ""), said.get(REMEMBERED, "")
+                )
 
     def _on_graph(self, msg: SceneGraphUpdate) -> None:
         if not self.mirror.apply(msg.boot_id, messages.graph_from_msg(msg)):
@@ -179,6 +191,7 @@ class ViewerNode(EngramNode):
             self.graph_shown = (self.mirror.boot_id, self.mirror.sequence)
             self.page.show_objects({k: n for k, n in self.mirror.nodes.items() if n.layer in OBJECT_LAYERS})
         self.page.show_nodes(self._node_states())
+        self.page.show_policy(self.policy, self.outcomes)
 
     def _node_states(self) -> list[NodeState]:
         now = time.monotonic()

@@ -41,6 +41,26 @@ class NodeState:
     message: str
 
 
+@dataclass(frozen=True)
+class PolicyState:
+    """What drives, and what it remembers of its episode."""
+
+    name: str = ""
+    version: str = ""
+    remembered: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An episode that ended."""
+
+    episode: int
+    instruction: str
+    state: str
+    steps: int
+    policy: str  # what drove
+
+
 class ViewerPage:
     """One page, the same for every visitor."""
 
@@ -57,6 +77,8 @@ class ViewerPage:
         self._objects: dict[str, tuple[viser.BoxHandle, viser.LabelHandle]] = {}
         self._add_table()
         self._add_controls()
+        with self.server.gui.add_folder("Policy"):
+            self._policy = self.server.gui.add_html(policy_table(PolicyState(), ()))
         with self.server.gui.add_folder("Nodes"):
             self._nodes = self.server.gui.add_html(_node_table(()))
         with self.server.gui.add_folder("Memory"):
@@ -154,6 +176,10 @@ class ViewerPage:
         """Show the condition of every node."""
         self._nodes.content = _node_table(states)
 
+    def show_policy(self, policy: PolicyState, outcomes: Sequence[Outcome]) -> None:
+        """Show what drives, what it remembers, and how the last episodes ended, newest first."""
+        self._policy.content = policy_table(policy, outcomes)
+
     def show_status(self, text: str) -> None:
         """Say what the robot is doing."""
         self._status.content = _paragraph(text)
@@ -188,6 +214,17 @@ def _node_table(states: Sequence[NodeState]) -> str:
             )
             for s in states
         ]
+    )
+
+
+def policy_table(policy: PolicyState, outcomes: Sequence[Outcome]) -> str:
+    """Return the policy's part of the page as HTML."""
+    if not policy.name:
+        return _paragraph("the policy node has not been heard")
+    rows = [("drives", policy.name), ("weights", policy.version), ("remembers of its episode", policy.remembered)]
+    ended = [(f"episode {o.episode}", f"{o.state}, {o.steps} steps", f'"{o.instruction}"', o.policy) for o in outcomes]
+    return _table([(html.escape(a), f"<b>{html.escape(b)}</b>") for a, b in rows]) + (
+        _table([[html.escape(cell) for cell in row] for row in ended]) if ended else ""
     )
 
 

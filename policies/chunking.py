@@ -1,4 +1,5 @@
-"""How chunks follow one another: averaged where they overlap, or each growing out of the one that still runs."""
+"""How chunks follow one another: averaged where they overlap, left early for a better one, or each growing out of the
+one that still runs."""
 
 from __future__ import annotations
 
@@ -13,13 +14,52 @@ from lerobot.policies.rtc.modeling_rtc import RTCProcessor
 from torch import Tensor
 
 from engram.core.contracts import Policy, Remembering
+from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.policies.flow import Velocity
 
 
-class TemporalEnsemble(Policy, Remembering):
-    """Asks at every step and averages, for each step, what all chunks that reach it say (Zhao et al., ACT, 2023).
+class AskedEveryStep(Policy, Remembering):
+    """A policy around another one, which it asks at every control step; a subclass says what becomes of the answers."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode."""
+        self.policy.reset(instruction, episode, seed)
+
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step."""
+        self.policy.observe(observation, memory)
+
+    def load_weights(self, path: Path, version: str) -> None:
+        """Swap the inner policy's weights."""
+        self.policy.load_weights(path, version)
+
+    @property
+    def version(self) -> str:
+        """The inner policy's version."""
+        return self.policy.version
+
+    def memory_state(self) -> Mapping[str, np.ndarray]:
+        """Return what the inner policy remembers; chunks are not kept."""
+        return self.policy.memory_state() if isinstance(self.policy, Remembering) else {}
+
+    def remembered(self) -> str:
+        """Return what the inner policy remembers."""
+        return self.policy.remembered() if isinstance(self.policy, Remembering) else ""
+
+    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Give it back to the inner policy."""
+        if not isinstance(self.policy, Remembering):
+            raise InvalidInputError(f"{type(self).__name__}: the inner policy remembers nothing")
+        self.policy.restore_memory(arrays)
+
+
+class TemporalEnsemble(AskedEveryStep):
+    """Averages, for each step, what all chunks that reach it say (Zhao et al., ACT, 2023).
 
     The chunk that is i asks old weighs exp(-decay * i) relative to the oldest, i counted from the oldest one as in
     ACT: a decay of 0 is the plain mean, a larger one trusts old chunks more. Only the gripper, a command and not a
@@ -29,17 +69,14 @@ class TemporalEnsemble(Policy, Remembering):
     def __init__(self, policy: Policy, decay: float = 0.01) -> None:
         if not decay >= 0.0:
             raise InvalidInputError(f"TemporalEnsemble.decay: {decay}, expected 0 or more")
-        self.policy, self.decay = policy, decay
+        super().__init__(policy)
+        self.decay = decay
         self._chunks: list[ActionChunk] = []  # of this episode, oldest first
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
         """Begin an episode."""
-        self.policy.reset(instruction, episode, seed)
+        super().reset(instruction, episode, seed)
         self._chunks = []
-
-    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
-        """Take in one control step."""
-        self.policy.observe(observation, memory)
 
     def act(self) -> ActionChunk:
         """Return the newest chunk, its rows averaged with those of older chunks for the same steps."""
@@ -54,24 +91,69 @@ class TemporalEnsemble(Policy, Remembering):
             actions[row, :-1] = np.average(said[:, :-1], axis=0, weights=weights)
         return replace(newest, actions=actions, execute_steps=1)
 
-    def load_weights(self, path: Path, version: str) -> None:
-        """Swap the inner policy's weights."""
-        self.policy.load_weights(path, version)
 
-    @property
-    def version(self) -> str:
-        """The inner policy's version."""
-        return self.policy.version
+class AdaptiveChunks(AskedEveryStep):
+    """Leaves the running chunk early when what the policy would do now parts from it.
 
-    def memory_state(self) -> Mapping[str, np.ndarray]:
-        """Return what the inner policy remembers; older chunks are not kept, a restart averages anew."""
-        return self.policy.memory_state() if isinstance(self.policy, Remembering) else {}
+    At every step the policy is asked, and its answer compared with what is left of the running chunk, the coherence of
+    consecutive decisions by which Bidirectional Decoding (Liu et al., 2024) ranks its samples: where within the next
+    ``LOOK_AHEAD`` steps both lead the tool. More than ``departure_m`` apart, and the answer becomes the running chunk;
+    else it goes on for as long as it would have without being asked. Whatever the cause, a thing or the arm that
+    somebody pushed, it counts as far as it changes what to do, and within one control step.
+    """
 
-    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Give it back to the inner policy."""
-        if not isinstance(self.policy, Remembering):
-            raise InvalidInputError("TemporalEnsemble: the inner policy remembers nothing")
-        self.policy.restore_memory(arrays)
+    LOOK_AHEAD = 4
+
+    def __init__(self, policy: Policy, departure_m: float, scale_m: float = ControlConfig.position_scale_m) -> None:
+        """Adapt relative tool motions, of which 1 is ``scale_m`` [m] a step."""
+        if not departure_m > 0.0:
+            raise InvalidInputError(f"AdaptiveChunks.departure_m: {departure_m}, expected more than 0")
+        super().__init__(policy)
+        self.departure_m, self.scale_m = departure_m, scale_m
+        self.cut = 0  # chunks of this episode that were left early
+        self._running: ActionChunk | None = None
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode."""
+        super().reset(instruction, episode, seed)
+        self._running, self.cut = None, 0
+
+    def act(self) -> ActionChunk:
+        """Return what is left of the running chunk, filled up from the newest one, or the newest one alone."""
+        newest = self.policy.act()
+        if newest.space != "ee_delta":
+            raise InvalidInputError(f"AdaptiveChunks: actions of space {newest.space!r}, expected 'ee_delta'")
+        running = self._running
+        done = newest.execute_steps if running is None else _shift(running, newest)
+        if running is None or not 0 <= done < running.execute_steps:
+            running, done = newest, 0
+        elif self._apart_m(running.actions[done:], newest.actions) > self.departure_m:
+            running, done, self.cut = newest, 0, self.cut + 1
+        self._running = running
+        actions = np.concatenate((running.actions[done:], newest.actions[len(newest.actions) - done :]))
+        return replace(running, stamp_ns=newest.stamp_ns, actions=actions, execute_steps=1,
+                       inference_s=newest.inference_s)  # fmt: skip
+
+    def _apart_m(self, running: np.ndarray, newest: np.ndarray) -> float:
+        """Return how far apart two chunks, (n, a) and (m, a), lead the tool within the next steps [m]."""
+        steps = min(len(running), len(newest), self.LOOK_AHEAD)
+        return float(np.linalg.norm((running[:steps, :3] - newest[:steps, :3]).sum(axis=0))) * self.scale_m
+
+
+def follow(policy: Policy, ensemble: bool = False, adaptive_m: float = 0.0, real_time_delay: int = 0) -> Policy:
+    """Return ``policy`` with its chunks following one another as the parameters of the same names say.
+
+    Raises:
+        InvalidInputError: two of them that exclude each other.
+    """
+    if adaptive_m and (ensemble or real_time_delay):
+        raise InvalidInputError(
+            f"adaptive_m {adaptive_m}: the running chunk is not kept by "
+            f"{'ensemble' if ensemble else 'real_time_delay'}; choose one of them"
+        )
+    if adaptive_m:
+        return AdaptiveChunks(policy, adaptive_m)
+    return TemporalEnsemble(policy) if ensemble else policy
 
 
 def _shift(chunk: ActionChunk, newer: ActionChunk) -> int:

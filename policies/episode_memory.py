@@ -62,6 +62,12 @@ class EpisodeMemory:
         fresh = memory.begin(len(next(iter(state.values()))))
         return {"": state, "zeroed": fresh, "swapped": self._before or fresh}[self.lesion]
 
+    def described(self, memory: SequenceMemory) -> str:
+        """Return what is remembered, and how it is spoilt, in a few words."""
+        state = self._state
+        words = "nothing yet" if state is None else memory.described(state)
+        return f"{words} ({self.lesion} when read)" if self.lesion else words
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what is remembered of one episode, for disk; empty before its first step."""
         if self._state is None:

@@ -73,6 +73,20 @@ class Attention(nn.Module):
         where = None if mask is None else mask[:, None, None, :]
         return self.out(F.scaled_dot_product_attention(q, k, v, where).transpose(1, 2).reshape(b, n, d))
 
+    def one(self, query: Tensor, entries: Tensor, mask: Tensor) -> Tensor:
+        """Return the same for a single query (B, d), as (B, d), which meets the entries before they are projected.
+
+        (W_k x) q = x (W_k^T q), and the weighted mean of W_v x is W_v times the weighted mean: an entry costs 2 d h
+        multiplications instead of 2 d^2. The keys' bias adds as much to every score of a head, and has no effect.
+        """
+        b, d = query.shape
+        to_key, to_value = self.key_value.weight.view(2, self.heads, -1, d)
+        q = self.query(query).view(b, self.heads, -1) * (d // self.heads) ** -0.5
+        score = torch.einsum("bhe,hed->bhd", q, to_key) @ entries.transpose(1, 2)
+        weight = score.masked_fill(~mask[:, None], float("-inf")).softmax(-1)  # (B, h, k)
+        mean = torch.einsum("bhd,hed->bhe", weight @ entries, to_value).reshape(b, d)
+        return self.out(mean + self.key_value.bias[d:])
+
 
 class Block(nn.Module):
     """Pre-norm transformer block."""

@@ -150,6 +150,12 @@ class VlaPolicy(Policy, Remembering):
         self._remembered.restore(self._policy.model, arrays)
         self._first_ns = int(arrays["first_ns"])
 
+    def remembered(self) -> str:
+        """Return what is remembered, in a few words."""
+        if self._policy.model.recall is None:
+            return "nothing: it has no memory"
+        return self._remembered.described(self._policy.model.recall.memory)
+
     @property
     def remembers(self) -> bool:
         """Whether the network has a memory of the episode."""

@@ -21,6 +21,7 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
 from engram.sim.experts import Expert, Guesser, make_expert
+from engram.sim.pushes import PushedRunner
 from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
 from engram.sim.tasks import TASKS, Task, get_task
@@ -76,6 +77,7 @@ def evaluate(
     first_seed: int = 0,
     runtime: Runtime | None = None,
     held_out: bool = False,
+    push: bool = False,
     progress: bool = True,
 ) -> Report:
     """Run ``policy`` on ``episodes`` seeds of each task through the same loop as the nodes.
@@ -88,12 +90,14 @@ def evaluate(
         first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
         runtime: to run with perception and memory; by default policy and world alone.
         held_out: say each goal in a wording that training never used.
+        push: push the object that the words name once, in mid-episode (:mod:`engram.sim.pushes`).
         progress: show a progress bar.
     """
     runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
     words = HeldOutWords(world) if held_out else _drawn_words
-    subject = f"policy {policy.version}" + (", held-out words" if held_out else "")
-    return measure(runtime.run_episode, subject, tasks, episodes, first_seed, progress, words)
+    subject = f"policy {policy.version}" + (", held-out words" if held_out else "") + (", pushed" if push else "")
+    run: Runner = PushedRunner(runtime.run_episode, world, tasks) if push else runtime.run_episode
+    return measure(run, subject, tasks, episodes, first_seed, progress, words)
 
 
 def evaluate_experts(
@@ -292,6 +296,8 @@ def policy(
     lesion: str = "",
     execute_steps: int = 0,
     ensemble: bool = False,
+    adaptive_m: float = 0.0,
+    push: bool = False,
 ) -> Report | SwapReport:
     """Evaluate a policy; the last line is the report as JSON.
 
@@ -304,19 +310,21 @@ def policy(
         lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise.
         execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
         ensemble: ask at every step and average the chunks where they overlap.
+        adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = off.
+        push: push the object that the words name once, in mid-episode.
     """
     from engram.policies import load_policy  # torch: only where it is needed
-    from engram.policies.chunking import TemporalEnsemble
+    from engram.policies.chunking import follow
 
     world = MujocoWorld(WorldConfig(profile="fast"))
     loaded = load_policy(checkpoint, lesion=lesion, execute_steps=execute_steps or None)
-    subject = TemporalEnsemble(loaded) if ensemble else loaded
+    subject = follow(loaded, ensemble, adaptive_m)
     if swap:
         run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
         named = tuple(task for task in tasks if get_task(task).slots())
-        print(evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds).to_json())
+        report: Report | SwapReport = evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds)
     else:
-        report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out)
+        report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out, push=push)
         Console(stderr=True).print(report.table())
     print(report.to_json())
     world.close()

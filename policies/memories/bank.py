@@ -62,6 +62,22 @@ def append(bank: Entries, moment: Moments) -> Entries:
     return Entries(close_up(x.feature), close_up(x.time_s), close_up(x.place), count)
 
 
+def _append_where(event: Tensor, bank: Entries, moment: Moments) -> Entries:
+    """Return ``bank`` with ``moment`` for the episodes of which ``event`` (B,) bool is true."""
+    if event.device.type == "cpu" and not event.any():  # mostly; a GPU would have to be waited for
+        return bank
+    longer = append(bank, moment)
+    return Entries(*(torch.where(event.view(-1, *[1] * (n.ndim - 1)), n, o) for n, o in zip(longer, bank, strict=True)))
+
+
+def _filled(bank: Entries) -> Entries:
+    """Return ``bank`` without the slots on the left that are empty in every episode, on a CPU."""
+    if bank.count.device.type != "cpu":
+        return bank
+    empty = int((bank.count == 0).all(0).sum())
+    return Entries(*(tensor[:, empty:] for tensor in bank))
+
+
 @dataclass(frozen=True)
 class BankConfig:
     """Sizes of the bank."""
@@ -115,26 +131,30 @@ class Bank(SequenceMemory):
         drift = 1 - F.cosine_similarity(seen, old.feature[:, -1].detach(), dim=-1)
         event = (before == 0) | (drift > self.config.surprise * usual.clamp(min=STILL))
         change = 1 - F.cosine_similarity(seen, state["previous"], dim=-1)
-        new = append(old, Moments(detail, moment.time_s, moment.place))
-        perceptual = Entries(
-            *(torch.where(event.view(-1, *[1] * (n.ndim - 1)), n, o) for n, o in zip(new, old, strict=True))
-        )
         return {
             **_named("cognitive", cognitive),
-            **_named("perceptual", perceptual),
+            **_named("perceptual", _append_where(event, old, Moments(detail, moment.time_s, moment.place))),
             "previous": seen,
             "change": torch.where(before > 0, usual + (change - usual) / before.clamp(min=1), 0.0),
             "steps": before + 1,
         }
 
+    def described(self, state: State) -> str:
+        """Tell how many entries there are, and how long ago the oldest was written."""
+        cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
+        filled = cognitive.count[0] > 0
+        age = float(cognitive.time_s[0, -1] - cognitive.time_s[0, filled].min()) if filled.any() else 0.0
+        return f"{int(filled.sum())} moments, {int((perceptual.count[0] > 0).sum())} events, the oldest {age:.1f} s ago"
+
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
         """Attend to every entry of both banks."""
-        cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
+        cognitive, perceptual = _filled(_entries(state, "cognitive")), _filled(_entries(state, "perceptual"))
+        when = self._when_and_where(cognitive, perceptual, now)
+        thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.count))
+        thoughts = thoughts + when[:, : thoughts.shape[1]]
         pictures = perceptual.feature.unflatten(-1, (self.config.details, self.config.dim))
         details = self.perceptual(self._beside_the_usual(pictures, perceptual.count))
-        details = details + self._when_and_where(perceptual, now)[:, :, None]
-        thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.count))
-        thoughts = thoughts + self._when_and_where(cognitive, now)
+        details = details + when[:, thoughts.shape[1] :, None]
         seen = (perceptual.count > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
         entries = torch.cat((thoughts, details.flatten(1, 2)), dim=1)
         return self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
@@ -148,8 +168,10 @@ class Bank(SequenceMemory):
         usual = (feature * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)
         return torch.cat((feature, self.stand_out(feature - usual)), dim=-1)
 
-    def _when_and_where(self, entries: Entries, now: Moments) -> Tensor:
-        return self.code(now.time_s[:, None] - entries.time_s, entries.count, entries.place, now.place)
+    def _when_and_where(self, first: Entries, second: Entries, now: Moments) -> Tensor:
+        """Return the codes (B, k, d) of the entries of two banks, one after the other."""
+        time_s, place, count = (torch.cat(pair, dim=1) for pair in zip(first[1:], second[1:], strict=True))
+        return self.code(now.time_s[:, None] - time_s, count, place, now.place)
 
 
 def _named(bank: str, entries: Entries) -> State:

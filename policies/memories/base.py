@@ -60,6 +60,9 @@ class SequenceMemory(nn.Module, ABC):
 
     def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
         """Write T steps and read after each: readings (B, T, d) for ``queries`` (B, T, d), and the last state."""
+        if queries.shape[1] == 1:  # on the robot
+            state = self.write(state, moments.at(0))
+            return self.read(state, queries[:, 0], moments.at(0))[:, None], state
         states = []
         for step in range(queries.shape[1]):
             state = self.write(state, moments.at(step))
@@ -67,6 +70,10 @@ class SequenceMemory(nn.Module, ABC):
         whole = {name: torch.stack([s[name] for s in states], dim=1).flatten(0, 1) for name in state}
         read = self.read(whole, queries.flatten(0, 1), moments.flat())
         return read.unflatten(0, queries.shape[:2]), state
+
+    def described(self, state: State) -> str:
+        """Return what one episode has left in ``state``, in a few words for those who watch."""
+        return f"{sum(state[name].numel() for name in self.CONTENT)} numbers"
 
     @property
     def device(self) -> torch.device:
@@ -90,6 +97,9 @@ class MomentCode(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(2 * self.WAVES + 8, dim)
+        # periods from 0.4 s, two control steps of 5 Hz, to some two minutes
+        rate = 2 * math.pi / (0.4 * 2.0 ** torch.arange(self.WAVES, dtype=torch.float32))
+        self.register_buffer("rate", rate, persistent=False)
 
     def forward(self, age_s: Tensor, count: Tensor, place: Tensor, here: Tensor) -> Tensor:
         """Return (B, k, d).
@@ -100,9 +110,7 @@ class MomentCode(nn.Module):
             place: (B, k, 3) where it was written.
             here: (B, 3).
         """
-        # periods from 0.4 s, two control steps of 5 Hz, to some two minutes
-        rate = 2 * math.pi / (0.4 * 2.0 ** torch.arange(self.WAVES, device=age_s.device, dtype=torch.float32))
-        angle = age_s[..., None] * rate
+        angle = age_s[..., None] * self.rate
         size = torch.stack((torch.log1p(age_s.clamp(min=0)), torch.log1p(count)), dim=-1)
         way = place - here[:, None]
         return self.project(torch.cat((angle.sin(), angle.cos(), size, place, way), dim=-1))
@@ -129,5 +137,5 @@ class Reader(nn.Module):
         null = self.null.expand(len(query), 1, -1)
         asked = self.norm_query(query)
         mask = F.pad(readable, (1, 0), value=True)
-        read = self.attention(asked[:, None], torch.cat((null, self.norm_entries(entries)), dim=1), mask)[:, 0]
+        read = self.attention.one(asked, torch.cat((null, self.norm_entries(entries)), dim=1), mask)
         return read + self.mlp(torch.cat((asked, self.norm_read(read)), dim=-1))

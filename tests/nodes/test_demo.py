@@ -11,11 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engram.benchmarks.policy import features
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.nodes.demo import DemoConfig, check_tasks, launch_values, summary, verdict, with_environment, with_traces
+from engram.nodes.demo import (
+    DemoConfig,
+    check_tasks,
+    launch_values,
+    memory_figures,
+    summary,
+    verdict,
+    with_environment,
+    with_traces,
+)
 from engram.nodes.latency import camera_to_command_ms, read_trace, stage_ms
 from engram.nodes.launch_graph import find_launch_file, load_graph
 from engram.nodes.loop_client import EpisodeReport
+from engram.policies import EngramVLAConfig, EngramVLAPolicy, make_engram_vla_pre_post_processors
+from engram.policies.checkpoint import export
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +46,14 @@ def test_figures_of_three_episodes() -> None:
     assert figures["by_task"] == {"reach": [1, 2], "stack": [0, 1]}
     assert figures["outcomes"] == {"failed": 1, "succeeded": 1, "timeout": 1}
     json.dumps(figures, allow_nan=False)
+
+
+def test_the_memory_task_is_counted_by_how_memory_was_used() -> None:
+    done = {"read": [report("shell_touch", "succeeded")] * 2, "not read": [report("shell_touch", "timeout")] * 2}
+    assert memory_figures(DemoConfig(memory_policy="mine", memory_task="shell_touch"), done) == {
+        "task": "shell_touch", "policy": "mine", "read": [2, 2], "not read": [0, 2]
+    }  # fmt: skip
+    assert memory_figures(DemoConfig(), {}) is None
 
 
 def test_what_was_not_measured_is_null() -> None:
@@ -77,6 +97,10 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
     traced = {n.name: dict(n.parameters).get("trace_file") for n in graph.nodes}
     assert traced["safety_node"] == str(tmp_path / "safety_node.jsonl")
     assert traced["lifecycle_manager"] is None
+    shown = [with_environment(c).memory_policy for c in (DemoConfig(), DemoConfig(tasks=("reach",)))]
+    assert shown == ["memory", ""]
+    assert with_environment(DemoConfig(tasks=("reach",), memory_policy="mine")).memory_policy == "mine"
+    assert with_environment(DemoConfig(episodes=0)).memory_policy == ""
     monkeypatch.setenv("EPISODES", "many")
     with pytest.raises(InvalidInputError, match="EPISODES: 'many'"):
         DemoConfig()
@@ -106,6 +130,16 @@ def run_demo(*words: str, log_dir: Path) -> tuple[int, dict[str, object], str]:
     return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
 
 
+def untrained_bank(folder: Path) -> Path:
+    """Save a policy that has a memory and has learnt nothing."""
+    inputs, outputs = features()
+    network = EngramVLAPolicy(
+        EngramVLAConfig(input_features=inputs, output_features=outputs, device="cpu", memory="bank")
+    )
+    export(folder, network, *make_engram_vla_pre_post_processors(network.config, {}), {"note": "untrained"})
+    return folder
+
+
 @pytest.mark.ros
 @pytest.mark.render
 @pytest.mark.slow
@@ -114,8 +148,12 @@ def run_demo(*words: str, log_dir: Path) -> tuple[int, dict[str, object], str]:
 )  # seven processes import torch, MuJoCo and Open3D: 20 s on two idle cores, minutes on busy ones
 def test_one_episode_through_every_process(tmp_path: Path) -> None:
     policy = ("--policy", "tests.ros.policies:EyesAndNoise", "--no-learner", "--domain", "90")
-    code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, log_dir=tmp_path)
+    remembers = ("--memory-policy", str(untrained_bank(tmp_path / "bank")), "--memory-episodes", "1")
+    remembers += ("--memory-task", "shell_touch:delay=1")
+    code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, *remembers, log_dir=tmp_path)
     assert code == 0, printed
+    assert [figures["memory_task"][way][1] for way in ("read", "not read")] == [1, 1]
+    assert "memory not read" in printed
     assert figures["episodes"] == 1
     assert figures["problem"] is None
     assert figures["restarts"] == 0

@@ -65,7 +65,8 @@ def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> 
 def test_every_documented_argument_arrives_where_it_belongs() -> None:
     values = {"namespace": "r1", "use_sim_time": "false", "autostart": "false", "use_respawn": "false"}
     values |= {"lockstep": "false", "profile": "photo", "task": "reach", "seed": "7", "policy": "mine", "port": "9000"}
-    found = graph("sim", log_level="debug", learner="false", host="0.0.0.0", **values)
+    chunks = {"execute_steps": "8", "ensemble": "true", "adaptive_m": "0.02", "real_time_delay": "3"}
+    found = graph("sim", log_level="debug", learner="false", host="0.0.0.0", **values, **chunks)
     nodes = {n.name: (n, dict(p for p in n.parameters if p[0])) for n in found.nodes}
     assert "learner_node" not in nodes
     assert {n.namespace for n, _ in nodes.values()} == {"r1"}
@@ -76,7 +77,9 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
         "use_sim_time": False, "autostart": False, "lockstep": False,
         "task": "reach", "seed": 7, "world_config.profile": "photo",
     }  # fmt: skip
-    assert nodes["policy_node"][1]["policy"] == "mine"
+    policy = nodes["policy_node"][1]
+    assert policy["policy"] == "mine"
+    assert [policy[name] for name in chunks] == [8, True, 0.02, 3]
     assert nodes["memory_node"][1]["use_sim_time"] is False
     assert (nodes["viewer_node"][1]["port"], nodes["viewer_node"][1]["host"]) == (9000, "0.0.0.0")
     assert nodes["lifecycle_manager"][1]["autostart"] is False

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
 from engram.core.types import JointState, Observation
 from engram.nodes.policy_runner import PolicyRunner, PolicyStep
+from engram.policies.chunking import AdaptiveChunks
+from tests.policies.test_chunking import SCALE_M, Homing, driven
 from tests.sim.test_runtime import GoRight
 
 STEP_NS = 100_000_000
@@ -75,3 +78,28 @@ def test_a_halted_task_stands_still_and_keeps_the_gripper():
     chunk = PolicyRunner(Loadable()).step(step(0, halted=True))
     assert chunk.policy_version == "standstill"
     np.testing.assert_array_equal(chunk.actions, np.tile([0, 0, 0, 0, 0, 0, -1.0], (4, 1)))
+
+
+def test_another_policy_drives_from_the_next_episode_on_without_the_weights_of_the_one_before():
+    runner, other = PolicyRunner(Loadable()), Loadable()
+    runner.step(step(0))
+    runner.offer_weights("w", "v1")
+    runner.offer_policy(other, "another")
+    runner.step(step(1))
+    assert (runner.policy is other, runner.label) == (False, "")
+    assert runner.step(step(2, episode=2)).policy_version == "v0"
+    assert (runner.policy is other, runner.label) == (True, "another")
+
+
+def test_a_push_in_mid_chunk_gives_the_node_the_same_motions_as_the_loop_in_one_process():
+    pushes, place, executed = {14: 0.08}, 0.3, []
+    runner, executor = PolicyRunner(AdaptiveChunks(Homing(), 0.02)), ChunkExecutor(lockstep=True)
+    for index in range(18):
+        place += pushes.get(index, 0.0)
+        joints = JointState(index * STEP_NS, ("a",), np.array([place]), np.zeros(1))
+        chunk = runner.step(PolicyStep(Observation(index * STEP_NS, {}, joints), 1, "go"))
+        if chunk is not None:
+            executor.accept(chunk)
+        executed.append(executor.action(index * STEP_NS)[0])
+        place += executed[-1] * SCALE_M
+    np.testing.assert_array_equal(executed, driven(AdaptiveChunks(Homing(), 0.02), pushes))

@@ -38,7 +38,7 @@ from engram.nodes.ports import PortInUseError, free_port
 from engram.nodes.robot_shapes import RobotShapes
 from engram.nodes.up import child_environment
 from engram.nodes.viewer_node import task_for
-from engram.nodes.viewer_page import PageActions, ViewerPage
+from engram.nodes.viewer_page import Outcome, PageActions, PolicyState, ViewerPage, policy_table
 from engram.sim.kinematics import PandaKinematics
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
@@ -119,6 +119,15 @@ def test_words_find_their_task() -> None:
     assert task_for("open the drawer") == "open_drawer"
     with pytest.raises(InvalidInputError, match=r"no task fits 'make coffee'; .*stack the red cube on the blue cube"):
         task_for("make coffee")
+
+
+def test_the_policy_its_memory_and_how_episodes_ended_are_told() -> None:
+    ended = [Outcome(8, "put it <back>", "failed", 60, "mine, memory zeroed"), Outcome(7, "x", "succeeded", 41, "mine")]
+    shown = policy_table(PolicyState("mine", "v1", "64 moments, 3 events, the oldest 7.2 s ago"), ended)
+    for words in ("mine, memory zeroed", "failed, 60 steps", "put it &lt;back&gt;", "64 moments, 3 events"):
+        assert words in shown
+    assert shown.index("episode 8") < shown.index("episode 7")
+    assert "not been heard" in policy_table(PolicyState(), ())
 
 
 def test_a_port_in_use_is_an_error_and_not_another_port() -> None:

@@ -3,10 +3,12 @@ import pytest
 import torch
 
 from engram.core.contracts import Policy
+from engram.core.control import ChunkExecutor
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, JointState, Observation
-from engram.policies.chunking import RealTimeChunking, TemporalEnsemble
+from engram.policies.chunking import AdaptiveChunks, RealTimeChunking, TemporalEnsemble, follow
 from engram.policies.flow import integrate
+from tests.policies.test_vla_policy import make_policy, observe
 
 STEP_NS = 100_000_000
 
@@ -97,3 +99,103 @@ def test_a_chunk_grows_out_of_the_one_that_runs():
 def test_no_delay_needs_no_real_time_chunking():
     with pytest.raises(InvalidInputError, match="delay: 0"):
         RealTimeChunking(0)
+
+
+SCALE_M = 0.05
+
+
+class Homing(Policy):
+    """Leads the tool home to 0 along one axis, at most 0.4 x 5 cm a step, from where it sees it."""
+
+    def reset(self, instruction, episode=0, seed=0):
+        self.asked = 0
+
+    def observe(self, observation, memory=None):
+        self.stamp_ns, self.place = observation.stamp_ns, observation.joints.positions[0]
+
+    def act(self):
+        self.asked += 1
+        actions, place = np.zeros((8, 7)), self.place
+        for row in actions:
+            row[0] = np.clip(-place / SCALE_M, -0.4, 0.4)
+            place += row[0] * SCALE_M
+        return ActionChunk(self.stamp_ns, 0, "ee_delta", actions, 0.1, 6, self.version)
+
+    def load_weights(self, path, version):
+        raise NotImplementedError
+
+    @property
+    def version(self):
+        return "homing"
+
+
+def driven(policy, pushes=None, steps=18, place=0.3):
+    """Return the motions (steps,) [action units] that are executed in lock-step; ``pushes`` is step -> metres."""
+    executor, executed = ChunkExecutor(lockstep=True), []
+    policy.reset("")
+    for step in range(steps):
+        place += (pushes or {}).get(step, 0.0)
+        joints = JointState(step * STEP_NS, ("a",), np.array([place]), np.zeros(1))
+        policy.observe(Observation(step * STEP_NS, {}, joints))
+        action = executor.action(step * STEP_NS)
+        if action is None:
+            executor.accept(policy.act())
+            action = executor.action(step * STEP_NS)
+        executed.append(action[0])
+        place += action[0] * SCALE_M
+    return np.array(executed)
+
+
+def test_adaptive_chunks_leave_an_undisturbed_episode_as_it_is():
+    fixed, adaptive = Homing(), AdaptiveChunks(Homing(), 0.02)
+    np.testing.assert_array_equal(driven(adaptive), driven(fixed))
+    assert (adaptive.cut, fixed.asked, adaptive.policy.asked) == (0, 3, 18)
+
+
+def test_a_push_in_mid_chunk_is_answered_in_the_same_control_period():
+    pushed = {14: 0.08}  # home is reached at step 15; the chunk of step 12 stands still from there on
+    adaptive = AdaptiveChunks(Homing(), 0.02)
+    np.testing.assert_allclose(driven(Homing(), pushed)[14:], [-0.4, 0, 0, 0])  # blind until step 18
+    np.testing.assert_allclose(driven(adaptive, pushed)[14:], [-0.4, -0.4, -0.4, -0.4])
+    assert adaptive.cut == 1
+
+
+def test_a_push_too_small_to_matter_waits_for_the_next_chunk():
+    adaptive = AdaptiveChunks(Homing(), 0.02)
+    np.testing.assert_allclose(driven(adaptive, {14: 0.01})[14:], [-0.4, 0, 0, 0])
+    assert adaptive.cut == 0
+
+
+def test_what_is_left_of_a_chunk_is_filled_up_from_the_newest():
+    policy = AdaptiveChunks(Counting(), 1.0)  # its chunks are of 3 rows, 5 cm apart a row and chunk
+    policy.reset("")
+    first, second, third, fourth = chunks(policy, 0, 1, 2, 3)
+    assert [c.actions[:, 0].tolist() for c in (first, second, third, fourth)] == [
+        [1, 1, 1], [1, 1, 2], [1, 3, 3], [4, 4, 4]  # executed to its end, then the next
+    ]  # fmt: skip
+    assert [c.execute_steps for c in (first, second, third, fourth)] == [1, 1, 1, 1]
+
+
+def test_ways_that_exclude_each_other_are_named():
+    with pytest.raises(InvalidInputError, match="departure_m: 0"):
+        AdaptiveChunks(Counting(), 0.0)
+    with pytest.raises(InvalidInputError, match="not kept by ensemble"):
+        follow(Counting(), ensemble=True, adaptive_m=0.02)
+    with pytest.raises(InvalidInputError, match="not kept by real_time_delay"):
+        follow(Counting(), real_time_delay=2, adaptive_m=0.02)
+    assert isinstance(follow(Counting(), adaptive_m=0.02), AdaptiveChunks)
+    assert isinstance(follow(Counting()), Counting)
+
+
+def test_asking_a_network_at_every_step_does_not_change_what_it_decides_when_a_chunk_is_due():
+    plain, adaptive, due = make_policy(), AdaptiveChunks(make_policy(), 1e9), 0
+    for policy in (plain, adaptive):
+        policy.reset("go", seed=3)
+    for step in range(10):
+        for policy in (plain, adaptive):
+            policy.observe(observe(step * STEP_NS))
+        if step == due:
+            chunk = plain.act()
+            due += chunk.execute_steps
+        row = step - due + chunk.execute_steps
+        np.testing.assert_array_equal(adaptive.act().actions[0], chunk.actions[row])

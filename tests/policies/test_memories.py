@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from engram.core.errors import UnknownNameError
+from engram.policies.layers import Attention
 from engram.policies.memories import Moments, check_memory
 from engram.policies.memories.bank import Bank, BankConfig, Entries, append
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
@@ -209,3 +210,21 @@ def test_an_unknown_memory_is_an_error_that_lists_those_there_are():
         UnknownNameError, match=r"unknown memory 'bnak'; did you mean 'bank'\? valid: bank, fast_forgetful, "
     ):
         check_memory("bnak")
+
+
+def test_a_single_query_finds_the_same_before_and_after_the_entries_are_projected():
+    torch.manual_seed(0)
+    attention, query, entries = Attention(DIM, heads=2), torch.randn(3, DIM), torch.randn(3, 7, DIM)
+    mask = torch.rand(3, 7) > 0.4
+    mask[:, 0] = True
+    torch.testing.assert_close(attention.one(query, entries, mask), attention(query[:, None], entries, mask)[:, 0])
+
+
+def test_the_bank_tells_those_who_watch_how_much_it_holds_and_since_when():
+    bank = TestBank().make()
+    seen, state = moments(batch=1), bank.begin(1)
+    assert bank.described(state) == "0 moments, 0 events, the oldest 0.0 s ago"
+    for step in range(4):
+        state = bank.write(state, seen.at(step))
+    events = int((state["perceptual.count"] > 0).sum())
+    assert bank.described(state) == f"4 moments, {events} events, the oldest 0.3 s ago"

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from engram.core.contracts import Policy
+from engram.core.contracts import Policy, Remembering
 from engram.core.types import ActionChunk
 from engram.learning.weights import compare_specs, tensor_specs
 
@@ -57,3 +57,13 @@ class OneWeight(EyesAndNoise):
     @property
     def version(self):
         return self._version
+
+
+class Remembers(EyesAndNoise, Remembering):
+    """Keeps over a restart what it has observed in its episode."""
+
+    def memory_state(self):
+        return {"digest": np.array([self.digest], np.int64)}
+
+    def restore_memory(self, arrays):
+        self.digest = int(arrays["digest"][0])

@@ -14,7 +14,9 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rcl_interfaces.srv import SetParameters
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
 
 from engram.nodes import qos
 from engram.nodes.shared_memory import remove_dead_files
@@ -177,6 +179,12 @@ class Graph:
         self.wait(future.done, timeout_s, f"answer of {name}")
         self.node.destroy_client(client)
         return future.result()
+
+    def set_parameters(self, name: str, **values: Any) -> list[str]:
+        """Set parameters of a running node and return why each was refused; "" = it was not."""
+        wanted = [Parameter(key, value=value).to_parameter_msg() for key, value in values.items()]
+        answer = self.call(SetParameters, f"{name}/set_parameters", SetParameters.Request(parameters=wanted))
+        return ["" if result.successful else result.reason or "refused" for result in answer.results]
 
     def close(self) -> dict[str, int]:
         """End every node with SIGINT and return the exit codes."""

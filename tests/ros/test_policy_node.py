@@ -1,21 +1,24 @@
 """The policy node as a process: malformed and missing inputs are named, and it goes on."""
 
+import json
 import signal
 
 import numpy as np
 import pytest
 from rclpy.action import ActionClient
+from safetensors import safe_open
 from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 
-from engram.core.types import PolicyManifest, Pose
+from engram.core.types import CameraFrame, Observation, PolicyManifest, Pose
 from engram.learning.weights import make_manifest
 from engram.nodes import messages, qos
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import ActionChunk, TaskStatus, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from tests.core.gantry import joints
+from tests.ros.policies import Remembers
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 STEP_NS = 100_000_000
@@ -26,7 +29,7 @@ class Robot:
 
     def __init__(self, graph, **parameters):
         self.graph = graph
-        graph.start(
+        self.process = graph.start(
             "policy_node",
             robot="tests.core.gantry:GANTRY",
             cameras=["front"],
@@ -49,9 +52,9 @@ class Robot:
         self.publish(step, **kwargs)
         self.graph.spin(0.1)
 
-    def publish(self, step, image=None, state="running", color=True):
+    def publish(self, step, image=None, state="running", color=True, episode=1):
         stamp = step * STEP_NS
-        status = messages.EpisodeStatus(stamp, "r", 1, "", "go", step, state, state == "succeeded")
+        status = messages.EpisodeStatus(stamp, "r", episode, "", "go", step, state, state == "succeeded")
         self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
@@ -95,6 +98,7 @@ def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
     manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate")
     robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))
     graph.problem("policy_node", "'v9' is a candidate: refused, only approved ones are taken")
+    assert "accept is 'approved'" in graph.set_parameters("policy_node", policy="tests.ros.policies:OneWeight")[0]
 
 
 def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_ones_drive_on(graph, tmp_path):
@@ -118,6 +122,57 @@ def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_
     for step in range(2, 6):  # until the next chunk is due
         robot.show(step)
     graph.wait(lambda: graph.value("policy_node", "policy version") == "newer", 60, "weights that fit")
+
+
+def test_a_policy_killed_in_mid_episode_goes_on_with_what_it_remembered(graph, tmp_path):
+    settings = {"policy": "tests.ros.policies:Remembers", "memory_folder": str(tmp_path)}
+    robot = Robot(graph, **settings)
+    for step in (1, 2, 3):
+        robot.show(step)
+    graph.wait(lambda: graph.value("policy_node", "observations") == "3", 60, "three observations")
+    graph.wait(lambda: kept_until(tmp_path) == 3 * STEP_NS, 60, "the memory of the third step on disk")
+    robot.process.end(signal.SIGKILL)
+    graph.diagnostics.clear()
+    robot = Robot(graph, **settings)
+    robot.show(4)
+    chunk = graph.wait(lambda: robot.chunks, 60, "a chunk")[-1]
+    never_killed = Remembers()
+    never_killed.reset("go", 1, 1)
+    for step in (1, 2, 3, 4):
+        pose, stamp = Pose(np.zeros(3), np.array([1.0, 0, 0, 0])), step * STEP_NS
+        frame = CameraFrame("front", stamp, np.zeros((8, 8, 3), np.uint8), np.eye(3), pose)
+        never_killed.observe(Observation(stamp, {"front": frame}, joints(stamp_ns=stamp)))
+    np.testing.assert_array_equal(messages.chunk_from_msg(chunk).actions, never_killed.act().actions)
+
+
+def test_another_policy_set_while_the_node_runs_drives_from_the_next_episode_on(graph):
+    robot = Robot(graph)
+    robot.show(1)
+    graph.wait(lambda: robot.chunks, 60, "a chunk")
+    assert graph.set_parameters("policy_node", policy="tests.ros.policies:OneWeight") == [""]
+    graph.wait(lambda: "OneWeight" in graph.value("policy_node", "policy ready"), 60, "the policy loaded")
+    assert "EyesAndNoise" in graph.value("policy_node", "policy drives")
+    robot.show(2, episode=2)
+    graph.wait(lambda: robot.chunks[-1].episode == 2, 60, "a chunk of the next episode")
+    graph.wait(lambda: "OneWeight" in graph.value("policy_node", "policy drives"), 60, "what drives")
+
+
+def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(graph):
+    robot = Robot(graph)
+    assert graph.set_parameters("policy_node", policy="nowhere:Nobody") == [""]
+    graph.problem("policy_node", "policy change: 'nowhere:Nobody'")
+    assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
+    robot.show(1)
+    graph.wait(lambda: robot.chunks, 60, "a chunk")
+
+
+def kept_until(folder):
+    """Return the stamp of the last step whose memory is on disk; None = nothing is."""
+    path = folder / "episode.safetensors"
+    if not path.exists():
+        return None
+    with safe_open(path, framework="np") as file:
+        return json.loads(file.metadata()["about"])["stamp_ns"]
 
 
 def send_goal(graph, instruction, task=""):

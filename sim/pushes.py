@@ -1,0 +1,71 @@
+"""Somebody pushes what the robot is after, in mid-episode: does it notice, and how fast?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import JointCommand, Observation, OracleOutcome
+from engram.sim.runtime import EpisodeResult, StepHook
+from engram.sim.tasks import SUITES, get_task
+from engram.sim.world import MujocoWorld
+
+PUSH_STEPS = (4, 16)
+"""The push comes after so many control steps, first and last."""
+PUSH_M_S = 1.1
+"""Speed that the object is given [m/s]: a cube of the table slides 6 cm; one that is held is not moved."""
+TARGET = "color"
+"""The slot of a task's wordings that names what the robot is after."""
+
+
+class Push:
+    """A step hook that gives the named object a horizontal speed once; step and direction are drawn from ``seed``."""
+
+    def __init__(self, world: MujocoWorld, seed: int) -> None:
+        self._world, self._done = world, 0
+        rng = np.random.default_rng([seed, 4])
+        self.step = int(rng.integers(*PUSH_STEPS, endpoint=True))
+        angle = rng.uniform(0, 2 * np.pi)
+        self.velocity = PUSH_M_S * np.array([np.cos(angle), np.sin(angle)])  # (2,) m/s, base_link x and y
+
+    def __call__(self, seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+        """Push after the step that was drawn; the observation of the step after the next shows what came of it."""
+        self._done += 1
+        task, model = self._world.task, self._world.model
+        if self._done == self.step and task is not None:
+            joint = int(model.body(task.targets[TARGET]).jntadr[0])
+            first = int(model.jnt_dofadr[joint])
+            self._world.data.qvel[first : first + 2] = self.velocity
+
+
+class PushedRunner:
+    """Runs each episode of ``run`` with one push of the object that the words name."""
+
+    def __init__(self, run: Callable[..., EpisodeResult], world: MujocoWorld, tasks: Sequence[str]) -> None:
+        """Raises InvalidInputError with the tasks that can be pushed, if one of ``tasks`` is none."""
+        for task in tasks:
+            if not pushable(task):
+                can = ", ".join(name for name in SUITES["all"] if pushable(name))
+                raise InvalidInputError(f"task {task!r}: its words name nothing that can be pushed; valid: {can}")
+        self._run, self._world = run, world
+
+    def __call__(
+        self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
+    ) -> EpisodeResult:
+        """Return what came of one episode."""
+        push = Push(self._world, seed)
+
+        def each(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+            push(seen, command, outcome)
+            if on_step is not None:
+                on_step(seen, command, outcome)
+
+        return self._run(task, seed, instruction, on_step=each)
+
+
+def pushable(task: str) -> bool:
+    """Tell whether the words of ``task`` name a cube that lies free."""
+    found = get_task(task)
+    return TARGET in found.slots() and bool(found.colored) and set(found.colored) <= set(found.scene.cubes)

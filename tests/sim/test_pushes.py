@@ -1,0 +1,53 @@
+"""A push moves the named object once, some centimetres, as its seed says."""
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import JointCommand
+from engram.sim.pushes import PUSH_STEPS, Push, PushedRunner
+from engram.sim.runtime import EpisodeResult
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+@pytest.fixture(scope="module")
+def world() -> MujocoWorld:
+    return MujocoWorld(WorldConfig(profile="none"))
+
+
+def pushed_way(world: MujocoWorld, seed: int, steps: int) -> tuple[Push, np.ndarray]:
+    """Return the push, and where every cube was after each step (steps + 1, cubes, 2), the arm held still."""
+    observation = world.reset("pick_place", 5)
+    push, cubes = Push(world, seed), world.task.scene.cubes
+    where = lambda: [world.oracle_pose(cube).position[:2] for cube in cubes]  # noqa: E731
+    way = [where()]
+    for _ in range(steps):
+        command = JointCommand(world.stamp_ns, world.robot.joint_names, world.control_state, 0.1)
+        seen, observation = observation, world.step(command)
+        push(seen, command, world.oracle_outcome())
+        way.append(where())
+    return push, np.array(way)
+
+
+def test_only_the_named_object_moves_after_its_step_and_some_centimetres(world: MujocoWorld) -> None:
+    push, way = pushed_way(world, seed=1, steps=PUSH_STEPS[1] + 10)
+    named = world.task.scene.cubes.index(world.task.targets["color"])
+    moved = np.linalg.norm(way - way[0], axis=-1)  # (steps, cubes)
+    assert moved[: push.step + 1].max() < 1e-3
+    assert 0.03 < moved[-1, named] < 0.1
+    assert np.abs(moved[-1, [i for i in range(3) if i != named]]).max() < 1e-3
+    assert (way[-1, named] - way[0, named]) @ push.velocity > 0.9 * moved[-1, named] * np.linalg.norm(push.velocity)
+
+
+def test_step_and_direction_are_the_seeds(world: MujocoWorld) -> None:
+    drawn = [(p.step, *p.velocity) for p in (Push(world, s) for s in (1, 1, 2))]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert {Push(world, s).step for s in range(200)} == set(range(PUSH_STEPS[0], PUSH_STEPS[1] + 1))
+
+
+def test_a_task_without_a_cube_to_push_is_refused_with_those_that_have_one(world: MujocoWorld) -> None:
+    def run(*_: object, **__: object) -> EpisodeResult:
+        raise AssertionError("not reached")
+
+    with pytest.raises(InvalidInputError, match=r"'open_drawer'.*valid: reach, push_to_mark, pick_place, stack"):
+        PushedRunner(run, world, ("reach", "open_drawer"))
