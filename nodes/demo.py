@@ -64,7 +64,7 @@ class DemoConfig:
     memory_policy: str | None = None
     """Checkpoint with a memory that shows ``memory_task`` after the episodes, twice a seed: its memory read, and not
     read. Empty: no such show. Default: the shipped ``memory`` after the usual tasks, none with tasks of your own."""
-    memory_task: str = "shell_touch"
+    memory_task: str = "take_it_back"
     """Task that cannot be done without memory."""
     memory_episodes: int = 2
     """Seeds of the memory task, each run twice."""
