@@ -26,7 +26,8 @@ from engram.core.errors import InvalidInputError
 from engram.core.provenance import machine
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.policies.checkpoint import WEIGHTS, sha256
-from engram.policies.vla_policy import VlaPolicy, checkpoint_folder, load_policy
+from engram.policies.opening import checkpoint_folder
+from engram.policies.vla_policy import VlaPolicy, load_policy
 from engram.sim.evaluation import evaluate
 from engram.sim.tasks import TASKS, expand, get_task
 from engram.sim.world import MujocoWorld, WorldConfig

@@ -9,6 +9,7 @@ import torch
 
 from engram.core.errors import InvalidInputError
 from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.processor_engram_vla import DownsampleImages
 from engram.policies.vla_policy import VlaPolicy
 
@@ -27,6 +28,8 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
             f"{policy.version} has memory {policy.network.config.memory!r}, which replayed single frames cannot train; "
             "the learner needs a policy with memory 'none'"
         )
+    if not isinstance(policy.network, EngramVLAPolicy):
+        raise InvalidInputError(f"{policy.version} is a frozen backbone; the learner needs a policy of type engram_vla")
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
         names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)

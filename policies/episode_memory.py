@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.memories import Moments, SequenceMemory, State
-from engram.policies.network import STATE_KEY, EngramVLA, Percept
 
 LESIONS = ("", "zeroed", "swapped", "noise")
 """How to spoil what is read, to see what hangs on it: nothing, an empty memory, that of the episode before at its end,
@@ -34,7 +34,7 @@ class EpisodeMemory:
         """Begin an episode."""
         self._before, self._state, self._written_ns = self._state or self._before, None, None
 
-    def percept(self, model: EngramVLA, batch: dict[str, Tensor], stamp_ns: int, time_s: float) -> Percept:
+    def percept(self, model: RememberingNetwork, batch: dict[str, Tensor], stamp_ns: int, time_s: float) -> Percept:
         """Return what the control step at ``stamp_ns`` was understood as, memory read; written if it is new."""
         recall = model.recall
         assert recall is not None
@@ -75,7 +75,7 @@ class EpisodeMemory:
         arrays = {f"memory.{name}": tensor.cpu().numpy() for name, tensor in self._state.items()}
         return arrays | {"written_ns": np.array(self._written_ns, np.int64)}
 
-    def restore(self, model: EngramVLA, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, model: RememberingNetwork, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on with what :meth:`arrays` returned.
 
         Raises:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 Velocity = Callable[[Tensor, Tensor], Tensor]
 """(points (..., h, a), times (...)) -> velocities (..., h, a)."""
+Guide = Callable[[Velocity], Velocity]
+"""Bends the flow on its way to a chunk."""
 
 
 def flow_matching_loss(

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
-from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.network_policy import NetworkPolicy
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
@@ -46,15 +46,15 @@ class Frames:
     def __len__(self) -> int:
         return len(self.action)
 
-    def batch(self, rows: np.ndarray, horizon: int) -> dict[str, Tensor]:
+    def batch(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return LeRobot's batch for frames ``rows`` (b,), with chunks of ``horizon`` actions; not normalised."""
         return self.seen(rows) | self.done(rows, horizon)
 
-    def seen(self, rows: np.ndarray) -> dict[str, Tensor]:
+    def seen(self, rows: np.ndarray) -> dict[str, Any]:
         """Return images and instruction of frames ``rows`` (b,)."""
         return self._instruction(rows) | {key: torch.from_numpy(images[rows]) for key, images in self.images.items()}
 
-    def done(self, rows: np.ndarray, horizon: int) -> dict[str, Tensor]:
+    def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
         steps = rows[:, None] + np.arange(horizon)
         last = self.last[rows][:, None]
@@ -64,8 +64,9 @@ class Frames:
             "action_is_pad": torch.from_numpy(steps > last),
         }
 
-    def _instruction(self, rows: np.ndarray) -> dict[str, Tensor]:
-        return {LANGUAGE_KEY: torch.from_numpy(self.embeddings[self.words[rows]])}
+    def _instruction(self, rows: np.ndarray) -> dict[str, Any]:
+        words = self.words[rows]
+        return {LANGUAGE_KEY: torch.from_numpy(self.embeddings[words]), "task": [self.instructions[i] for i in words]}
 
     def sampling_weights(self, power: float) -> np.ndarray:
         """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power."""
@@ -97,7 +98,7 @@ class FrameFeed:
         """Go on after so many steps."""
         self._step += steps
 
-    def loss(self, policy: EngramVLAPolicy, device: torch.device) -> Tensor:
+    def loss(self, policy: NetworkPolicy, device: torch.device) -> Tensor:
         """Return the loss of the next step's sample."""
         seed, rank = self.seed
         rng = np.random.default_rng((seed, self._step, rank))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,32 +16,21 @@ from engram.policies.configuration_engram_vla import (
     MEMORY_TOKENS_KEY,
     EngramVLAConfig,
 )
-from engram.policies.flow import Velocity, flow_matching_loss, integrate
+from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
+from engram.policies.flow import Guide, Velocity, flow_matching_loss, integrate
 from engram.policies.layers import Block, CameraEncoder, FlowHead, MemoryRead
-from engram.policies.memories import NONE, State
+from engram.policies.memories import NONE
 from engram.policies.recall import Recall
 
-STATE_KEY = "observation.state"
-Guide = Callable[[Velocity], Velocity]
-"""Bends the flow on its way to a chunk."""
 
+@dataclass(frozen=True, kw_only=True)
+class Sight(Percept):
+    """What the cameras' own encoders saw."""
 
-@dataclass(frozen=True)
-class Percept:
-    """What one observation was understood as."""
-
-    cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
     keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
-    pictures: Tensor  # (B, n, d): what the cameras see, for a memory to look for something in it
-    feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
-    reading: Tensor | None = None  # (B, d): what that memory holds ready for this observation; None = not asked
-
-    def at(self, which: Tensor) -> Percept:
-        """Return those of observations ``which`` (n,) int64."""
-        return Percept(*(None if part is None else part[which] for part in vars(self).values()))
 
 
-class EngramVLA(nn.Module):
+class EngramVLA(RememberingNetwork):
     """Vision, language and memory -> action chunks by flow matching."""
 
     def __init__(self, config: EngramVLAConfig) -> None:
@@ -69,6 +57,7 @@ class EngramVLA(nn.Module):
         self.memory = MemoryRead(d, config.heads, config.memory_dim)
         state, action = config.robot_state_feature.shape[0], config.action_feature.shape[0]
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
+        self.noise_shape = (config.chunk_size, action)
         self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
         # last, so that the other weights begin as those of a network without memory
         pictures = 1 + len(self.cameras) * config.image_tokens_side**2
@@ -95,27 +84,8 @@ class EngramVLA(nn.Module):
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
-        return self.note(Percept(self._remember(self.norm(x[:, 0]), batch), keypoints, pictures))
-
-    def note(self, percept: Percept) -> Percept:
-        """Return ``percept`` with what a memory of the episode is to write of it."""
-        if self.recall is None:
-            return percept
-        return replace(percept, feature=self.recall.feature(percept.cognition, percept.pictures))
-
-    def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
-        """Encode one control step (B,), write it into the episode's memory and read that for it.
-
-        ``time_s`` (B,) is the time since each episode began; ``state`` comes from the step before, or from
-        ``recall.memory.begin``.
-        """
-        percept, recall = self.perceive(batch), self.recall
-        assert recall is not None and percept.feature is not None
-        robot = batch[STATE_KEY]
-        reading, state = recall(
-            state, percept.feature[:, None], percept.cognition[:, None], robot[:, None], time_s[:, None]
-        )
-        return replace(percept, reading=reading[:, 0]), state
+        cognition = self._remember(self.norm(x[:, 0]), batch)
+        return self.note(Sight(cognition=cognition, keypoints=keypoints, pictures=pictures))
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.
@@ -155,6 +125,7 @@ class EngramVLA(nn.Module):
 
     def _condition(self, percept: Percept, state: Tensor) -> Tensor:
         """Join percept and proprioception (B, s), the latter sometimes withheld in training; (B, c)."""
+        assert isinstance(percept, Sight)
         known = torch.ones_like(state[:, :1])
         if self.training and self.config.state_dropout > 0:
             known = (torch.rand_like(known) >= self.config.state_dropout).to(state.dtype)

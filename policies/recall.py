@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.layers import Attention
-from engram.policies.memories import Moments, State, choose, make_memory
+from engram.policies.memories import MemoryFields, Moments, State, choose, make_memory
 
 LAYOUT_WIDTH = 16
 """Numbers of each picture token that go into the layout of a step."""
@@ -28,7 +27,7 @@ class Recall(nn.Module):
     What is written comes from the cameras, the instruction and the tool's position, never from actions.
     """
 
-    def __init__(self, config: EngramVLAConfig, condition: int, pictures: int) -> None:
+    def __init__(self, config: MemoryFields, condition: int, pictures: int) -> None:
         """``condition`` is the length of the flow head's condition, ``pictures`` the number of picture tokens."""
         super().__init__()
         d = config.dim

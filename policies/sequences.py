@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
+from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.frames import Frames, on_device
 from engram.policies.memories import State
-from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.network import STATE_KEY, EngramVLA, Percept
+from engram.policies.network import Sight
+from engram.policies.network_policy import NetworkPolicy
 from engram.policies.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
 
 STILL_SHARE = 0.25
@@ -76,7 +77,12 @@ class Percepts:
     """What a network whose perception is frozen makes of every view, worked out once and kept in half precision."""
 
     def __init__(
-        self, frames: Frames, model: EngramVLA, preprocess: Callable[[Any], Any], device: torch.device, block: int = 256
+        self,
+        frames: Frames,
+        model: RememberingNetwork,
+        preprocess: Callable[[Any], Any],
+        device: torch.device,
+        block: int = 256,
     ) -> None:
         views, self._index = np.unique(frames.view, return_inverse=True)
         parts = []
@@ -85,6 +91,7 @@ class Percepts:
         with torch.no_grad():
             for at in tqdm(range(0, len(views), block), "understanding every view"):
                 percept = model.perceive(on_device(preprocess(frames.seen(views[at : at + block])), device))
+                assert isinstance(percept, Sight)
                 parts.append([x.half().cpu() for x in (percept.cognition, percept.keypoints, percept.pictures)])
         model.train(training)
         self._parts = [torch.cat(part) for part in zip(*parts, strict=True)]
@@ -92,7 +99,8 @@ class Percepts:
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
         at = torch.from_numpy(self._index[rows])
-        return Percept(*(x[at].float().to(device) for x in self._parts))
+        cognition, keypoints, pictures = (x[at].float().to(device) for x in self._parts)
+        return Sight(cognition=cognition, keypoints=keypoints, pictures=pictures)
 
 
 class SequenceFeed:
@@ -117,7 +125,7 @@ class SequenceFeed:
         self.carried: State | None = None
         self.percepts: Percepts | None = None
 
-    def freeze(self, model: EngramVLA, device: torch.device) -> None:
+    def freeze(self, model: RememberingNetwork, device: torch.device) -> None:
         """Understand every view once, now: what ``model`` sees will not change."""
         self.percepts = Percepts(self.frames, model, self.preprocess, device)
 
@@ -126,12 +134,15 @@ class SequenceFeed:
         for _ in range(windows):
             self.lanes.next()
 
-    def loss(self, policy: EngramVLAPolicy, device: torch.device) -> Tensor:
+    def loss(self, policy: NetworkPolicy, device: torch.device) -> Tensor:
         """Return the loss of the next window."""
         window, model = self.lanes.next(), policy.model
         rows = window.rows[window.valid]
-        batch = on_device(self.preprocess(self.frames.done(rows, policy.config.chunk_size)), device)
-        percept = self.perceive(model, rows, device)
+        sample = self.frames.done(rows, policy.config.chunk_size)
+        if model.sees_itself:
+            sample |= self.frames.seen(rows)
+        batch = on_device(self.preprocess(sample), device)
+        percept = model.perceive(batch) if model.sees_itself else self.perceive(model, rows, device)
         if model.recall is not None:
             percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window))
         kept = self.kept(rows)
@@ -148,7 +159,7 @@ class SequenceFeed:
         drawn[0] = True  # a window in which nothing happens has a loss, too
         return np.flatnonzero(drawn | (self.frames.view[rows] == rows))
 
-    def perceive(self, model: EngramVLA, rows: np.ndarray, device: torch.device) -> Percept:
+    def perceive(self, model: RememberingNetwork, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as; a view that did not change is encoded once."""
         if self.percepts is not None:
             return model.note(self.percepts.of(rows, device))
@@ -156,7 +167,7 @@ class SequenceFeed:
         percept = model.perceive(on_device(self.preprocess(self.frames.seen(views)), device))
         return percept.at(torch.from_numpy(which).to(device))
 
-    def foresight_loss(self, model: EngramVLA, percept: Percept, rows: np.ndarray) -> Tensor:
+    def foresight_loss(self, model: RememberingNetwork, percept: Percept, rows: np.ndarray) -> Tensor:
         """Return how far off the tool's coming places are foreseen (Huber) from frames ``rows`` (n,)."""
         assert model.recall is not None and percept.reading is not None
         foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures)
@@ -165,7 +176,7 @@ class SequenceFeed:
         way = (tool[coming] - tool[rows][:, None]) / FORESIGHT_UNIT_M
         return F.smooth_l1_loss(foreseen.float(), torch.from_numpy(way).to(foreseen.device))
 
-    def read(self, model: EngramVLA, percept: Percept, robot: Tensor, window: Window) -> Tensor:
+    def read(self, model: RememberingNetwork, percept: Percept, robot: Tensor, window: Window) -> Tensor:
         """Write the steps of ``window`` and return what was read after each (n, d), for ``robot`` (n, s)."""
         recall = model.recall
         assert recall is not None and percept.feature is not None

@@ -1,4 +1,5 @@
-"""Train ``engram_vla`` by imitation from a LeRobotDataset, on as many processes as there are cores to give.
+"""Train ``engram_vla``, or a memory beside a frozen backbone, by imitation from a LeRobotDataset, on as many processes
+as there are cores to give.
 
 Everything random is a function of (seed, step, rank), so that a run that was stopped resumes to the same bits. With
 ``window`` the samples are whole episodes, walked through in windows (see :mod:`engram.policies.sequences`).
@@ -33,6 +34,7 @@ from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import FrameFeed, Frames, load_frames
 from engram.policies.memories import NONE
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.network_policy import NetworkPolicy
 from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
 from engram.policies.sequences import Lanes, SequenceFeed
@@ -68,6 +70,9 @@ class TrainConfig:
     """Go on from the last checkpoint in ``out``."""
     batch_size: int = 32
     """Observations per process and step."""
+    backbone: str = ""
+    """Folder or hub id of a SmolVLA or pi0 of LeRobot's that was fine-tuned on such data: it stays frozen, and the
+    memory beside it is all that learns; empty = our small network."""
     memory: str = "none"
     """The policy's memory of its episode: none, bank, frame_stack, gru, fast_forgetful, hcam, retrieval, place; all but
     none need ``window``."""
@@ -125,6 +130,8 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"memory {config.memory!r} learns from steps in a row: set window, such as 16")
     if config.freeze_perception and not (config.start_from and config.window):
         raise InvalidInputError("freeze_perception: needs start_from, whose perception it is, and window")
+    if config.freeze_perception and config.backbone:
+        raise InvalidInputError("freeze_perception: a backbone is frozen without it")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
     frames = _frames(config)  # decoded once, before any other process needs them
@@ -173,14 +180,13 @@ class Trainer:
         self.device = training_device(config.device)
         meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
         torch.manual_seed(config.seed)
-        self.policy = EngramVLAPolicy(policy_config(config, meta)).train()
-        self.policy.model.standardise_language(torch.from_numpy(self.frames.embeddings))
+        self.policy = self._fresh(meta).train()
         if config.start_from:
             weights = read_weights(Path(config.start_from) / WEIGHTS, self.policy, fresh="model.recall.")
             self.policy.load_state_dict(weights)
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
-        self.preprocess, self.postprocess = make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
+        self.preprocess, self.postprocess = self._processors(meta)
         if config.freeze_perception:
             freeze_perception(self.policy)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
@@ -249,7 +255,7 @@ class Trainer:
     def card(self) -> dict[str, Any]:
         """Return what is known of this checkpoint."""
         return {
-            "policy": "engram_vla",
+            "policy": self.policy.name,
             "command": " ".join(sys.argv),
             "train_config": asdict(self.config),
             "dataset_sha256": self.dataset_sha256,
@@ -261,6 +267,24 @@ class Trainer:
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "commit": commit(),
         }
+
+    def _fresh(self, meta: LeRobotDatasetMetadata) -> NetworkPolicy:
+        if self.config.backbone:
+            from engram.policies.backbones.training import fresh_memory  # slow to import
+
+            return fresh_memory(self.config, meta)
+        policy = EngramVLAPolicy(policy_config(self.config, meta))
+        policy.model.standardise_language(torch.from_numpy(self.frames.embeddings))
+        return policy
+
+    def _processors(self, meta: LeRobotDatasetMetadata) -> tuple[Any, Any]:
+        if self.config.backbone:
+            from engram.policies.backbones.loading import backbone_processors
+
+            made = backbone_processors(self.policy.config)
+            self.policy.config.device = self.ema.config.device = str(self.device)  # where it shall run once trained
+            return made
+        return make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
 
     def _feed(self, fps: float) -> FrameFeed | SequenceFeed:
         config = self.config
@@ -332,7 +356,7 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
     )
 
 
-def freeze_perception(policy: EngramVLAPolicy) -> None:
+def freeze_perception(policy: NetworkPolicy) -> None:
     """Leave only the memory of the episode, proprioception and the action head to be trained."""
     for name, parameter in policy.model.named_parameters():
         parameter.requires_grad_(name.startswith(("recall.", "state.", "head.")))
@@ -367,7 +391,7 @@ def simulated_tasks(groups: Iterable[str]) -> list[str]:
     return tasks
 
 
-def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, Any]]:
+def _parameter_groups(policy: NetworkPolicy, decay: float) -> list[dict[str, Any]]:
     matrices = [p for p in policy.parameters() if p.ndim > 1]
     vectors = [p for p in policy.parameters() if p.ndim <= 1]
     return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -375,7 +399,13 @@ def _parameter_groups(policy: EngramVLAPolicy, decay: float) -> list[dict[str, A
 
 def _frames(config: TrainConfig) -> Frames:
     root = Path(config.dataset)
-    wanted = policy_config(config, LeRobotDatasetMetadata("local/train", root=root))
+    meta = LeRobotDatasetMetadata("local/train", root=root)
+    if config.backbone:
+        from engram.policies.backbones.training import whole_images
+
+        whole = whole_images(meta)
+        return load_frames(root, whole, Path(config.cache or root.with_name(f"{root.name}.frames-whole")))
+    wanted = policy_config(config, meta)
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
     shrink = DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops)
     return load_frames(root, shrink, cache, wanted.language_pieces)

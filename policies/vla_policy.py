@@ -1,4 +1,4 @@
-"""The ``engram_vla`` network behind the core's :class:`Policy` contract."""
+"""A policy registered with LeRobot, small or large, behind the core's :class:`Policy` contract."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import copy
 import functools
 import time
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from lerobot.policies.factory import make_pre_post_processors
 from torch import Tensor
 
 from engram.core.contracts import Kinematics, Policy, Remembering
 from engram.core.control import ControlConfig, proprioception
-from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, MemoryTokens, Observation
-from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
+from engram.policies.checkpoint import read_weights
 from engram.policies.chunking import RealTimeChunking
 from engram.policies.configuration_engram_vla import (
     MEMORY_AGE_KEY,
@@ -28,9 +26,11 @@ from engram.policies.configuration_engram_vla import (
     MEMORY_PLACE_KEY,
     MEMORY_TOKENS_KEY,
 )
+from engram.policies.contract import Percept
 from engram.policies.episode_memory import EpisodeMemory
-from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.network import Guide, Percept
+from engram.policies.flow import Guide
+from engram.policies.network_policy import NetworkPolicy
+from engram.policies.opening import open_policy
 
 _IMAGE_PREFIX = "observation.images."
 
@@ -53,7 +53,7 @@ class VlaPolicy(Policy, Remembering):
 
     def __init__(
         self,
-        policy: EngramVLAPolicy,
+        policy: NetworkPolicy,
         preprocess: Any,
         postprocess: Any,
         kinematics: Kinematics,
@@ -162,7 +162,7 @@ class VlaPolicy(Policy, Remembering):
         return self._policy.model.recall is not None
 
     @property
-    def network(self) -> EngramVLAPolicy:
+    def network(self) -> NetworkPolicy:
         """The LeRobot policy with the weights in use; a copy of it is what a learner trains on."""
         return self._policy
 
@@ -210,12 +210,12 @@ class VlaPolicy(Policy, Remembering):
             }
         return batch
 
-    def _noise(self, observation: Observation, policy: EngramVLAPolicy) -> Tensor:
+    def _noise(self, observation: Observation, policy: NetworkPolicy) -> Tensor:
         """Return the noise (1, h, a) of this episode and control step."""
-        assert self._first_ns is not None and policy.config.action_feature is not None
+        assert self._first_ns is not None
         step = round((observation.stamp_ns - self._first_ns) / (self.control.control_dt_s * 1e9))
         rng = np.random.default_rng((self.seed % 2**63, step % 2**63))
-        shape = (1, policy.config.chunk_size, policy.config.action_feature.shape[0])
+        shape = (1, *policy.model.noise_shape)
         return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
 
 
@@ -232,7 +232,8 @@ def load_policy(
     """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
 
     Args:
-        name_or_path: ``base`` or any other folder in ``policies/checkpoints``, or a path.
+        name_or_path: ``base`` or any other folder in ``policies/checkpoints``, a path, or the hub id of a SmolVLA or
+            pi0 of LeRobot's.
         kinematics: of the robot; default: the Panda's.
         robot: joint names and gripper range.
         execute_steps: rows executed per chunk; default: as trained.
@@ -241,46 +242,23 @@ def load_policy(
         lesion: spoils what the policy's memory reads, see :class:`VlaPolicy`.
 
     Raises:
-        UnknownNameError: neither a shipped checkpoint nor a folder; lists the shipped ones.
-        WeightsError: the weights do not fit the configuration beside them.
+        UnknownNameError, InvalidInputError, WeightsError: see :func:`engram.policies.opening.open_policy`.
     """
-    from lerobot.configs import PreTrainedConfig
-
     torch.set_num_threads(torch_threads)
-    folder = checkpoint_folder(name_or_path)
-    config: Any = PreTrainedConfig.from_pretrained(folder)
-    if config.type != "engram_vla":
-        raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected 'engram_vla'")
-    config.n_action_steps = execute_steps or config.n_action_steps
-    policy = EngramVLAPolicy(config)
-    policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
-    device = {"device_processor": {"device": config.device}}
-    preprocess, postprocess = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
+    opened = open_policy(name_or_path)
+    policy = opened.policy
+    policy.config.n_action_steps = execute_steps or policy.config.n_action_steps
     if kinematics is None:
         from engram.sim.kinematics import PandaKinematics
 
         kinematics = PandaKinematics()
-    version = f"engram_vla-{sha256(folder / WEIGHTS)[:12]}"
-    version += f"-{lesion}" if lesion else ""
     return VlaPolicy(
-        policy.to(config.device),
-        preprocess,
-        postprocess,
+        policy,
+        opened.preprocess,
+        opened.postprocess,
         kinematics,
         robot,
-        version=version,
+        version=opened.version + (f"-{lesion}" if lesion else ""),
         real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
         lesion=lesion,
     )
-
-
-def checkpoint_folder(name_or_path: str | Path) -> Path:
-    """Return the folder of a shipped checkpoint or of any other; UnknownNameError lists the shipped ones."""
-    shipped = Path(str(resources.files("engram.policies"))) / "checkpoints"
-    names = {p.name: p for p in shipped.glob("*") if (p / WEIGHTS).exists()}
-    folder = Path(name_or_path)
-    if str(name_or_path) in names and not (folder / WEIGHTS).exists():  # a checkout has a folder called memory, too
-        return names[str(name_or_path)]
-    if not folder.is_dir():
-        raise unknown_name("policy", name_or_path, names)
-    return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.policies.memories.bank import Bank, BankConfig
@@ -13,29 +13,40 @@ from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
 
-if TYPE_CHECKING:
-    from engram.policies.configuration_engram_vla import EngramVLAConfig
-
 NONE = "none"
 
 
-def _bank(c: EngramVLAConfig) -> SequenceMemory:
+class MemoryFields(Protocol):
+    """What a policy's configuration says of its memory; the fields are explained in ``EngramVLAConfig``."""
+
+    dim: int
+    heads: int
+    memory: str
+    memory_steps: int
+    memory_events: int
+    memory_details: int
+    memory_surprise: float
+    memory_stack: int
+    memory_chunk: int
+
+
+def _bank(c: MemoryFields) -> SequenceMemory:
     return Bank(
         BankConfig(c.dim, c.heads, c.memory_details, c.memory_steps, c.memory_events, surprise=c.memory_surprise)
     )
 
 
-def _chunks(c: EngramVLAConfig) -> ChunksConfig:
+def _chunks(c: MemoryFields) -> ChunksConfig:
     chunks = max(1, c.memory_steps // c.memory_chunk)
     return ChunksConfig(_feature(c), c.dim, c.heads, chunks, c.memory_chunk)
 
 
-def _feature(c: EngramVLAConfig) -> int:
+def _feature(c: MemoryFields) -> int:
     """Return the length of what a control step leaves behind."""
     return (1 + c.memory_details) * c.dim
 
 
-_MAKERS: dict[str, Callable[[EngramVLAConfig], SequenceMemory]] = {
+_MAKERS: dict[str, Callable[[MemoryFields], SequenceMemory]] = {
     "bank": _bank,
     "frame_stack": lambda c: FrameStack(_feature(c), c.dim, c.memory_stack),
     "gru": lambda c: Gru(_feature(c), c.dim, 2 * c.dim),
@@ -53,7 +64,7 @@ def check_memory(name: str) -> None:
         raise unknown_name("memory", name, MEMORIES)
 
 
-def make_memory(config: EngramVLAConfig) -> SequenceMemory:
+def make_memory(config: MemoryFields) -> SequenceMemory:
     """Return the memory that ``config.memory`` names."""
     check_memory(config.memory)
     if config.memory == NONE:
@@ -61,4 +72,14 @@ def make_memory(config: EngramVLAConfig) -> SequenceMemory:
     return _MAKERS[config.memory](config)
 
 
-__all__ = ["MEMORIES", "NONE", "Moments", "SequenceMemory", "State", "check_memory", "choose", "make_memory"]
+__all__ = [
+    "MEMORIES",
+    "NONE",
+    "MemoryFields",
+    "Moments",
+    "SequenceMemory",
+    "State",
+    "check_memory",
+    "choose",
+    "make_memory",
+]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.policies.contract import Percept
 from engram.policies.frames import Frames, same_views
 from engram.policies.memories.bank import Bank, BankConfig
 from engram.policies.memories.base import SequenceMemory, choose
@@ -17,7 +18,7 @@ from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunk
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
-from engram.policies.network import Percept
+from engram.policies.network import Sight
 from engram.policies.sequences import Lanes, SequenceFeed
 from engram.policies.train import TrainConfig, Trainer, main
 
@@ -105,7 +106,7 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
     walk.state[:, 0] = 0.01 * np.arange(100)
     feed = SequenceFeed(walk, Lanes(walk, 1, 4, 0.5, (0,)), 0.1, dict)
     policy, one = tiny_policy(memory="gru", memory_details=1), torch.zeros(1, 16)
-    percept = Percept(one, one, torch.zeros(1, 9, 16), None, one)
+    percept = Sight(cognition=one, keypoints=one, pictures=torch.zeros(1, 9, 16), reading=one)
     for layer in policy.model.recall.foresight.parameters():
         torch.nn.init.zeros_(layer)
     # it says "nowhere"; from step 80 on the tool goes 8, 16, 19 and again 19 cm, in units of 0.1 m
@@ -119,7 +120,7 @@ def test_gradients_pass_through_k_writes():
     lanes = Lanes(frames(6), 1, 6, 0.5, (0,))
     feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
     feature = torch.randn(6, 32, requires_grad=True)
-    percept = Percept(torch.randn(6, 16), torch.zeros(6, 16), torch.zeros(6, 9, 16), feature)
+    percept = Percept(cognition=torch.randn(6, 16), pictures=torch.zeros(6, 9, 16), feature=feature)
     feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next())[5].sum().backward()
     assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
 
@@ -134,8 +135,8 @@ def test_an_episode_read_in_windows_is_the_episode_read_whole():
         for _ in range(-(-6 // size)):
             window = lanes.next()
             rows = torch.from_numpy(window.rows[window.valid])
-            seen = torch.zeros(len(rows), 16), torch.zeros(len(rows), 9, 16)
-            percept = Percept(feature[rows, :16], *seen, feature[rows])
+            pictures = torch.zeros(len(rows), 9, 16)
+            percept = Percept(cognition=feature[rows, :16], pictures=pictures, feature=feature[rows])
             parts.append(feed.read(policy.model, percept, torch.zeros(len(rows), 11), window))
         readings.append(torch.cat(parts))
     torch.testing.assert_close(*readings)

@@ -1,0 +1,132 @@
+"""A frozen backbone and, beside it, the memory of the episode: the only part that learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from lerobot.policies.common.flow_matching import euler_integrate
+from torch import Tensor, nn
+
+from engram.policies.backbones.trunk import Prefix, Trunk
+from engram.policies.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.configuration_engram_vla import (
+    MEMORY_AGE_KEY,
+    MEMORY_MASK_KEY,
+    MEMORY_PLACE_KEY,
+    MEMORY_TOKENS_KEY,
+)
+from engram.policies.contract import Percept, RememberingNetwork
+from engram.policies.flow import Guide, Velocity, integrate
+from engram.policies.layers import MemoryRead
+from engram.policies.memories import NONE
+from engram.policies.recall import Recall
+
+PICTURES = 16
+"""Tokens that a camera keeps for the memory: means of neighbours in a row of the picture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkPercept(Percept):
+    """What the backbone saw."""
+
+    prefix: Prefix
+    context: Tensor | None = None  # (B, d): what was read in the tokens of memory/context; None = there is no memory
+
+
+class BackboneNetwork(RememberingNetwork):
+    """Perceive with the backbone, remember with :class:`Recall`, act with the backbone's expert, bent by what was read.
+
+    ``trunk`` is no submodule: its weights are not saved, trained or copied with the memory's.
+    """
+
+    sees_itself = True  # SmolVLA's prefix holds the robot's state, for its action expert
+
+    def __init__(self, config: EngramBackboneConfig, trunk: Trunk) -> None:
+        super().__init__()
+        config.validate_features()
+        assert config.action_feature is not None
+        self.trunk, self.noise_shape = trunk, trunk.noise_shape
+        self.action = config.action_feature.shape[0]
+        self.recall = None
+        if config.memory == NONE:
+            return
+        self.words, self.pictures = _enter(trunk.width, config.dim), _enter(trunk.width, config.dim)
+        self.context = MemoryRead(config.dim, config.heads, config.memory_dim)
+        nn.init.ones_(self.context.gate)  # shut by Recall's map of zeros: two zeros in a row would never open
+        self.bent = (len(trunk.norms), 2, trunk.expert_width)
+        self.seen = PICTURES * len(config.image_features)
+        self.recall = Recall(config, self.bent[0] * self.bent[1] * self.bent[2], self.seen)
+
+    def perceive(self, batch: dict[str, Tensor]) -> Percept:
+        """Run the vision-language model, and make of it what a memory writes."""
+        prefix = self.trunk.look(batch)
+        if self.recall is None:
+            return TrunkPercept(cognition=prefix.words, pictures=prefix.pictures, prefix=prefix)
+        alone = self.words(prefix.words.float())
+        cognition = self._with_context(alone, batch)
+        pooled = nn.functional.adaptive_avg_pool1d(prefix.pictures.float().transpose(1, 2), self.seen).transpose(1, 2)
+        context = cognition - alone
+        return self.note(
+            TrunkPercept(cognition=cognition, pictures=self.pictures(pooled), prefix=prefix, context=context)
+        )
+
+    def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
+        """Return the flow-matching loss of ``batch``, as LeRobot trains these policies; gradients reach the memory."""
+        percept = percept or self.perceive(batch)
+        assert isinstance(percept, TrunkPercept)
+        action = batch["action"]
+        rows, width = self.noise_shape
+        chunk = nn.functional.pad(action, (0, width - self.action))
+        noise = torch.randn(len(chunk), rows, width, device=chunk.device)
+        # the noise level is Beta(1.5, 1): early times carry the decision
+        time = 0.999 * torch.rand(len(chunk), device=chunk.device).pow(2 / 3) + 0.001
+        level = time[:, None, None]
+        with self.trunk.modulated(self._modulation(percept)):
+            velocity = self.trunk.velocity(percept.prefix, level * noise + (1 - level) * chunk, time)
+        error = (velocity - (noise - chunk))[..., : self.action].square()
+        padded = batch.get("action_is_pad")
+        valid = torch.ones_like(error) if padded is None else (~padded)[..., None].expand_as(error).to(error.dtype)
+        return (error * valid).sum() / valid.sum().clamp(min=1.0)
+
+    @torch.no_grad()
+    def sample(
+        self, batch: dict[str, Tensor], noise: Tensor, percept: Percept | None = None, guide: Guide | None = None
+    ) -> Tensor:
+        """Return normalised chunks (B, h, action): by LeRobot's own integration, and to its bits, without a guide."""
+        percept = percept or self.perceive(batch)
+        assert isinstance(percept, TrunkPercept)
+        prefix, steps = percept.prefix, self.trunk.denoising_steps
+        with self.trunk.modulated(self._modulation(percept)):
+            if guide is None:
+                chunk = euler_integrate(lambda x, time: self.trunk.velocity(prefix, x, time), noise, steps)
+            else:
+                # our time runs from noise to actions, LeRobot's the other way round
+                velocity: Velocity = lambda x, t: -self.trunk.velocity(prefix, x[:, 0], 1 - t[:, 0])[:, None]  # noqa: E731
+                chunk = integrate(guide(velocity), noise[:, None], steps)[:, 0]
+        return chunk[..., : self.action]
+
+    def _with_context(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        tokens = batch.get(MEMORY_TOKENS_KEY)
+        if tokens is None:
+            return cognition
+        return self.context(cognition, tokens, batch[MEMORY_AGE_KEY], batch[MEMORY_PLACE_KEY], batch[MEMORY_MASK_KEY])
+
+    def _modulation(self, percept: TrunkPercept) -> Tensor | None:
+        """Return how far memory bends the action expert (B, layers, 2, width); None = it was not asked."""
+        if self.recall is None or percept.reading is None or percept.context is None:
+            return None
+        reading = percept.reading + percept.context
+        flat = torch.zeros(len(reading), self.bent[0] * self.bent[1] * self.bent[2], device=reading.device)
+        return self.recall.condition(flat, percept.cognition, reading, percept.pictures).unflatten(1, self.bent)
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        self.trunk.apply(fn)  # .to() moves the trunk along
+        return super()._apply(fn, recurse)
+
+
+def _enter(width: int, dim: int) -> nn.Sequential:
+    """Return the way from the backbone's tokens, whose sizes vary wildly, to the memory's."""
+    return nn.Sequential(nn.LayerNorm(width, elementwise_affine=False), nn.Linear(width, dim), nn.LayerNorm(dim))

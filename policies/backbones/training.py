@@ -1,0 +1,50 @@
+"""What ``engram train --backbone`` needs: a memory beside a frozen backbone, and pictures as that takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+from engram.core.errors import InvalidInputError
+from engram.policies.backbones.loading import Source, fits, wrapped
+from engram.policies.checkpoint import WEIGHTS, sha256
+from engram.policies.memories import NONE
+from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.processor_engram_vla import DownsampleImages
+
+if TYPE_CHECKING:
+    from engram.policies.train import TrainConfig
+
+
+def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBackbonePolicy:
+    """Return the backbone with a memory that has learnt nothing: it acts as the backbone does.
+
+    Raises:
+        InvalidInputError: the dataset lacks what the backbone takes, or no memory is asked for.
+    """
+    if config.memory == NONE:
+        raise InvalidInputError("backbone: it is frozen, and without a memory there is nothing to train: set memory")
+    fields: dict[str, Any] = {k: int(v) if float(v).is_integer() else v for k, v in config.model}
+    made = wrapped(
+        config.backbone,
+        memory=config.memory,
+        backbone_sha256=sha256(Source(config.backbone).file(WEIGHTS)),
+        n_action_steps=config.n_action_steps,
+        step_s=1.0 / meta.fps,
+        device="cpu",
+        **fields,
+    )
+    fits(made, meta.features)
+    return EngramBackbonePolicy(made)
+
+
+def whole_images(meta: LeRobotDatasetMetadata) -> DownsampleImages:
+    """Return the downsampling that keeps every image of a dataset as it was recorded."""
+    sides = {}
+    for camera in meta.camera_keys:
+        height, width = sorted(meta.features[camera]["shape"])[1:]  # channels come first or last
+        if height != width:
+            raise InvalidInputError(f"{camera}: {height} x {width} px; a backbone's memory learns from square images")
+        sides[camera] = int(height)
+    return DownsampleImages(max(sides.values()), sides)

@@ -1,0 +1,91 @@
+"""A policy's name -> its network and processors, whichever of our types or LeRobot's backbones it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from lerobot.configs import PreTrainedConfig
+from lerobot.policies.factory import make_pre_post_processors
+
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
+from engram.policies.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.configuration_engram_vla import EngramVLAConfig
+from engram.policies.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.network_policy import NetworkPolicy
+
+BACKBONES = ("pi0", "smolvla")
+"""LeRobot's policies that run as they are, and beside which a memory can be trained."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A policy on its device, with what goes before and after it."""
+
+    policy: NetworkPolicy
+    preprocess: Any
+    postprocess: Any
+    version: str  # type and the first digits of the weights' sha256
+
+
+def open_policy(name: str | Path) -> Opened:
+    """Open a shipped checkpoint's name, a folder that LeRobot's ``save_pretrained`` wrote, or a backbone on the hub.
+
+    Raises:
+        UnknownNameError: nothing of these; lists the shipped ones.
+        InvalidInputError: a policy of a type that we do not run.
+        WeightsError: the weights do not fit the configuration beside them.
+    """
+    if _is_on_hub(str(name)):
+        return _open_backbone(str(name))
+    folder = checkpoint_folder(name)
+    config: Any = PreTrainedConfig.from_pretrained(folder)
+    if config.type in BACKBONES:
+        return _open_backbone(str(folder))
+    if isinstance(config, EngramVLAConfig):
+        policy: NetworkPolicy = EngramVLAPolicy(config)
+    elif isinstance(config, EngramBackboneConfig):
+        from engram.policies.modeling_engram_backbone import EngramBackbonePolicy  # slow to import
+
+        policy = EngramBackbonePolicy(config)
+    else:
+        expected = ", ".join(("engram_vla", "engram_backbone", *BACKBONES))
+        raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected one of {expected}")
+    policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
+    device = {"device_processor": {"device": config.device}}
+    processors = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
+    return Opened(policy.to(config.device), *processors, version=f"{config.type}-{sha256(folder / WEIGHTS)[:12]}")
+
+
+def _open_backbone(name: str) -> Opened:
+    """Open one as LeRobot left it, without a memory."""
+    from engram.policies.backbones.loading import Source, backbone_processors, wrapped  # slow to import
+    from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
+
+    config, source = wrapped(name), Source(name)
+    policy = EngramBackbonePolicy(config)
+    version = f"{source.config().type}-{sha256(source.file(WEIGHTS))[:12]}"
+    return Opened(policy, *backbone_processors(config), version=version)
+
+
+def checkpoint_folder(name: str | Path) -> Path:
+    """Return the folder of a shipped checkpoint or of any other; UnknownNameError lists the shipped ones."""
+    shipped, folder = _shipped(), Path(name)
+    if str(name) in shipped and not (folder / WEIGHTS).exists():  # a checkout has a folder called memory, too
+        return shipped[str(name)]
+    if not folder.is_dir():
+        raise unknown_name("policy", name, [*shipped, "a folder", "owner/name on the hub"])
+    return folder
+
+
+def _shipped() -> dict[str, Path]:
+    folders = (Path(str(resources.files("engram.policies"))) / "checkpoints").glob("*")
+    return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
+
+
+def _is_on_hub(name: str) -> bool:
+    """Tell whether ``name`` can only be owner/name on the hub."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).is_dir()
