@@ -51,6 +51,9 @@ class EvalConfig:
     """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: off."""
     push: bool = False
     """Push the object that the words name once, in mid-episode (reach, push_to_mark, pick_place, stack)."""
+    reconstruct: bool = False
+    """Give it the objects in space of a scene graph that is begun anew with each episode, as ``engram record
+    --reconstruction`` does."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -74,6 +77,7 @@ def evaluate(config: EvalConfig) -> int:
             ensemble=config.ensemble,
             adaptive_m=config.adaptive_m,
             push=config.push,
+            reconstruct=config.reconstruct,
         )
     if config.output:
         path = Path(config.output).expanduser()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY, MEMORY_PREFIX
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+_COLUMNS = ("observation.state", "action", "episode_index", "task_index")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Frames:
     instructions: tuple[str, ...]
     groups: tuple[str, ...]
     embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
+    memory: Mapping[str, np.ndarray] = field(default_factory=dict)  # feature -> (n, k, ...): the scene graph's tokens
 
     def __len__(self) -> int:
         return len(self.action)
@@ -51,8 +53,9 @@ class Frames:
         return self.seen(rows) | self.done(rows, horizon)
 
     def seen(self, rows: np.ndarray) -> dict[str, Any]:
-        """Return images and instruction of frames ``rows`` (b,)."""
-        return self._instruction(rows) | {key: torch.from_numpy(images[rows]) for key, images in self.images.items()}
+        """Return images, instruction and the scene graph's tokens of frames ``rows`` (b,)."""
+        arrays = (*self.images.items(), *self.memory.items())
+        return self._instruction(rows) | {key: torch.from_numpy(array[rows]) for key, array in arrays}
 
     def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
@@ -117,18 +120,20 @@ def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int =
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet."""
     if not (cache / "meta.json").exists():
         _decode(root, shrink, cache)
-    meta = json.loads((cache / "meta.json").read_text())
+    meta = {"memory": [], **json.loads((cache / "meta.json").read_text())}  # older caches name none
     arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
-    words = cache / f"embeddings{pieces}.npy"
-    if not words.exists():
-        np.save(words, embed_instructions(meta["instructions"], pieces).numpy())
-    arrays["embeddings"] = np.load(words)
+    embedded = cache / f"embeddings{pieces}.npy"
+    if not embedded.exists():
+        np.save(embedded, embed_instructions(meta["instructions"], pieces).numpy())
+    arrays["embeddings"] = np.load(embedded)
     images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
+    memory = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["memory"]}
     views = cache / "view.npy"
     if not views.exists():
-        np.save(views, same_views(list(images.values()), arrays["last"]))
+        np.save(views, same_views([*images.values(), *memory.values()], arrays["last"]))
     arrays["view"] = np.load(views)
-    return Frames(images=images, instructions=tuple(meta["instructions"]), groups=tuple(meta["groups"]), **arrays)
+    words = {"instructions": tuple(meta["instructions"]), "groups": tuple(meta["groups"])}
+    return Frames(images=images, memory=memory, **words, **arrays)
 
 
 def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:
@@ -137,7 +142,7 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
     While a robot is held still, frame after frame is the same to the bit: it need be understood only once.
 
     Args:
-        images: of each camera (n, 3, S, S).
+        images: of each camera (n, 3, S, S), and whatever else shows (n, ...).
         last: (n,) last frame of the frame's episode.
         block: frames compared at a time.
     """
@@ -147,7 +152,7 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
         end = min(n, at + block)
         for camera in images:
             pictures = camera[at - 1 : end]
-            same[at:end] &= (pictures[1:] == pictures[:-1]).all(axis=(1, 2, 3))
+            same[at:end] &= (pictures[1:] == pictures[:-1]).reshape(end - at, -1).all(1)
     return np.maximum.accumulate(np.where(same, 0, np.arange(n)))
 
 
@@ -162,8 +167,9 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
         key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
         for key, side in ((key, shrink.size_of(key)) for key in cameras)
     }
-    columns: dict[str, list[Tensor]] = {"observation.state": [], "action": [], "episode_index": [], "task_index": []}
-    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink))
+    memory = sorted(key for key in dataset.meta.features if key.startswith(MEMORY_PREFIX))
+    columns: dict[str, list[Tensor]] = {key: [] for key in (*_COLUMNS, *memory)}
+    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink, tuple(columns)))
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
         b = len(batch["action"])
@@ -173,7 +179,9 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
             column.append(batch[key])
         at += b
     joined = {key: torch.cat(column).numpy() for key, column in columns.items()}
-    _save_columns(partial, dataset, cameras, joined)
+    for key in memory:
+        np.save(partial / f"{key}.npy", joined[key])
+    _save_columns(partial, dataset, cameras, memory, joined)
     for array in images.values():
         array.flush()
     if cache.exists():
@@ -184,19 +192,21 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
 class _Shrink:
     """Collates samples, images already downsampled: the workers do the arithmetic and send a quarter of the bytes."""
 
-    def __init__(self, cameras: list[str], shrink: DownsampleImages) -> None:
+    def __init__(self, cameras: list[str], shrink: DownsampleImages, columns: tuple[str, ...]) -> None:
         self.cameras = cameras
         self.shrink = shrink
+        self.columns = columns
 
     def __call__(self, samples: list[dict[str, Any]]) -> dict[str, Tensor]:
-        keys = ("observation.state", "action", "episode_index", "task_index")
-        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in keys}
+        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
         for key in self.cameras:
             batch[key] = self.shrink.image(key, torch.stack([s[key] for s in samples]))
         return batch
 
 
-def _save_columns(folder: Path, dataset: LeRobotDataset, cameras: list[str], columns: dict[str, np.ndarray]) -> None:
+def _save_columns(
+    folder: Path, dataset: LeRobotDataset, cameras: list[str], memory: list[str], columns: dict[str, np.ndarray]
+) -> None:
     episode = columns["episode_index"].reshape(-1)
     words = columns["task_index"].reshape(-1).astype(np.int64)
     instructions = [str(t) for t in dataset.meta.tasks.sort_values("task_index").index]
@@ -208,7 +218,7 @@ def _save_columns(folder: Path, dataset: LeRobotDataset, cameras: list[str], col
     np.save(folder / "words.npy", words)
     np.save(folder / "group.npy", group)
     (folder / "meta.json").write_text(
-        json.dumps({"cameras": cameras, "instructions": instructions, "groups": groups}, indent=1)
+        json.dumps({"cameras": cameras, "memory": memory, "instructions": instructions, "groups": groups}, indent=1)
     )
 
 

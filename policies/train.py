@@ -30,7 +30,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit
 from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
-from engram.policies.configuration_engram_vla import EngramVLAConfig
+from engram.policies.configuration_engram_vla import MEMORY_PREFIX, EngramVLAConfig
 from engram.policies.frames import FrameFeed, Frames, load_frames
 from engram.policies.memories import NONE
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
@@ -342,7 +342,8 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
     outputs = {k: f for k, f in features.items() if f.type is FeatureType.ACTION and k == "action"}
     extra: dict[str, Any] = {k: int(v) if float(v).is_integer() else v for k, v in config.model}
     return EngramVLAConfig(
-        input_features={k: f for k, f in inputs.items() if k.startswith("observation.")},
+        # the scene graph's tokens are no robot state: they are neither normalised nor asked for
+        input_features={k: f for k, f in inputs.items() if k.startswith("observation.") and MEMORY_PREFIX not in k},
         output_features=outputs,
         device="cpu",
         image_size=config.image_size,

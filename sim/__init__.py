@@ -21,6 +21,7 @@ ENVIRONMENTS = {
     "engram/CountPresses-v0": "count_presses",
     "engram/StopCube-v0": "stop_cube",
     "engram/MatchColor-v0": "match_color",
+    "engram/TouchUnseen-v0": "touch_unseen",
 }
 """Gymnasium id -> task name."""
 

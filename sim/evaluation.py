@@ -22,6 +22,7 @@ from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
 from engram.sim.experts import Expert, Guesser, make_expert
 from engram.sim.pushes import PushedRunner
+from engram.sim.reconstruction import make_perception
 from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
 from engram.sim.tasks import TASKS, Task, get_task
@@ -298,6 +299,7 @@ def policy(
     ensemble: bool = False,
     adaptive_m: float = 0.0,
     push: bool = False,
+    reconstruct: bool = False,
 ) -> Report | SwapReport:
     """Evaluate a policy; the last line is the report as JSON.
 
@@ -312,19 +314,24 @@ def policy(
         ensemble: ask at every step and average the chunks where they overlap.
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = off.
         push: push the object that the words name once, in mid-episode.
+        reconstruct: let it read where objects are in a scene graph, begun anew with each episode, as a policy that
+            learnt from ``engram record --reconstruction`` expects.
     """
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.chunking import follow
 
-    world = MujocoWorld(WorldConfig(profile="fast"))
+    world = MujocoWorld(WorldConfig(profile="fast", depth=reconstruct))
     loaded = load_policy(checkpoint, lesion=lesion, execute_steps=execute_steps or None)
     subject = follow(loaded, ensemble, adaptive_m)
+    detector, fresh_memory = make_perception() if reconstruct else (None, None)
+    pipeline = CommandPipeline(world.kinematics, world.robot)
+    runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
     if swap:
-        run = Runtime(world, subject, CommandPipeline(world.kinematics, world.robot)).run_episode
+        run = runtime.run_episode
         named = tuple(task for task in tasks if get_task(task).slots())
         report: Report | SwapReport = evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds)
     else:
-        report = evaluate(subject, world, tasks, episodes=seeds, held_out=held_out, push=push)
+        report = evaluate(subject, world, tasks, episodes=seeds, runtime=runtime, held_out=held_out, push=push)
         Console(stderr=True).print(report.table())
     print(report.to_json())
     world.close()

@@ -16,7 +16,15 @@ from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorControl
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
 from engram.core.safety import SafetyConfig, SafetyFilter
-from engram.core.types import JointCommand, JointState, MemoryTokens, Observation, OracleOutcome
+from engram.core.types import (
+    CameraFrame,
+    Hand,
+    JointCommand,
+    JointState,
+    MemoryTokens,
+    Observation,
+    OracleOutcome,
+)
 
 
 class CommandPipeline:
@@ -92,15 +100,18 @@ class Runtime:
         *,
         detector: Detector | None = None,
         memory: Memory | None = None,
+        fresh_memory: Callable[[], Memory] | None = None,
         perception_camera: str = "front",
     ) -> None:
-        if (detector is None) != (memory is None):
+        """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all."""
+        if (detector is None) != (memory is None and fresh_memory is None):
             raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
         self.world = world
         self.policy = policy
         self.pipeline = pipeline
         self.detector = detector
         self.memory = memory
+        self.fresh_memory = fresh_memory
         self.perception_camera = perception_camera
         self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
 
@@ -128,6 +139,8 @@ class Runtime:
         self.pipeline.reset()
         self.policy.reset(outcome.instruction, episode=episode, seed=episode)
         self._read.clear()
+        if self.fresh_memory is not None:
+            self.memory = self.fresh_memory()
         if isinstance(self.memory, TaskMemory):
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
         commands: list[np.ndarray] = []
@@ -158,7 +171,13 @@ class Runtime:
     def _remember(self, observation: Observation, instruction: str) -> MemoryTokens | None:
         if self.detector is None or self.memory is None:
             return None
-        scene = self.detector.detect(observation.camera(self.perception_camera))
         controller = self.pipeline.controller
-        self.memory.update(replace(scene, hand=hand(observation.joints, controller.kinematics, controller.robot)))
-        return self.memory.context(instruction, observation.stamp_ns)
+        held = hand(observation.joints, controller.kinematics, controller.robot)
+        frame = observation.camera(self.perception_camera)
+        return remember(self.detector, self.memory, frame, held, instruction)
+
+
+def remember(detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str) -> MemoryTokens:
+    """Take one frame into ``memory`` and return what that then holds ready for ``instruction``."""
+    memory.update(replace(detector.detect(frame), hand=held))
+    return memory.context(instruction, frame.stamp_ns)

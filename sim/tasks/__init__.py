@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig
+from engram.sim.tasks.memory import MEMORY_TASKS, UNSEEN_TASKS, MemoryConfig
 from engram.sim.tasks.open_drawer import OpenDrawer
 from engram.sim.tasks.pick_place import PickPlace
 from engram.sim.tasks.press_button import PressButton
@@ -27,7 +27,8 @@ TASKS: dict[str, type[Task]] = {
 SUITES: dict[str, tuple[str, ...]] = {
     "tabletop": tuple(TASKS),
     "memory": tuple(MEMORY_TASKS),
-    "all": (*TASKS, *MEMORY_TASKS),
+    "unseen": tuple(UNSEEN_TASKS),
+    "all": (*TASKS, *MEMORY_TASKS, *UNSEEN_TASKS),
 }
 """Names of groups of tasks, which stand for them wherever tasks are listed."""
 
@@ -35,8 +36,8 @@ SUITES: dict[str, tuple[str, ...]] = {
 def get_task(name: str) -> Task:
     """Return a fresh task; raises UnknownNameError with the valid names, InvalidInputError with the valid options."""
     kind, _, options = name.partition(":")
-    if kind in MEMORY_TASKS:
-        task = MEMORY_TASKS[kind]
+    if kind in (scripted := MEMORY_TASKS | UNSEEN_TASKS):
+        task = scripted[kind]
         return task(_configured(name, task.defaults, options)) if options else task()
     if kind not in TASKS:
         raise unknown_name("task", kind, SUITES["all"])
@@ -69,4 +70,4 @@ def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
     return config
 
 
-__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "Task", "expand", "get_task", "with_options"]
+__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "UNSEEN_TASKS", "Task", "expand", "get_task", "with_options"]

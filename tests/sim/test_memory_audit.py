@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from engram.core.control import proprioception
 from engram.sim.experts import make_expert
 from engram.sim.runtime import CommandPipeline
-from engram.sim.tasks import MEMORY_TASKS, get_task, with_options
+from engram.sim.tasks import MEMORY_TASKS, UNSEEN_TASKS, get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 
 SHORT, LONG = 60, 40
@@ -46,7 +46,7 @@ def world() -> MujocoWorld:
     world.close()
 
 
-@pytest.mark.parametrize("task", MEMORY_TASKS)
+@pytest.mark.parametrize("task", MEMORY_TASKS | UNSEEN_TASKS)
 def test_the_cue_is_in_what_was_shown_and_not_in_what_is_seen_when_deciding(world: MujocoWorld, task: str) -> None:
     seen = look(world, with_options(task, delay=2))
     assert found(seen.shown, seen.cues) < SEES

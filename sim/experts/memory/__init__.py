@@ -20,6 +20,7 @@ MEMORY_EXPERTS: dict[str, type[MemoryExpert]] = {
     "count_presses": CountExpert,
     "stop_cube": StopCubeExpert,
     "match_color": TouchExpert,
+    "touch_unseen": TouchExpert,
 }
 """Task name -> expert class."""
 

@@ -7,6 +7,7 @@ import numpy as np
 from engram.sim.experts.base import Waypoint, funnel
 from engram.sim.experts.memory.base import MemoryExpert
 from engram.sim.tasks.memory.touch import RememberColor, ShellTouch
+from engram.sim.tasks.memory.unseen import TouchUnseen
 from engram.sim.tasks.placement import above
 
 CLEARANCE_M = 0.06
@@ -19,7 +20,7 @@ class TouchExpert(MemoryExpert):
 
     def waypoint(self) -> Waypoint:
         task = self.task
-        assert isinstance(task, ShellTouch | RememberColor)
+        assert isinstance(task, ShellTouch | RememberColor | TouchUnseen)
         top = above(np.append(task.places[self.cue], 0.0), task.option_height_m)
         distance = float(np.hypot(*(self.world.tool_pose().position - top)[:2]))
         height = CLEARANCE_M * funnel(distance, 0.012, 0.04) or -DEPTH_M
