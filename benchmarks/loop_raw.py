@@ -133,5 +133,9 @@ def round_trips_ms(rounds: int, size: int, period_s: float, domain: int, hops: i
         for child in children:
             child.terminate()
         for child in children:
-            child.wait()
+            try:
+                child.wait(10.0)
+            except subprocess.TimeoutExpired:
+                child.kill()  # rclpy sometimes sleeps through SIGTERM
+                child.wait()
         origin.close()
