@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import spark_dsg
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.memory.robot_memory import RobotMemory
+from engram.memory.spark_dsg_file import load, save
 from engram.memory.store import GraphStore
 from engram.nodes import memory_command
 from tests.memory.scenes import WordEncoder, seen, view
-
-spark_dsg = pytest.importorskip("spark_dsg")
-from engram.memory.spark_dsg_file import load, save  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["graph.json", "graph.sparkdsg"])

@@ -147,7 +147,7 @@ def untrained_bank(folder: Path) -> Path:
     900
 )  # seven processes import torch, MuJoCo and Open3D: 20 s on two idle cores, minutes on busy ones
 def test_one_episode_through_every_process(tmp_path: Path) -> None:
-    policy = ("--policy", "tests.ros.policies:EyesAndNoise", "--no-learner", "--domain", "90")
+    policy = ("--policy", "tests.ros.policies:EyesAndNoise", "--no-learner", "--domain", os.environ["ROS_DOMAIN_ID"])
     remembers = ("--memory-policy", str(untrained_bank(tmp_path / "bank")), "--memory-episodes", "1")
     remembers += ("--memory-task", "shell_touch:delay=1")
     code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, *remembers, log_dir=tmp_path)
@@ -170,7 +170,7 @@ def test_one_episode_through_every_process(tmp_path: Path) -> None:
     900
 )  # seven processes import torch, MuJoCo and Open3D: 20 s on two idle cores, minutes on busy ones
 def test_a_loop_that_cannot_start_is_an_error_with_its_reason(tmp_path: Path) -> None:
-    policy = ("--policy", "nowhere:Nobody", "--no-learner", "--domain", "89")
+    policy = ("--policy", "nowhere:Nobody", "--no-learner", "--domain", os.environ["ROS_DOMAIN_ID"])
     code, figures, printed = run_demo("--episodes", "1", *policy, log_dir=tmp_path)
     assert code == 1
     assert figures["episodes"] == 0

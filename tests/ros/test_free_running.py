@@ -12,7 +12,7 @@ import pytest
 from engram.nodes.loop_client import OUTCOMES, LoopClient
 from tests.ros.processes import ROOT
 
-DOMAIN = 88
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 pytestmark = [pytest.mark.ros, pytest.mark.render, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
