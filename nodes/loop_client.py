@@ -12,7 +12,7 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.action import ActionClient
 from rclpy.client import Client
 from rclpy.node import Node
@@ -73,7 +73,9 @@ class LoopClient:
         self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)  # each counts
         self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
         self._is_active: Client = self.node.create_client(Trigger, "lifecycle_manager/is_active")
-        self._set_policy: Client = self.node.create_client(SetParameters, "policy_node/set_parameters")
+        self._set_policy: Client = self.node.create_client(
+            SetParametersAtomically, "policy_node/set_parameters_atomically"
+        )
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
@@ -187,11 +189,12 @@ class LoopClient:
         """
         what = f"policy {describe_driver(policy, lesion)!r}"
         values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("lesion", lesion))]
-        self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters")
-        future = self._set_policy.call_async(SetParameters.Request(parameters=values))
-        for result in self._answer(future, timeout_s, what).results:
-            if not result.successful:
-                raise LoopError(f"{what} was refused: {result.reason}")
+        self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters_atomically")
+        # one after the other, the node would first try the new policy with the old lesion
+        future = self._set_policy.call_async(SetParametersAtomically.Request(parameters=values))
+        result = self._answer(future, timeout_s, what).result
+        if not result.successful:
+            raise LoopError(f"{what} was refused: {result.reason}")
 
         def ready() -> bool:
             status = self.diagnostics.get("policy_node")
