@@ -16,6 +16,7 @@ from engram.core.types import (
     ActionChunk,
     Advice,
     CameraFrame,
+    Embodiment,
     Evidence,
     GraphUpdate,
     JointCommand,
@@ -88,6 +89,7 @@ class MemoryQuery:
     now_ns: int | None = None  # when it is asked; None = at the newest observation
     robot_place: np.ndarray | None = None  # (3,) m: where the robot is, for the cost of looking
     vector: np.ndarray | None = None  # (384,) embedding of text; filled in by the memory
+    ability: str = ""  # asks for robots: that reach, grasp or hold target, have or do text, or are called text (be)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,11 @@ class Memory(ABC):
 
 
 class TaskMemory(Memory):
-    """A memory that also keeps tasks: which were tried, what came of them, what had been read for them."""
+    """A memory that also keeps tasks: which were tried, by whom, what came of them, what had been read for them."""
+
+    @abstractmethod
+    def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
+        """Say what the robot is whose memory this is; return what that changed. Skills come from finished tasks."""
 
     @abstractmethod
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.types import Pose, SceneObservation
+from engram.core.types import Body, Pose, SceneObservation
 
 
 def rotation(pose: Pose) -> Rotation:
@@ -58,13 +58,14 @@ def from_frame(points: np.ndarray, pose: Pose) -> np.ndarray:
     return (points - pose.position) @ rotation(pose).as_matrix()
 
 
-def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray) -> SceneObservation:
+def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray, agent: str = "") -> SceneObservation:
     """Express ``scene`` (in base_link) in the frame of ``base``, the robot's pose there when it was seen.
 
     Args:
         scene: what was seen, in base_link.
         base: base_link in the wanted frame, for example ``map``.
         covariance: (3, 3) m^2, how well the place of the base is known: added to that of every object.
+        agent: whose base it is; empty = nobody's that a memory shall know.
     """
     turn = rotation(base)
     matrix_ = turn.as_matrix()
@@ -81,4 +82,5 @@ def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray) 
         for seen in scene.objects
     )
     hand = None if scene.hand is None else replace(scene.hand, pose=carried(scene.hand.pose))
-    return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose), hand=hand)
+    body = Body(base, agent) if agent else None
+    return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose), hand=hand, body=body)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engram.core.errors import InvalidInputError
+from engram.core.types import Embodiment
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class RobotConfig:
     gripper_velocity_max: float  # gripper units per second
     workspace_min: tuple[float, float, float]  # m, base_link, of the tool point
     workspace_max: tuple[float, float, float]  # m
+    kind: str = "arm"  # kinematic type, for its embodiment profile; what follows: 0 = not known
+    reach_m: float = 0.0  # from base_link to the tool point, at most
+    payload_kg: float = 0.0
+    gripper_opening_m: float = 0.0
+    mobile_base: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.arm_joints)
@@ -41,6 +47,13 @@ class RobotConfig:
     def joint_names(self) -> tuple[str, ...]:
         """Arm joints, then the gripper joint: the order of JointState and JointCommand."""
         return (*self.arm_joints, self.gripper_joint)
+
+    def embodiment(self, sensors: tuple[str, ...] = ()) -> Embodiment:
+        """Return the robot's profile, with the names of its ``sensors``."""
+        return Embodiment(
+            self.kind, len(self.arm_joints), self.reach_m, self.payload_kg, self.gripper_opening_m, self.mobile_base,
+            sensors,
+        )  # fmt: skip
 
     def gripper_fraction(self, position: float) -> float:
         """Map a gripper joint position to 0 (open) .. 1 (closed)."""
@@ -66,5 +79,9 @@ PANDA_2F85 = RobotConfig(
     gripper_velocity_max=8.0,
     workspace_min=(0.20, -0.45, 0.005),
     workspace_max=(0.80, 0.45, 0.65),
+    reach_m=0.855,
+    payload_kg=2.0,
+    gripper_opening_m=0.085,
 )
-"""Franka Emika Panda (limits: Franka datasheet) with a Robotiq 2F-85, as the gym-hil wheel ships it."""
+"""Franka Emika Panda (limits, reach, 3 kg payload less 1 kg of hand: Franka datasheet) with a Robotiq 2F-85, as the
+gym-hil wheel ships it."""

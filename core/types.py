@@ -16,6 +16,7 @@ import numpy as np
 
 from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.statistics import Rate, wilson
 
 ActionSpace = Literal["ee_delta", "joint_position"]
 ACTION_SPACES: tuple[str, ...] = ("ee_delta", "joint_position")
@@ -145,6 +146,50 @@ class Hand:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """Where a robot stood while a frame was taken."""
+
+    pose: Pose  # its base_link, in the frame of the observation
+    agent: str = "robot0"
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Finished tasks of one policy version."""
+
+    task: str
+    policy_version: str
+    successes: int
+    n: int
+    last_ns: int = -1  # when it last succeeded; -1 = never
+
+    @property
+    def rate(self) -> Rate:
+        """The success rate with its Wilson interval."""
+        return wilson(self.successes, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Embodiment:
+    """What a robot is and can do: the embodiment profile of RoboOS-NeXT (Tan et al., 2025). 0 = not known."""
+
+    kind: str  # kinematic type: arm, mobile manipulator, ...
+    joints: int = 0  # of the arm
+    reach_m: float = 0.0  # from the base to the tool point, at most
+    payload_kg: float = 0.0
+    gripper_m: float = 0.0  # widest opening between the fingers
+    mobile_base: bool = False
+    sensors: tuple[str, ...] = ()  # "front camera", ...
+    skills: tuple[Skill, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("joints", "reach_m", "payload_kg", "gripper_m"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InvalidInputError(f"Embodiment.{name}: {value}, expected a finite number of 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
 class SceneObservation:
     """All objects seen in one frame, with the camera's frustum: what was looked at and not seen counts too."""
 
@@ -156,6 +201,7 @@ class SceneObservation:
     image_size: tuple[int, int]  # (width, height), pixels
     depth_grid: np.ndarray  # (h, w) float32, m: coarse depth over the image, 0 = no return
     hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
+    body: Body | None = None  # None: nobody says where the robot stood
 
     def __post_init__(self) -> None:
         _set(
@@ -194,6 +240,7 @@ class SceneNode:
     observations: int
     first_evidence: str = ""  # observation ids, "camera@stamp"
     last_evidence: str = ""
+    embodiment: Embodiment | None = None  # of an agent that introduced itself
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.belief <= 1.0:

@@ -29,13 +29,15 @@ def answer(
     at = asked(query) if past else now_ns
     evidence = tuple(_evidence(tracker, node, fact, score, at)
                      for node, fact, score in zip(hits.nodes, hits.facts, hits.scores, strict=True))  # fmt: skip
-    if query.relation and not query.text:
+    if query.ability:
+        text, sure = _able(query, hits), max(hits.confidence, default=0.5 if hits.reasons else 0.0)
+    elif query.relation and not query.text:
         text, sure = _listed(tracker, query, hits), min(hits.confidence, default=_emptiness(tracker, query))
     else:
         text, sure = _first(tracker, query, hits, at), hits.confidence[0] if hits.nodes else 0.0
     age = max(0, at - hits.nodes[0].last_seen_ns) / 1e9 if hits.nodes else float("inf")
     advised = None
-    if not past and query.text and sure < advice.sure:
+    if not past and query.text and not query.ability and sure < advice.sure:
         habits = usual(hits.nodes[0]) if usual is not None and hits.nodes else ()
         advised = advise(options(tracker, hits, now_ns, habits), query.robot_place, advice)
     return MemoryAnswer(hits.nodes, hits.scores, text, sure, age, evidence, advised)
@@ -135,18 +137,37 @@ def _first(tracker: Tracker, query: MemoryQuery, hits: Hits, at: int) -> str:
     support = _support(tracker, fact)
     room = where(tracker, node.pose.position)
     place += f", {support}" if support else f", at {room}" if room else ""
+    if node.layer == "agent" and not past:
+        return _robot(tracker, node, place, at)
     if past and query.believed_ns is not None:
         return f"I thought the {node.label} was {place}; last seen {_age(at - node.last_seen_ns)} before."
     if past and node.state == "absent":
         return f"The {node.label} was not where I had seen it, {place}; I do not know where it was."
     if past:
         seen = "I saw it there" if node.state == "visible" else f"last seen {_age(at - node.last_seen_ns)} before"
-        return f"The {node.label} was {place}; {seen}; confidence {hits.confidence[0]:.2f}."
+        return f"{_name(node)} was {place}; {seen}; confidence {hits.confidence[0]:.2f}."
     if node.state == "absent":
         return f"The {node.label} is gone; I saw it {_age(at - node.last_seen_ns)} ago {place}."
     unseen = f"it is {node.state}, last seen {_age(at - node.last_seen_ns)} ago"
     seen = "I see it" if node.state == "visible" else unseen
     return f"The {node.label} is {place}; {seen}; belief {node.belief:.2f}."
+
+
+def _robot(tracker: Tracker, node: SceneNode, place: str, at: int) -> str:
+    """Say where a robot is and what it holds."""
+    if node.belief == 0:
+        return f"I do not know where {node.label} is."
+    known = tracker.columns.row_of.get(tracker.grasps.held(node.label) or "")
+    holds = "" if known is None else f"; it holds the {tracker.columns.about(known).label}"
+    return f"{node.label} is {place}; last heard of {_age(at - node.last_seen_ns)} ago{holds}."
+
+
+def _able(query: MemoryQuery, hits: Hits) -> str:
+    """Name the robots that can, or say why none can."""
+    if not hits.reasons:
+        return "I know of no robot."
+    told = "; ".join(hits.reasons)
+    return f"{told}." if hits.nodes else f"No robot that I know: {told}."
 
 
 def _listed(tracker: Tracker, query: MemoryQuery, hits: Hits) -> str:
@@ -183,6 +204,10 @@ def _last_look(tracker: Tracker, query: MemoryQuery) -> int | None:
 def _emptiness(tracker: Tracker, query: MemoryQuery) -> float:
     """How sure it is that nothing is there: half-way at best, objects are missed and come."""
     return 0.0 if _last_look(tracker, query) is None else 0.5
+
+
+def _name(node: SceneNode) -> str:
+    return node.label if node.layer == "agent" else f"The {node.label}"
 
 
 def _support(tracker: Tracker, fact: Fact | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.errors import unknown_name
-from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id
+from engram.core.types import EMBEDDING_DIM, Embodiment, Pose, SceneNode, observation_id
 from engram.memory.grid import Grid
 
 LAYERS: Mapping[str, int] = {"building": 5, "room": 4, "place": 3, "object": 2, "agent": 2}
@@ -52,6 +52,7 @@ class NodeText:
     first_camera: str  # that saw it first; empty = never seen
     last_camera: str
     votes: dict[str, float] = field(default_factory=dict)  # label -> sum of scores
+    embodiment: Embodiment | None = None  # of an agent
 
 
 def half_extents(quaternions: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -129,7 +130,9 @@ class NodeColumns:
         self.sights[row], self.layer[row] = node.observations, LAYER_CODE[node.layer]
         self.half[row] = half_extents(self.quaternion[row][None], self.size[row][None])[0]
         cameras = (node.first_evidence.rpartition("@")[0], node.last_evidence.rpartition("@")[0])
-        self.text[row] = NodeText(node.id, node.layer, node.label, node.pose.frame, *cameras, dict(votes or {}))
+        self.text[row] = NodeText(
+            node.id, node.layer, node.label, node.pose.frame, *cameras, dict(votes or {}), node.embodiment
+        )
         self.row_of[node.id] = row
         self._index(row)
         self.changed.add(row)
@@ -164,7 +167,7 @@ class NodeColumns:
                 text.id, text.layer, text.label, Pose(position[i], quaternion[i], text.frame), covariance[i], size[i],
                 color[i], embedding[i], belief, STATES[state], first, last, sights,
                 observation_id(text.first_camera, first) if text.first_camera else "",
-                observation_id(text.last_camera, last) if text.last_camera else "",
+                observation_id(text.last_camera, last) if text.last_camera else "", text.embodiment,
             )
             for i, (text, belief, state, first, last, sights) in enumerate(
                 zip([self.about(int(row)) for row in rows], *scalars, self.last_ns[rows].tolist(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -90,6 +91,7 @@ def to_networkx(graph: GraphUpdate) -> nx.DiGraph:
             size_x=sx, size_y=sy, size_z=sz, frame=node.pose.frame, observations=node.observations,
             first_seen_ns=str(node.first_seen_ns), last_seen_ns=str(node.last_seen_ns),
             first_evidence=node.first_evidence, last_evidence=node.last_evidence,
+            embodiment="" if node.embodiment is None else json.dumps(asdict(node.embodiment)),
         )  # fmt: skip
     out.add_edges_from((edge.source, edge.target, {"relation": edge.relation}) for edge in graph.edges)
     return out

@@ -18,9 +18,11 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import SceneNode
+from engram.memory.agents import Agents
 from engram.memory.association import AssociationConfig, Looks, resembling
+from engram.memory.grasp import Grasps, Grip
 from engram.memory.history import FOREVER, Fact, History
-from engram.memory.records import nodes_from, restore_history
+from engram.memory.records import RecordTable, nodes_from, restore_history
 from engram.memory.store import Stored
 from engram.memory.tracker import Tracker
 
@@ -62,6 +64,7 @@ class FleetReport:
     transform: PlaneTransform
     matched: tuple[tuple[str, str], ...]  # ours, theirs: now one object
     added: tuple[str, ...]  # ids of objects that only they knew
+    agents: tuple[str, ...]  # ids of the robots that came along
     conflicts: tuple[str, ...]  # kept apart until someone decides
 
 
@@ -107,7 +110,8 @@ def take_in(
     """Make the memory ``stored`` of ``robot`` a partition of ours.
 
     What both know becomes one object with both histories; what only they know gets the id ``robot/their id``; the
-    rest is reported as conflicts and kept apart.
+    rest is reported as conflicts and kept apart. Their robots come along, with their profiles and what they hold; of
+    those that we know ourselves, ours stands.
 
     Raises:
         InvalidInputError: a partition of ``robot`` is there already, or the memories do not overlap.
@@ -127,12 +131,15 @@ def take_in(
         facts = [fact for fact in history.of(before.id) if fact.believed_to == FOREVER]
         tracker.history.restate([_carried_fact(f, robot, transform) for f in facts], node.id, stored.stamp_ns)
     matched, conflicts = _identities(mine, [node for node in moved if node.state != "absent"], config)
+    agents = _take_agents(tracker, stored, history, robot, transform)
     for ours_id, theirs_id in matched:
         tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
+    _take_grips(tracker, stored, robot, dict((theirs_id, ours_id) for ours_id, theirs_id in matched), agents)
     tracker.relate_all()
     tracker.sequence += 1
     gone = {theirs_id for _, theirs_id in matched}
-    return FleetReport(transform, matched, tuple(n.id for n in moved if n.id not in gone), conflicts)
+    added = tuple(n.id for n in moved if n.id not in gone)
+    return FleetReport(transform, matched, added, tuple(agents.values()), conflicts)
 
 
 def take_out(tracker: Tracker, robot: str) -> int:
@@ -154,6 +161,10 @@ def take_out(tracker: Tracker, robot: str) -> int:
         tracker.merges.close(merge.number, f"undone at {stamp}")
     for node_id in own:
         tracker.history.retract(node_id, stamp)
+        about = tracker.columns.about(tracker.columns.row_of[node_id])
+        if about.layer == "agent":
+            tracker.grasps.open(about.label)
+            tracker.agents.retract(node_id, stamp)
         tracker.grasps.forget(node_id)
         tracker.scene.remove(node_id)
         tracker.gone.add(node_id)
@@ -163,11 +174,54 @@ def take_out(tracker: Tracker, robot: str) -> int:
 
 
 def partition(tracker: Tracker, robot: str) -> list[str]:
-    """Return the ids of the objects that only ``robot`` knew."""
+    """Return the ids of the objects and robots that only ``robot`` knew."""
     return [node_id for node_id in tracker.columns.row_of if node_id.startswith(f"{robot}/")]
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _take_agents(
+    tracker: Tracker, stored: Stored, history: History, robot: str, transform: PlaneTransform
+) -> dict[str, str]:
+    """Take their robots in; return their name -> the id here.
+
+    The robot whose memory it is comes by its own name, or as ``robot`` when that is taken here: two robots that nobody
+    named are still two.
+    """
+    ours = {tracker.columns.about(row).label for row in tracker.columns.agents}
+    profiles = Agents()
+    profiles.restore(RecordTable().restore(stored.tables).get("agents", ()))
+    taken = {}
+    for _, node, votes in nodes_from(stored.tables):
+        second_hand = "/" in node.id
+        if node.layer != "agent" or (node.label in ours and second_hand):
+            continue
+        name = robot if node.label in ours else node.label
+        body = profiles.at(node.id)
+        moved = replace(_carried(node, robot, transform, tracker.config.frame), label=name, embodiment=body)
+        tracker.scene.put(moved, votes)
+        facts = [replace(_carried_fact(fact, robot, transform), label=name) for fact in history.of(node.id)
+                 if fact.believed_to == FOREVER]  # fmt: skip
+        tracker.history.restate(facts, moved.id, stored.stamp_ns)
+        if body is not None:
+            tracker.agents.state(moved.id, body, node.first_seen_ns, believed_ns=stored.stamp_ns)
+        taken[node.label] = moved.id
+    return taken
+
+
+def _take_grips(
+    tracker: Tracker, stored: Stored, robot: str, ours: Mapping[str, str], agents: Mapping[str, str]
+) -> None:
+    """Believe that their robots hold what they held; ``ours``: their object -> the one of ours that it became."""
+    held = Grasps(tracker.config.grasp)
+    held.restore(stored.about.get("grips", {}))
+    for name, node_id in held.pairs():
+        theirs = f"{robot}/{node_id}"
+        here = ours.get(theirs, theirs)
+        if name in agents and here in tracker.columns:
+            label = tracker.columns.about(tracker.columns.row_of[agents[name]]).label
+            tracker.grasps.take_over(label, Grip(here, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])))
 
 
 def _tag(robot: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.types import (
     EMBEDDING_DIM,
+    Embodiment,
     GraphUpdate,
     MemoryTokens,
     Pose,
@@ -20,6 +21,7 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
+from engram.memory.abilities import able
 from engram.memory.advice import AdviceConfig
 from engram.memory.answers import answer
 from engram.memory.columns import ABSENT, ROW_BYTES
@@ -144,6 +146,10 @@ class GraphMemory(Memory):
         self._stay_in_budget()
         return update
 
+    def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
+        """Say what the robot is whose memory this is; return what that changed."""
+        return self.tracker.introduce(agent, embodiment, stamp_ns)
+
     def query(self, query: MemoryQuery) -> MemoryAnswer:
         """Return the objects and agents that fit ``query``, best first, and what that means in words."""
         query = self.embedded(query)
@@ -158,6 +164,8 @@ class GraphMemory(Memory):
 
     def search(self, query: MemoryQuery, stays: Stays | None = None) -> Hits:
         """Return what fits an embedded query; ``stays`` knows how long objects stay."""
+        if query.ability:
+            return able(self.tracker, self.index, query, self.config.retrieval, self.embed)
         return search(self.tracker, self.index, query, self.config.retrieval, stays)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
@@ -211,6 +219,8 @@ class GraphMemory(Memory):
         issued: dict[str, int] = {}
         for node in graph.nodes:
             self.tracker.scene.put(node)
+            if node.embodiment is not None:
+                self.tracker.agents.state(node.id, node.embodiment, graph.stamp_ns)
             number = node.id.rpartition("_")[2]
             issued[node.layer] = max(issued.get(node.layer, 0), int(number) if number.isdigit() else 0)
         self.tracker.scene.restore(issued)
@@ -224,7 +234,7 @@ class GraphMemory(Memory):
         """Return what nodes, facts, looks and the journal of merges hold of RAM, with their rows in the store."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges)
+        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges, tracker.agents)
         return rows + sum(part.bytes_used() for part in parts)
 
     def _stay_in_budget(self) -> None:
@@ -259,6 +269,8 @@ class GraphMemory(Memory):
         """Return the rows of every table that changed since :meth:`committed`."""
         tracker = self.tracker
         looked = self._looked.rows(tracker.coverage.changes(), tracker.coverage.forgotten)
+        for record in tracker.agents.records():
+            self.records.put("agents", record)
         changed, removed = tracker.merges.records()
         for record in changed:
             self.records.put("merges", record)
@@ -288,6 +300,7 @@ class GraphMemory(Memory):
         tracker.columns.forget_changes()
         tracker.history.changed.clear()
         tracker.merges.forget_changes()
+        tracker.agents.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
         self._words_written = len(tracker.history.words)
@@ -301,6 +314,9 @@ class GraphMemory(Memory):
         tracker.coverage.restore(self._looked.restore(stored.tables))
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
+        tracker.agents.restore(self.restored.get("agents", ()))
+        for row in tracker.columns.agents:
+            tracker.columns.about(row).embodiment = tracker.agents.at(tracker.columns.about(row).id)
         tracker.grasps.restore(stored.about.get("grips", {}))
         tracker.sequence, tracker.stamp_ns = stored.sequence, stored.stamp_ns
         self._begin_history()
@@ -310,7 +326,8 @@ class GraphMemory(Memory):
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
         tracker.gone = set(history.node_ids()) - set(columns.row_of)
-        rows, facts = columns.rows("object"), []
+        rows, facts = columns.rows("object", "agent"), []
+        rows = rows[columns.belief[rows] > 0]
         for row in rows.tolist():
             about = columns.about(row)
             fact = history.current(about.id)

@@ -75,6 +75,7 @@ class Grasps:
         if row is None:
             return None, None
         node_id = columns.about(row).id
+        self.forget(node_id)  # another hand had it until now
         offset = from_frame(columns.position[row], hand.pose)
         object_pose = Pose(columns.position[row], columns.quaternion[row])
         turn = (rotation(hand.pose).inv() * rotation(object_pose)).as_quat(canonical=True, scalar_first=True)
@@ -88,6 +89,14 @@ class Grasps:
             return False
         del self._grips[agent]
         return True
+
+    def take_over(self, agent: str, grip: Grip) -> None:
+        """Believe that ``agent``, whose hand is not ours, holds something."""
+        self._grips[agent] = grip
+
+    def open(self, agent: str) -> None:
+        """Nothing is known any more of what ``agent`` holds."""
+        self._grips.pop(agent, None)
 
     def forget(self, node_id: str) -> None:
         """The object is no more."""

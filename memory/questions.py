@@ -3,6 +3,8 @@
 question  := [opening] [object] [relation thing] [time] ["?"]
 opening   := "where is|was|were" | "what is|was" | "when did you last see" | "did you see" | ...
              "what|where did you think|believe" asks what the memory believed at that time
+robots    := "which robot|who" ("can reach|grasp|hold" thing | "has" part | "opened the drawer" | "are there") |
+             "what can <robot> do"
 relation  := ("in" | "on" | "near" | "held by" | ...) [article] words
 time      := "now" | "yesterday" | "this morning" | "on tuesday" | "at 10:00" | "before|after lunch" |
              "20 minutes ago" | "at 2026-11-21 10:00" | "at 12.5 s" | combinations such as "yesterday at 9 pm"
@@ -13,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from engram.core.contracts import MemoryQuery
@@ -51,9 +53,16 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     config = config or QuestionConfig()
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
-    words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", _strip_opening(words))
+    robots = re.match(r"^(?:which|what|are there any|do you know any) robots?\b|^who\b|^what can \S+ do\b", words)
+    if robots is not None:
+        words, valid = _Times(now_ns, config).take(words)
+        believed_ns = valid[1] if believed and valid else None
+        return replace(_robots(words), limit=limit, valid_ns=valid, now_ns=now_ns, believed_ns=believed_ns)
+    words = _strip_opening(words)
+    words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", words)
     words = re.sub(r"^(?:the )?(?:robot|hand) holding\b", "held by robot", words)
     words = re.sub(r"^what (?:did|does|do) (?:the )?(?:robot|hand|you) hold\b", "held by robot", words)
+    words = re.sub(r"^(?:what (?:did|does|do) )?(\S+) (?:hold|holding)\b", r"held by \1", words)
     words, valid = _Times(now_ns, config).take(words)
     words, relation, target = _relation(words)
     words = re.sub(r"^(is|was|were|are|did|the|a|an|my|your|any|some)\b\s*", "", words.strip())
@@ -64,6 +73,30 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
         text=words, limit=limit, relation=relation, target=target, valid_ns=valid, now_ns=now_ns,
         believed_ns=valid[1] if believed and valid else None,
     )  # fmt: skip
+
+
+_CAN = r"^(?:(?:can|could|is able to) )?"
+_ABILITIES = (
+    (rf"{_CAN}reach(?:es)? {_THING}(?P<target>.+)$", "reach"),
+    (rf"{_CAN}(?:grasp|grip|lift|carry|take|pick up|fetch)s? {_THING}(?P<target>.+)$", "grasp"),
+    (rf"^(?:(?:is|was|were) )?(?:holding|holds|held|hold)(?: {_THING}(?P<target>.+))?$", "hold"),
+    (r"^(?:has|have|had) (?:(?:a|an|the|any) |(?!.*ed\b))(?P<text>.+)$", "have"),
+    (r"^what can (?P<text>\S+) do$", "be"),
+    (r"^(?:(?:is|are|were) there|do you know|did you know)?$", "be"),
+    (r"^(?:(?:can|could|has|have|did|does|is able to|knows how to) )?(?P<text>.+)$", "do"),
+)
+"""What is asked of robots, the first that fits."""
+
+
+def _robots(words: str) -> MemoryQuery:
+    """Return the query for robots that ``words`` ask, without its time."""
+    said = re.sub(r"^(?:(?:which|what|are there any|do you know any) robots?|who)\b\s*", "", words).strip()
+    for pattern, ability in _ABILITIES:
+        match = re.match(pattern, said)
+        if match is not None:
+            parts = {name: part.strip() for name, part in match.groupdict().items() if part}
+            return MemoryQuery(ability=ability, **parts)  # type: ignore[arg-type]
+    return MemoryQuery(ability="be")
 
 
 _OPENINGS = (

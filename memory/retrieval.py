@@ -44,6 +44,8 @@ class RetrievalConfig:
     """From here on the words are taken to mean the object."""
     near_m: float = 0.5
     """What "near" means between the middles of two objects."""
+    agent_persistence_s: float = 600.0
+    """The same for the place of another robot, which nobody sees."""
     persistence_s: float = 7 * 86400.0
     """Time in which the chance that an unseen object is still where it was falls to 1 / e, while nothing is known of
     how long its like stay."""
@@ -57,6 +59,7 @@ class Hits:
     scores: tuple[float, ...] = ()  # 0..1, for ranking
     confidence: tuple[float, ...] = ()  # 0..1, that the node is what was asked for and was where it says
     facts: tuple[Fact | None, ...] = ()  # what each rests on
+    reasons: tuple[str, ...] = ()  # of robots that can, or, without nodes, that cannot: "robot0 can reach ..."
 
 
 def text_embedder(encoder: Encoder | None) -> Embed:
@@ -126,6 +129,14 @@ def anchors(tracker: Tracker, name: str) -> list[str]:
     return [columns.about(row).id for row in sorted(found)]
 
 
+def called(tracker: Tracker, text: str) -> list[int]:
+    """Return the rows of the agents that are called ``text``; every robot is called robot."""
+    columns, words = tracker.columns, text.replace("_", " ")
+    if words in ("robot", "robots"):
+        return sorted(columns.agents)
+    return [row for row in sorted(columns.agents) if columns.about(row).label.lower().replace("_", " ") == words]
+
+
 # -- now -------------------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +174,9 @@ def _candidates(
     narrow: np.ndarray | None = None
     if targets is not None:
         narrow = _related(tracker, query.relation or "near", targets, config)
+    agents = called(tracker, query.text) if query.text else []
+    if agents and targets is None and query.place is None:
+        return np.array(agents, np.int64), np.ones(len(agents))
     if query.place is not None and np.isfinite(query.radius_m):
         place = np.asarray(query.place, np.float64)
         near = np.array(sorted(columns.objects_within(place - query.radius_m, place + query.radius_m)), np.int64)
@@ -205,6 +219,8 @@ def _related(tracker: Tracker, relation: str, targets: list[str], config: Retrie
             row = columns.row_of[target]
             margin = columns.half[row] + config.near_m
             centre = columns.position[row]
+            if row in columns.agents:  # what is near a robot is near its hand
+                centre = tracker.hands.get(columns.about(row).label, centre)
             for other in columns.objects_within(centre - margin, centre + margin) - {row}:
                 gap = np.maximum(np.abs(columns.position[other] - centre) - columns.half[row], 0.0)
                 if np.linalg.norm(gap) <= config.near_m and columns.state[other] != ABSENT:
@@ -219,7 +235,8 @@ def _confidence(node: SceneNode, cosine: float, now_ns: int, stayed: float | Non
     """Return how sure it is that ``node`` is what was meant, was where it was seen, and ``stayed`` there since."""
     meant = min(1.0, cosine / config.cosine_sure)
     if node.layer == "agent":
-        return meant
+        unseen_s = max(0, now_ns - node.last_seen_ns) / 1e9 if "/" in node.id else 0.0
+        return meant * node.belief * float(np.exp(-unseen_s / config.agent_persistence_s))
     if stayed is None:
         stayed = float(np.exp(-max(0, now_ns - node.last_seen_ns) / 1e9 / config.persistence_s))
     return meant * node.belief * stayed
@@ -269,6 +286,9 @@ def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: Ret
     """Return node id -> cosine of every object, present or past, that the words may mean."""
     columns, history = tracker.columns, tracker.history
     assert query.vector is not None
+    agents = called(tracker, query.text)
+    if agents:
+        return {columns.about(row).id: 1.0 for row in agents}
     rows, cosine = index.nearest(query.vector, 1000)
     rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
     found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
@@ -343,7 +363,12 @@ def nodes_then(
     columns = tracker.columns
     ids = list(dict.fromkeys(fact.node_id for fact in facts if fact.node_id in columns))
     today = dict(zip(ids, columns.nodes([columns.row_of[node_id] for node_id in ids]), strict=True))
-    return tuple(_node_then(today.get(fact.node_id), fact, query, s) for fact, s in zip(facts, sure, strict=True))
+    then = [_node_then(today.get(fact.node_id), fact, query, s) for fact, s in zip(facts, sure, strict=True)]
+    believed = FOREVER - 1 if query.believed_ns is None else query.believed_ns
+    return tuple(
+        node if node.layer != "agent" else replace(node, embodiment=tracker.agents.at(node.id, asked(query), believed))
+        for node in then
+    )
 
 
 def _node_then(node: SceneNode | None, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:

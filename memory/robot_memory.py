@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.contracts import MemoryAnswer, MemoryQuery, MemoryStore, TaskMemory
-from engram.core.types import Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
+from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.answers import answer, with_evidence
 from engram.memory.context import Case, with_cases
 from engram.memory.episodic import EpisodicConfig, EpisodicMemory
@@ -21,6 +21,9 @@ from engram.memory.semantic import SemanticConfig, SemanticMemory
 from engram.memory.short_term import ShortTermConfig, ShortTermMemory
 from engram.memory.store import GraphStore, Stored
 from engram.memory.tracker import Tracker
+
+_SKILLS = 64
+"""Pairs of task and policy version in a robot's profile, those tried last; semantic memory keeps more."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +114,17 @@ class RobotMemory(TaskMemory):
     def query(self, query: MemoryQuery) -> MemoryAnswer:
         """Return what fits ``query`` with the evidence of all stores, read side by side."""
         query = self.scene.embedded(query)
-        reads = [lane.read(lambda lane=lane: lane.store.recall(query)) for lane in self._lanes.values()]
+        if query.ability:
+            self._tell_skills()
+        about_things = query.ability in ("", "do")  # the other abilities are the scene graph's alone
+        asked = self._lanes.values() if about_things else ()
+        reads = [lane.read(lambda lane=lane: lane.store.recall(query)) for lane in asked]
         hits = self.scene.search(query, self._still_there)
         found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
         more: list[Evidence] = [one for read in reads for one in read.result()]
         for lane in self._lanes.values():
             lane.settle()
-        if hits.nodes:
+        if hits.nodes and hits.nodes[0].layer == "object":
             node = hits.nodes[0]
             self._lanes["short_term"].write(lambda: self.short_term.asked(node.id, node.label))
         return with_evidence(found, more)
@@ -140,6 +147,7 @@ class RobotMemory(TaskMemory):
             return 0
         for lane in self._lanes.values():
             lane.settle()
+        self._tell_skills()
         for name, state in [(n, lane.read(lane.store.state)) for n, lane in self._lanes.items()]:
             for record in state.result().changed:
                 self.scene.records.put(name, record)
@@ -148,6 +156,10 @@ class RobotMemory(TaskMemory):
         return self.scene.commit()
 
     # -- what the world says beside its looks --------------------------------------------------------------------
+
+    def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
+        """Say what the robot is whose memory this is; return what that changed."""
+        return self._share(self.scene.introduce(agent, embodiment, stamp_ns))
 
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
         """A task begins."""
@@ -162,7 +174,7 @@ class RobotMemory(TaskMemory):
         value = {"succeeded": 1.0, "failed": 0.0}.get(outcome)
         self._lanes["episodic"].write(lambda: self.episodic.end(outcome, value, stamp_ns, memory_ids, policy_version))
         if value is not None:
-            self._lanes["semantic"].write(lambda: self.semantic.skill(task, policy_version, value > 0))
+            self._lanes["semantic"].write(lambda: self.semantic.skill(task, policy_version, value > 0, stamp_ns))
 
     def consolidate(self, budget_s: float) -> None:
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
@@ -198,6 +210,11 @@ class RobotMemory(TaskMemory):
         """End the threads; may be called twice. What was not committed is lost."""
         for lane in self._lanes.values():
             lane.close()
+
+    def _tell_skills(self) -> None:
+        """Write what the semantic memory knows of the robot's skills into its profile."""
+        skills = self._lanes["semantic"].read(self.semantic.skills).result()
+        self.scene.tracker.learnt(skills[-_SKILLS:])
 
     def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
         """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 
 import numpy as np
 
 from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
-from engram.core.statistics import Rate, wilson
-from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
+from engram.core.statistics import Rate
+from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
 from engram.memory.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
 from engram.memory.surroundings import Surroundings
 from engram.memory.survival import Chance, MovingRate, SurvivalCurve, moving_rate
@@ -53,21 +53,6 @@ class Summary:
 
     usual: tuple[Usual, ...]
     curve: SurvivalCurve | None = None
-
-
-@dataclass(frozen=True)
-class Skill:
-    """Finished tasks of one policy version."""
-
-    task: str
-    policy_version: str
-    successes: int
-    n: int
-
-    @property
-    def rate(self) -> Rate:
-        """The success rate with its Wilson interval."""
-        return wilson(self.successes, self.n)
 
 
 class SemanticMemory(MemoryStore):
@@ -116,11 +101,12 @@ class SemanticMemory(MemoryStore):
         for node_id in change.deleted_nodes:
             self._drop_stay(node_id)
 
-    def skill(self, task: str, policy_version: str, success: bool) -> None:
-        """Count one finished task of the policy."""
+    def skill(self, task: str, policy_version: str, success: bool, stamp_ns: int = -1) -> None:
+        """Count one task of the policy, finished at ``stamp_ns``."""
         key = f"{_SKILL}{task}@{policy_version}"
         known = self._skills.pop(key, Skill(task, policy_version, 0, 0))
-        self._skills[key] = Skill(task, policy_version, known.successes + int(success), known.n + 1)
+        self._skills[key] = Skill(task, policy_version, known.successes + int(success), known.n + 1,
+                                  stamp_ns if success else known.last_ns)  # fmt: skip
         self._keep_row(key)
         if len(self._skills) > self.config.max_skills:
             self._forget_row(self._skills.popitem(last=False)[0])
@@ -193,6 +179,10 @@ class SemanticMemory(MemoryStore):
         known = self._skills.get(f"{_SKILL}{task}@{policy_version}")
         return known.rate if known else None
 
+    def skills(self) -> tuple[Skill, ...]:
+        """Return what was tried, the pair of task and policy version that was tried last at the end."""
+        return tuple(self._skills.values())
+
     def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
         """Return where things like the asked one usually are, and how well a skill that is meant works.
 
@@ -219,7 +209,7 @@ class SemanticMemory(MemoryStore):
             if key.startswith(_STAY):
                 rows.append(Record(key, self._stays[key.removeprefix(_STAY)].data()))
             else:
-                rows.append(Record(key, dict(vars(self._skills[key]))))
+                rows.append(Record(key, asdict(self._skills[key])))
         for prefix, table in self._tables.items():
             rows += [Record(prefix + n, table.habits[n].data(), table.habits[n].vector) for n in sorted(table.changed)]
             removed += sorted(prefix + name for name in table.removed)
@@ -254,6 +244,10 @@ class SemanticMemory(MemoryStore):
             for name in ("since_ns", "noticed_ns", "seen_ns"):
                 setattr(stay, name, getattr(stay, name) + by_ns)
             self._keep_row(_STAY + node_id)
+        for key, skill in self._skills.items():
+            if skill.last_ns != -1:
+                self._skills[key] = replace(skill, last_ns=skill.last_ns + by_ns)
+                self._keep_row(key)
         for table in self._tables.values():
             for name, habits in table.habits.items():
                 habits.seen_ns += by_ns

@@ -6,6 +6,7 @@ lies in the metadata of nodes and edges, under ``engram``. Needs the optional pa
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
+from engram.memory.agents import embodiment_from
 
 _LAYERS = {"building": ("BUILDINGS", "B"), "room": ("ROOMS", "R"), "place": ("PLACES", "p"), "object": ("OBJECTS", "O")}
 _AGENT = "a"
@@ -100,6 +102,7 @@ def _attributes(dsg: Any, node: SceneNode) -> Any:
         "last_seen_ns": node.last_seen_ns, "observations": node.observations,
         "first_evidence": node.first_evidence, "last_evidence": node.last_evidence,
         "embedding": node.embedding.tolist(),
+        "embodiment": None if node.embodiment is None else asdict(node.embodiment),
     }})  # fmt: skip
     return out
 
@@ -113,7 +116,7 @@ def _node(entry: Any, layer: str) -> SceneNode:
             ours["id"], layer, ours["label"], pose, np.array(ours["covariance"]),
             np.array(ours["size"]), np.array(ours["color"]), np.array(ours["embedding"], np.float32), ours["belief"],
             ours["state"], ours["first_seen_ns"], ours["last_seen_ns"], ours["observations"], ours["first_evidence"],
-            ours["last_evidence"],
+            ours["last_evidence"], embodiment_from(body) if (body := ours.get("embodiment")) else None,
         )  # fmt: skip
     size, turn, color, label = np.full(3, 0.1), Rotation.identity(), np.full(3, 0.5), layer
     if layer != "agent":

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import to_frame
-from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Hand, SceneEdge, SceneNode, SceneObservation
+from engram.core.types import (
+    EMBEDDING_DIM,
+    Embodiment,
+    GraphEvent,
+    GraphUpdate,
+    Hand,
+    Pose,
+    SceneEdge,
+    SceneNode,
+    SceneObservation,
+    Skill,
+)
+from engram.memory.agents import Agents
 from engram.memory.association import Assignment, AssociationConfig, Looks, assign, resembling
-from engram.memory.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN, VISIBLE
+from engram.memory.columns import ABSENT, AGENT, OBJECT, OCCLUDED, UNSEEN, VISIBLE
 from engram.memory.coverage import Coverage
 from engram.memory.fusion import FusionConfig, Sights, bayes, born, fuse, vote
 from engram.memory.grasp import GraspConfig, Grasps
@@ -45,6 +57,8 @@ class TrackerConfig:
     """Least share of the votes for its label that such a takeover needs."""
     fact_m: float = 0.05
     """An object that went this far begins a new fact."""
+    way_m: float = 0.25
+    """So does an agent that went this far."""
     association: AssociationConfig = field(default_factory=AssociationConfig)
     fusion: FusionConfig = field(default_factory=FusionConfig)
     grasp: GraspConfig = field(default_factory=GraspConfig)
@@ -83,10 +97,13 @@ class Tracker:
         self.coverage = Coverage()
         self.grasps = Grasps(self.config.grasp)
         self.merges = Merges()
+        self.agents = Agents()
+        self.hands: dict[str, np.ndarray] = {}  # agent's name -> (3,) m, where its tool is
         self.sequence = 0
         self.stamp_ns = 0
         self.gone: set[str] = set()  # objects that only the history knows any more
         self.expired: set[str] = set()  # absent objects that the next frame forgets
+        self._learnt: set[str] = set()  # agents whose skills the next update tells of
         self._placed: dict[int, tuple[float, ...]] = {}  # row -> box that its relations were computed for
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
@@ -103,8 +120,9 @@ class Tracker:
             if node_id in self.columns:
                 self._drop(self.columns.row_of[node_id], step)
         self.expired.clear()
-        if scene.hand is not None:
-            self._move_hand(scene.hand, step)
+        step.change(self.columns.row_of[one] for one in sorted(self._learnt) if one in self.columns)
+        self._learnt.clear()
+        self._move_agents(scene, step)
         columns, config = self.columns, self.config
         sights = Sights.of(scene.objects)
         rows = self._candidates(scene, sights.looks, step)
@@ -135,6 +153,7 @@ class Tracker:
         self.columns.changed.update(rows.tolist())
         self.history.shift(-back)
         self.coverage.shift(-back)
+        self.agents.shift(-back)
         self.stamp_ns -= back
         return -back
 
@@ -415,15 +434,47 @@ class Tracker:
 
     # -- the hand ------------------------------------------------------------------------------------------------
 
+    def _move_agents(self, scene: SceneObservation, step: _Step) -> None:
+        """Bring the robot's node to where it stands, and what it holds to its hand.
+
+        An arm stands in the origin of ``base_link``; of a robot that drives without telling where, only its hand is
+        known.
+        """
+        hand, body = scene.hand, scene.body
+        if body is not None:
+            self._stand(body.agent, body.pose, step)
+        if hand is None:
+            return
+        if body is None or body.agent != hand.agent:
+            self._stand(hand.agent, hand.pose if self.config.frame != "base_link" else _origin(), step)
+        self.hands[hand.agent] = hand.pose.position
+        self._move_hand(hand, step)
+
+    def _stand(self, name: str, pose: Pose, step: _Step) -> int:
+        """Put the agent called ``name`` at ``pose``; return its row."""
+        columns, node_id = self.columns, self.agent_id(name)
+        if node_id is None:
+            row = self.scene.put(agent(self.scene.new_id("agent"), name, pose, step.stamp_ns, step.evidence))
+            step.change([row])
+            return row
+        row = columns.row_of[node_id]
+        columns.last_ns[row] = max(int(columns.last_ns[row]), step.stamp_ns)
+        columns.sights[row] += 1
+        columns.about(row).last_camera = step.camera or columns.about(row).last_camera
+        columns.belief[row], columns.state[row] = 1.0, VISIBLE
+        columns.changed.add(row)
+        if np.abs(columns.position[row] - pose.position).max() > self.config.relations.resting_m:
+            columns.position[row], columns.quaternion[row] = pose.position, pose.quaternion
+            columns.moved([row])
+            step.change([row])
+        elif self._current(row) < 0:
+            step.change([row])
+        elif step.camera:
+            self.history.sighted(node_id, step.stamp_ns, step.camera)
+        return row
+
     def _move_hand(self, hand: Hand, step: _Step) -> None:
-        """Bring the agent's node to its hand, and what it holds along."""
         columns = self.columns
-        known = next((r for r in sorted(columns.agents) if columns.about(r).label == hand.agent), None)
-        resting = self.config.relations.resting_m
-        if known is None or np.abs(columns.position[known] - hand.pose.position).max() > resting:
-            node_id = columns.about(known).id if known is not None else self.scene.new_id("agent")
-            first = int(columns.first_ns[known]) if known is not None else step.stamp_ns
-            step.change([self.scene.put(agent(node_id, hand, first, step.stamp_ns))])
         taken, dropped = self.grasps.carry(hand, columns)
         held = self.grasps.held(hand.agent)
         if held is not None:
@@ -438,6 +489,35 @@ class Tracker:
     def _release(self, row: int, step: _Step) -> None:
         self._event("released", row, step)
         step.change([row])
+
+    def introduce(self, name: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
+        """Say what the robot called ``name`` is, whose memory this is; where it drives, its place is not known yet."""
+        step = _Step(stamp_ns, "", "")
+        known = self.agent_id(name)
+        if known is not None:
+            row = self.columns.row_of[known]
+        elif self.config.frame == "base_link":
+            row = self._stand(name, _origin(), step)
+        else:
+            nowhere = agent(self.scene.new_id("agent"), name, replace(_origin(), frame=self.config.frame), stamp_ns)
+            row = self.scene.put(replace(nowhere, belief=0.0, state="unseen"))
+            step.change([row])
+        about = self.columns.about(row)
+        self.agents.own = about.id
+        if self.agents.state(about.id, embodiment, stamp_ns):
+            about.embodiment = self.agents.at(about.id)
+            self.columns.changed.add(row)
+            step.change([row])
+        return self._finish(step)
+
+    def learnt(self, skills: Sequence[Skill]) -> None:
+        """Take over what the robot whose memory this is has tried; the next update tells of it."""
+        own = self.agents.own
+        if own in self.columns and self.agents.learnt(own, skills):
+            row = self.columns.row_of[own]
+            self.columns.about(row).embodiment = self.agents.at(own)
+            self.columns.changed.add(row)
+            self._learnt.add(own)
 
     def agent_id(self, name: str) -> str | None:
         """Return the node id of the agent called ``name``."""
@@ -534,6 +614,8 @@ class Tracker:
         seen = set(step.sighted)
         for row, fact, distance in zip(rows.tolist(), facts.tolist(), apart.tolist(), strict=True):
             self._fact(row, fact, distance, row in seen, step)
+        for row in [row for row in step.changed if columns.layer[row] == AGENT]:
+            self._whereabouts(row, step)
 
     def _fact(self, row: int, fact: int, distance: float, seen: bool, step: _Step) -> None:
         """Go on with the open ``fact`` of ``row`` (-1 = none), or end it and state another."""
@@ -565,6 +647,17 @@ class Tracker:
                 self._event("moved", row, step, before=before)
         elif seen:
             history.sighted(about.id, step.stamp_ns, step.camera)
+
+    def _whereabouts(self, row: int, step: _Step) -> None:
+        """State the way of an agent, in steps of ``way_m``; going somewhere is no event."""
+        if self.columns.belief[row] == 0:
+            return
+        fact = self._current(row)
+        gone = np.inf if fact < 0 else np.linalg.norm(self.columns.position[row] - self.history.place[fact])
+        if gone > self.config.way_m:
+            self._state(row, step)
+        elif step.camera:
+            self.history.sighted(self.columns.about(row).id, step.stamp_ns, step.camera)
 
     def _open_fact(self, row: int, step: _Step) -> None:
         if self._current(row) < 0 and self.columns.about(row).layer == "object":
@@ -614,17 +707,23 @@ class Tracker:
         return self._finish(step)
 
 
-def agent(node_id: str, hand: Hand, first_ns: int, stamp_ns: int) -> SceneNode:
-    """Return the node of the robot whose hand is at ``hand``."""
+def agent(node_id: str, name: str, pose: Pose, stamp_ns: int, evidence: str = "") -> SceneNode:
+    """Return the node of a robot that stands at ``pose``."""
     return SceneNode(
-        node_id, "agent", hand.agent, hand.pose, np.eye(3) * 1e-6, np.full(3, 0.1), np.full(3, 0.5),
-        np.zeros(EMBEDDING_DIM, np.float32), 1.0, "visible", first_ns, stamp_ns, 1,
+        node_id, "agent", name, pose, np.eye(3) * 1e-6, np.full(3, 0.1), np.full(3, 0.5),
+        np.zeros(EMBEDDING_DIM, np.float32), 1.0, "visible", stamp_ns, stamp_ns, 1, evidence, evidence,
     )  # fmt: skip
+
+
+def _origin() -> Pose:
+    return Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
 def _check_frames(scene: SceneObservation, frame: str) -> None:
     frames = {scene.camera_pose.frame, *(seen.pose.frame for seen in scene.objects)}
     if scene.hand is not None:
         frames.add(scene.hand.pose.frame)
+    if scene.body is not None:
+        frames.add(scene.body.pose.frame)
     if frames != {frame}:
         raise InvalidInputError(f"SceneObservation of {scene.camera!r}: frames {sorted(frames)}, valid: {frame}")

@@ -1,7 +1,8 @@
 """What perception saw in, the robot's memory out: graph changes, context for the policy, answers.
 
 One worker thread owns the memory and its store, because the memory takes one caller at a time. Commits are grouped;
-a restart goes on from the last one. Changes carry a sequence number under a boot id: a reader that misses one, or
+a restart goes on from the last one. The robot itself is an agent in the graph: with its configuration as its profile,
+where it stands by tf, and its skills. Changes carry a sequence number under a boot id: a reader that misses one, or
 sees a new boot id, asks ``memory/get_graph`` for everything. Joint states tell where the hand is, and so what it holds;
 ``task/status`` tells where episodes begin and how they end.
 """
@@ -23,7 +24,7 @@ from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
 from engram.core.errors import EngramError
 from engram.core.geometry import scene_in_frame
-from engram.core.types import JointState, SceneObservation
+from engram.core.types import GraphUpdate, JointState, SceneObservation
 from engram.memory.fusion import FusionConfig
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
@@ -62,7 +63,7 @@ class MemoryNodeConfig(NodeConfig):
     base_sigma_m: float = param(0.015, 0.0, 10.0)
     """Standard deviation of the robot's place in `frame` [m]: added to that of what it sees from there."""
     robot: str = "panda_2f85"
-    """Robot whose joint states tell where the hand is."""
+    """Robot whose joint states tell where the hand is, and whose embodiment profile the graph shows."""
     kinematics: str = ""
     """Kinematics of that robot; empty: nothing is known of the hand, and nothing is ever held."""
     budget_mb: float = param(256.0, 1.0, 65536.0)
@@ -119,6 +120,7 @@ class MemoryNode(EngramNode):
         self.waiting: tuple[SceneObservation, float] | None = None  # a scene without the joints of its instant
         self.episodes = EpisodeFollower(self.memory) if isinstance(self.memory, TaskMemory) else None
         self.episode_changed = False  # since the last commit
+        self.looked_with: set[str] = set()  # cameras that the robot's profile names
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
         self.durable = self.changed = self.memory.graph().sequence
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
@@ -206,17 +208,30 @@ class MemoryNode(EngramNode):
                 self.homeless.pop(0)
                 continue
             self.homeless.pop(0)
-            self._remember(scene_in_frame(scene, base, np.eye(3) * sigma**2), received_s)
+            covariance = np.eye(3) * sigma**2
+            self._remember(scene_in_frame(scene, base, covariance, self.config.robot_id), received_s)
 
     def _remember(self, scene: SceneObservation, received_s: float) -> None:
         with self.health.timed("update"):
             update = self.memory.update(scene)
-        if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
-            self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
-            self.changed = update.sequence
+        self._publish_change(update)
+        if scene.camera not in self.looked_with:
+            self._introduce(scene)
         self.scene_ns = scene.stamp_ns
         self._publish_context()
         self.health.seconds("scene to memory", time.monotonic() - received_s)
+
+    def _introduce(self, scene: SceneObservation) -> None:
+        """Tell the memory whose it is: the robot's own configuration, and the cameras that it has looked with."""
+        self.looked_with.add(scene.camera)
+        if isinstance(self.memory, TaskMemory | GraphMemory):
+            known = self.robot.embodiment(tuple(f"{name} camera" for name in sorted(self.looked_with)))
+            self._publish_change(self.memory.introduce(self.config.robot_id, known, scene.stamp_ns))
+
+    def _publish_change(self, update: GraphUpdate) -> None:
+        if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
+            self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
+            self.changed = update.sequence
 
     def _publish_context(self) -> None:
         """Publish what matters for the instruction, once a scene; in lock-step with the words of that very step."""

@@ -189,7 +189,11 @@ class ViewerNode(EngramNode):
             self.page.show_camera(name, messages.color_from_msg(msg, f"camera {name!r} color"))
         if self.graph_shown != (self.mirror.boot_id, self.mirror.sequence):
             self.graph_shown = (self.mirror.boot_id, self.mirror.sequence)
-            self.page.show_objects({k: n for k, n in self.mirror.nodes.items() if n.layer in OBJECT_LAYERS})
+            nodes = self.mirror.nodes
+            self.page.show_objects({k: n for k, n in nodes.items() if n.layer in OBJECT_LAYERS})
+            held = [(edge.target, nodes[edge.source].label) for edge in self.mirror.edges.values()
+                    if edge.relation == "held_by" and edge.source in nodes]  # fmt: skip
+            self.page.show_agents([n for n in nodes.values() if n.layer == "agent"], dict(held))
         self.page.show_nodes(self._node_states())
         self.page.show_policy(self.policy, self.outcomes)
 

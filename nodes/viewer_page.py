@@ -13,6 +13,7 @@ import numpy as np
 import viser
 
 from engram.core.types import JointState, SceneNode
+from engram.memory.agents import described
 from engram.nodes.ports import PortInUseError, port_owner
 from engram.nodes.robot_shapes import RobotShapes
 
@@ -75,6 +76,7 @@ class ViewerPage:
         self._robot = RobotShapes()
         self._links = self._add_robot()
         self._objects: dict[str, tuple[viser.BoxHandle, viser.LabelHandle]] = {}
+        self._marks: list[viser.FrameHandle | viser.LabelHandle] = []  # of robots in the memory
         self._add_table()
         self._add_controls()
         with self.server.gui.add_folder("Policy"):
@@ -83,6 +85,7 @@ class ViewerPage:
             self._nodes = self.server.gui.add_html(_node_table(()))
         with self.server.gui.add_folder("Memory"):
             self._memory = self.server.gui.add_html(_memory_table(()))
+            self._agents = self.server.gui.add_html(agent_table((), {}))
         blank = np.full((128, 128, 3), 40, np.uint8)
         with self.server.gui.add_folder("Cameras"):
             self._cameras = {name: self.server.gui.add_image(blank, label=name, format="jpeg") for name in cameras}
@@ -151,6 +154,24 @@ class ViewerPage:
             self._objects[name] = self._add_object(name, node)
         known = sorted(nodes.values(), key=lambda n: (n.state == "absent", n.label, n.id))  # what is gone comes last
         self._memory.content = _memory_table(known)
+
+    def show_agents(self, agents: Sequence[SceneNode], held: Mapping[str, str]) -> None:
+        """Show the robots that the memory knows: where each stands, what it is and holds (node id -> label)."""
+        for handle in self._marks:
+            handle.remove()
+        self._marks = [
+            handle
+            for node in agents
+            if node.belief > 0
+            for handle in (
+                self.server.scene.add_frame(
+                    f"/agents/{node.id}", axes_length=0.15, axes_radius=0.006,
+                    position=node.pose.position, wxyz=node.pose.quaternion,
+                ),
+                self.server.scene.add_label(f"/agents/{node.id}/label", node.label),
+            )
+        ]  # fmt: skip
+        self._agents.content = agent_table(agents, held)
 
     def _add_object(self, name: str, node: SceneNode) -> tuple[viser.BoxHandle, viser.LabelHandle]:
         scene, pose = self.server.scene, node.pose
@@ -226,6 +247,18 @@ def policy_table(policy: PolicyState, outcomes: Sequence[Outcome]) -> str:
     return _table([(html.escape(a), f"<b>{html.escape(b)}</b>") for a, b in rows]) + (
         _table([[html.escape(cell) for cell in row] for row in ended]) if ended else ""
     )
+
+
+def agent_table(agents: Sequence[SceneNode], held: Mapping[str, str]) -> str:
+    """Return the robots in the memory as HTML."""
+    rows = []
+    for node in sorted(agents, key=lambda one: one.label):
+        x, y, _ = node.pose.position
+        place = f"{x:.2f} {y:.2f} m" if node.belief > 0 else "place not known"
+        holds = f"holds the {held[node.id]}" if node.id in held else "holds nothing known"
+        cells = (node.label, place, holds, described(node.embodiment))
+        rows.append([f"<b>{html.escape(cells[0])}</b>", *map(html.escape, cells[1:])])
+    return _table(rows) if rows else ""
 
 
 def _memory_table(nodes: Sequence[SceneNode]) -> str:

@@ -142,6 +142,8 @@ class Runtime:
         if self.fresh_memory is not None:
             self.memory = self.fresh_memory()
         if isinstance(self.memory, TaskMemory):
+            robot = self.pipeline.controller.robot.embodiment((f"{self.perception_camera} camera",))
+            self.memory.introduce("robot0", robot, observation.stamp_ns)
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
         commands: list[np.ndarray] = []
         while not (outcome.success or outcome.truncated):

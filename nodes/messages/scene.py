@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 
 from engram.core.types import (
@@ -13,6 +16,7 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
+from engram.memory.agents import embodiment_from
 from engram.nodes.messages.basics import (
     floats,
     from_stamp,
@@ -102,6 +106,7 @@ def node_to_msg(node: SceneNode) -> SceneNodeMsg:
     msg.observations = int(node.observations)
     msg.embedding = floats(node.embedding)
     msg.first_evidence, msg.last_evidence = node.first_evidence, node.last_evidence
+    msg.embodiment = "" if node.embodiment is None else json.dumps(asdict(node.embodiment))
     return msg
 
 
@@ -112,6 +117,7 @@ def node_from_msg(msg: SceneNodeMsg, frame: str) -> SceneNode:
         np.array(msg.position_covariance, np.float64).reshape(3, 3), xyz(msg.size), np.array(msg.color, np.float64),
         _embedding(msg.embedding, f"node {msg.id!r} embedding"), msg.belief, msg.state,
         from_stamp(msg.first_seen), from_stamp(msg.last_seen), msg.observations, msg.first_evidence, msg.last_evidence,
+        embodiment_from(json.loads(msg.embodiment)) if msg.embodiment else None,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import (
     ActionChunk,
     DetectedObject,
+    Embodiment,
     GraphUpdate,
     JointCommand,
     JointState,
@@ -22,6 +23,7 @@ from engram.core.types import (
     SceneEdge,
     SceneNode,
     SceneObservation,
+    Skill,
     Transition,
 )
 from engram.nodes import messages
@@ -177,7 +179,10 @@ def test_scene_observation():
 
 def test_graph_update():
     edges = (SceneEdge("a", "b", "on", 0.5),)
-    update = GraphUpdate(5, 9, True, (node(), node("object/2")), edges, ("object/3",), edges)
+    skills = (Skill("stack", "v1", 2, 3, 10**18 + 1),)
+    skilled = Embodiment("arm", 7, 0.855, 2.0, 0.085, True, ("front camera",), skills)
+    robot = dataclasses.replace(node("agent/1"), layer="agent", embodiment=skilled)
+    update = GraphUpdate(5, 9, True, (node(), robot), edges, ("object/3",), edges)
     msg = through(messages.graph_to_msg(update, "boot"))
     assert msg.boot_id == "boot"
     assert same(messages.graph_from_msg(msg), update)

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from websockets.sync.client import connect
 
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85
-from engram.core.types import GraphUpdate, JointState, Pose, SceneNode
+from engram.core.types import GraphUpdate, JointState, Pose, SceneEdge, SceneNode
 from engram.nodes import messages, qos
 from engram.nodes.doctor import BROWSERS
 from engram.nodes.graph_mirror import GraphMirror
@@ -38,7 +39,7 @@ from engram.nodes.ports import PortInUseError, free_port
 from engram.nodes.robot_shapes import RobotShapes
 from engram.nodes.up import child_environment
 from engram.nodes.viewer_node import task_for
-from engram.nodes.viewer_page import Outcome, PageActions, PolicyState, ViewerPage, policy_table
+from engram.nodes.viewer_page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
 from engram.sim.kinematics import PandaKinematics
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
@@ -128,6 +129,16 @@ def test_the_policy_its_memory_and_how_episodes_ended_are_told() -> None:
         assert words in shown
     assert shown.index("episode 8") < shown.index("episode 7")
     assert "not been heard" in policy_table(PolicyState(), ())
+
+
+def test_robots_in_the_memory_are_told_with_what_they_are_and_hold() -> None:
+    body = PANDA_2F85.embodiment(("front camera",))
+    robot = replace(scene_node("agent/1", "robot_b <2>", 1.5), layer="agent", embodiment=body)
+    shown = agent_table((robot, replace(robot, id="agent/2", label="cart", embodiment=None)), {"agent/1": "red cube"})
+    for words in ("robot_b &lt;2&gt;", "1.50 0.10 m", "holds the red cube", "is an arm: fixed base, front camera"):
+        assert words in shown
+    assert shown.index("cart") < shown.index("robot_b") and "has not introduced itself" in shown
+    assert agent_table((), {}) == ""
 
 
 def test_a_port_in_use_is_an_error_and_not_another_port() -> None:
@@ -240,7 +251,9 @@ class Robot(Node):
                 ]
             )
         )
-        update = GraphUpdate(0, 1, True, (scene_node("object/1", "red cube", 0.5),))
+        arm = replace(scene_node("agent/1", "robot_b", 1.5), layer="agent", embodiment=PANDA_2F85.embodiment())
+        held = (SceneEdge("object/1", "agent/1", "held_by"),)
+        update = GraphUpdate(0, 1, True, (scene_node("object/1", "red cube", 0.5), arm), held)
         self.out["graph"].publish(messages.graph_to_msg(update, "boot"))
 
 
@@ -299,6 +312,7 @@ def test_a_visitor_sees_the_robot_gives_an_instruction_and_stops_it(robot: Robot
     browser.call("Page.navigate", url=page)
     browser.sees("Instruction", "Do it", "STOP", "Release stop", "episode 3", "step 12")
     browser.sees("sim_node", "policy_node", "lacks camera 'wrist'", "red cube", "0.50 0.10 0.02 m", "belief 0.90")
+    browser.sees("robot_b", "holds the red cube", "payload of 2 kg")
     assert browser.js("document.querySelectorAll('canvas').length") >= 1  # the scene in 3D
     blue = "(i => { const c = document.createElement('canvas'); c.width = c.height = 1; const x = c.getContext('2d');"
     blue += "x.drawImage(i, 0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data]; })"

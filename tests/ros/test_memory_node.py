@@ -2,11 +2,13 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tf2_msgs.msg import TFMessage
 
+from engram.core.robot import PANDA_2F85
 from engram.core.types import ActionChunk, DetectedObject, Pose, SceneObservation
 from engram.nodes import messages, qos
 from engram.nodes.graph_mirror import GraphMirror
@@ -54,7 +56,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     graph.matched(scenes, status)
     for i in range(1, 5):
         scenes.publish(messages.scene_to_msg(scene(i * 10**8, red_cube=(0.4, 0.1), blue_cup=(0.6, -0.2))))
-    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "4", 60, "commit")
+    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "5", 60, "4 scenes and the robot itself")
 
     answer = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="red cube"))
     assert answer.nodes[0].label == "red cube"
@@ -88,8 +90,14 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     graph.wait(lambda: {u.boot_id for u in updates} - boots, 60, "the graph of the new boot")
     whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
     assert whole.full
-    assert whole.sequence == 4
+    assert whole.sequence == 5
     assert {"red cube", "blue cup"} <= {node.label for node in whole.nodes}
+    (robot,) = [node for node in messages.graph_from_msg(whole).nodes if node.layer == "agent"]
+    assert robot.label == "robot0"
+    assert replace(robot.embodiment, skills=()) == PANDA_2F85.embodiment(("front camera",))
+    assert [(skill.task, skill.successes) for skill in robot.embodiment.skills] == [("pick", 1)]
+    can = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="which robot can reach the red cube?"))
+    assert can.answer == "robot0 can reach the red cube: 0.41 m away, it reaches 0.85 m."
     recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
     assert recalled.context.count == 1
     tasks = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="take the red cube", limit=20))
@@ -106,7 +114,7 @@ def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp
     things = {f"thing_{i}": (0.3 + 0.1 * i, 0.0) for i in range(4)}
     for i in range(1, 4):
         scenes.publish(messages.scene_to_msg(scene(i * 10**8, **things)))
-    graph.wait(lambda: graph.value("memory_node", "sequence") == "3", 60, "the first three scenes")
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "4", 60, "the robot and three scenes")
     newest_only = qos.COMMAND  # a reader that came late and keeps one change
     updates = graph.listen(SceneGraphUpdate, "memory/graph", newest_only)
     mirror, applied, asked = GraphMirror(), 0, 0
@@ -161,12 +169,16 @@ def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):
     scenes.publish(messages.scene_to_msg(scene(10**8, red_cube=(0.4, 0.1))))
     graph.wait(lambda: graph.value("memory_node", "scenes") == "1", 60, "the first scene")
     base_at(3.0, 10**8)
-    graph.wait(lambda: graph.value("memory_node", "sequence") == "1", 60, "the scene and its tf")
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "2", 60, "the scene, its tf and the robot")
     base_at(3.1, 2 * 10**8)
     scenes.publish(messages.scene_to_msg(scene(2 * 10**8, red_cube=(0.3, 0.1))))
-    graph.wait(lambda: graph.value("memory_node", "sequence") == "2", 60, "the second scene and its tf")
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "3", 60, "the second scene and its tf")
     whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
-    (cube,) = whole.nodes
+    (cube,) = [node for node in whole.nodes if node.layer == "object"]
     assert whole.header.frame_id == "map"
     assert (round(cube.pose.position.x, 3), round(cube.pose.position.y, 3)) == (3.4, 5.1)
     assert cube.observations == 2
+    (robot,) = [node for node in whole.nodes if node.layer == "agent"]
+    assert (round(robot.pose.position.x, 3), robot.pose.position.y) == (3.1, 5.0)
+    was = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="where was robot0 at 0.1 s"))
+    assert was.answer.startswith("robot0 was at x 3.00, y 5.00")
