@@ -26,6 +26,10 @@ from engram.policies.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
 
 STILL_SHARE = 0.25
 """Of the frames that show what the one before showed, so many count in the loss: most wait for what is to come."""
+TURN_STEPS = 4
+"""A turning point: the demonstrated action changes there or within so many steps, as many as a chunk executes."""
+TURN = 0.5
+"""Change of the action from one step to the next that makes a full turning point (full speed has a length of 1)."""
 LEARNT_KEYS = (STATE_KEY, "action", "action_is_pad")
 
 
@@ -74,7 +78,11 @@ class Lanes:
 
 
 class Percepts:
-    """What a network whose perception is frozen makes of every view, worked out once and kept in half precision."""
+    """What a network whose perception is frozen makes of every view, worked out once and kept in half precision.
+
+    With several ``draws``, each view is kept as the training's image augmentation changed it so many times, and every
+    frame gets one of them anew: what is learnt on top does not cling to how one image happened to be understood.
+    """
 
     def __init__(
         self,
@@ -82,15 +90,20 @@ class Percepts:
         model: RememberingNetwork,
         preprocess: Callable[[Any], Any],
         device: torch.device,
+        draws: int = 1,
         block: int = 256,
     ) -> None:
+        """One draw is the image as it is. A view takes some 9 kB a draw."""
         views, self._index = np.unique(frames.view, return_inverse=True)
+        self._views, self._draws = len(views), draws
         parts = []
         training = model.training
-        model.eval()
+        model.train(draws > 1)
+        torch.manual_seed(draws)  # a run that resumes sees the same
         with torch.no_grad():
-            for at in tqdm(range(0, len(views), block), "understanding every view"):
-                percept = model.perceive(on_device(preprocess(frames.seen(views[at : at + block])), device))
+            for at in tqdm(range(0, draws * len(views), block), "understanding every view"):
+                shown = views[np.arange(at, min(at + block, draws * len(views))) % len(views)]
+                percept = model.perceive(on_device(preprocess(frames.seen(shown)), device))
                 assert isinstance(percept, Sight)
                 parts.append([x.half().cpu() for x in (percept.cognition, percept.keypoints, percept.pictures)])
         model.train(training)
@@ -99,8 +112,27 @@ class Percepts:
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
         at = torch.from_numpy(self._index[rows])
+        if self._draws > 1:
+            at = at + self._views * torch.randint(self._draws, at.shape)
         cognition, keypoints, pictures = (x[at].float().to(device) for x in self._parts)
         return Sight(cognition=cognition, keypoints=keypoints, pictures=pictures)
+
+
+def turning_points(action: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Return how far each step (n,) is a turning point of its demonstration, 0 to 1.
+
+    At these it is decided where to go; at most others the way so far tells how it goes on, and a policy that learns
+    all alike learns to go on (Wen et al., "Keyframe-Focused Visual Imitation Learning", 2021).
+
+    Args:
+        action: (n, a) the gripper last, which does not count.
+        last: (n,) last frame of the frame's episode.
+    """
+    begins = np.append(True, last[1:] != last[:-1])
+    before = np.where(begins[:, None], 0.0, np.roll(action, 1, axis=0))[:, :-1]
+    change = np.minimum(1.0, np.linalg.norm(action[:, :-1] - before, axis=1) / TURN)
+    ahead = np.minimum(np.arange(len(last))[:, None] + np.arange(TURN_STEPS), last[:, None])
+    return change[ahead].max(1)
 
 
 class SequenceFeed:
@@ -114,20 +146,25 @@ class SequenceFeed:
         preprocess: Callable[[Any], Any],
         gradient_steps: int = 0,
         foresight: float = 0.0,
+        keyframes: float = 0.0,
     ) -> None:
         """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window.
 
-        ``foresight`` is the weight of foreseeing the tool's coming places, for a memory to learn from.
+        ``foresight`` is the weight of foreseeing the tool's coming places, for a memory to learn from; ``keyframes``
+        the share of the other steps that turning points leave out of the loss.
         """
         self.frames, self.lanes, self.step_s, self.preprocess = frames, lanes, step_s, preprocess
         self.gradient_steps = gradient_steps or lanes.window
         self.foresight = foresight
+        still = frames.view != np.arange(len(frames))
+        usual = (1.0 - keyframes) * np.where(still, STILL_SHARE, 1.0)
+        self._chance = np.maximum(usual, turning_points(frames.action, frames.last)) if keyframes else usual
         self.carried: State | None = None
         self.percepts: Percepts | None = None
 
-    def freeze(self, model: RememberingNetwork, device: torch.device) -> None:
-        """Understand every view once, now: what ``model`` sees will not change."""
-        self.percepts = Percepts(self.frames, model, self.preprocess, device)
+    def freeze(self, model: RememberingNetwork, device: torch.device, draws: int = 1) -> None:
+        """Understand every view now, in ``draws`` augmentations: what ``model`` sees will not change."""
+        self.percepts = Percepts(self.frames, model, self.preprocess, device, draws)
 
     def skip(self, windows: int) -> None:
         """Walk on without looking: a run that resumes has seen these."""
@@ -154,10 +191,10 @@ class SequenceFeed:
         return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
 
     def kept(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of frames ``rows`` (n,) count in this loss: all but most of those that show nothing new."""
-        drawn = torch.rand(len(rows)).numpy() < STILL_SHARE
+        """Return which of frames ``rows`` (n,) count in this loss: not all that show, or decide, nothing new."""
+        drawn = torch.rand(len(rows)).numpy() < self._chance[rows]
         drawn[0] = True  # a window in which nothing happens has a loss, too
-        return np.flatnonzero(drawn | (self.frames.view[rows] == rows))
+        return np.flatnonzero(drawn)
 
     def perceive(self, model: RememberingNetwork, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as; a view that did not change is encoded once."""

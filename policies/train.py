@@ -66,6 +66,8 @@ class TrainConfig:
     freeze_perception: bool = False
     """Keep what ``start_from`` sees as it is and train memory and action head alone: every view is understood once, and
     memories can be compared on the same perception in a tenth of the time. Needs ``start_from`` and ``window``."""
+    frozen_draws: int = 4
+    """Of ``freeze_perception``: in so many augmentations is every view understood (9 kB of RAM each); 1 = as it is."""
     resume: bool = False
     """Go on from the last checkpoint in ``out``."""
     batch_size: int = 32
@@ -84,6 +86,9 @@ class TrainConfig:
     foresight: float = 0.5
     """Weight of what a memory learns beside the actions: to foresee where the tool will be 8 to 48 steps later, as the
     demonstration shows it; 0 = nothing."""
+    keyframes: float = 0.0
+    """Of ``window``: so many of the steps at which the demonstration goes on as it was are left out of the loss, so
+    that those weigh more at which it is decided where to go; 0 = none."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
     precision: str = "auto"
@@ -132,6 +137,10 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError("freeze_perception: needs start_from, whose perception it is, and window")
     if config.freeze_perception and config.backbone:
         raise InvalidInputError("freeze_perception: a backbone is frozen without it")
+    if not 0 <= config.keyframes < 1:
+        raise InvalidInputError(f"keyframes: {config.keyframes}, expected at least 0 and below 1")
+    if config.frozen_draws < 1:
+        raise InvalidInputError(f"frozen_draws: {config.frozen_draws}, expected at least 1")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
     frames = _frames(config)  # decoded once, before any other process needs them
@@ -193,7 +202,7 @@ class Trainer:
         self.dataset_sha256 = dataset_hash(config.dataset) if rank == 0 else ""
         self.feed = self._feed(meta.fps)
         if config.freeze_perception and isinstance(self.feed, SequenceFeed):
-            self.feed.freeze(self.policy.model, self.device)
+            self.feed.freeze(self.policy.model, self.device, config.frozen_draws)
         self.step = 0
         self.trained_s = 0.0
         self.finished = self.save_due = False
@@ -294,7 +303,8 @@ class Trainer:
         lanes = Lanes(
             self.frames, config.batch_size // config.window, config.window, config.balance, (config.seed, self.rank)
         )
-        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, config.gradient_steps, config.foresight)
+        more = (config.gradient_steps, config.foresight, config.keyframes)
+        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, *more)
 
     def _resume(self) -> None:
         progress, carried = load_training_state(self.out, self.policy, self.ema, self.optimizer, self.rank)

@@ -19,7 +19,7 @@ from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
 from engram.policies.network import Sight
-from engram.policies.sequences import Lanes, SequenceFeed
+from engram.policies.sequences import Lanes, SequenceFeed, turning_points
 from engram.policies.train import TrainConfig, Trainer, main
 
 from .recall_task import LENGTH, ask, episodes, learn, make_recall_dataset
@@ -274,7 +274,7 @@ def test_a_policy_with_one_memory_can_be_given_another(dataset, tmp_path):
 def test_a_frozen_perception_stays_and_is_what_it_would_be_anew(dataset, tmp_path):
     main(config(dataset, tmp_path / "bank", steps=1))
     fields = {"memory": "gru", "start_from": str(tmp_path / "bank" / "policy"), "freeze_perception": True}
-    trainer = Trainer(config(dataset, tmp_path, **fields))
+    trainer = Trainer(config(dataset, tmp_path, frozen_draws=1, **fields))
     before = {name: tensor.clone() for name, tensor in trainer.policy.state_dict().items()}
     rows, device, model = np.array([0, 1, 2, 8, 9]), torch.device("cpu"), trainer.policy.model.eval()
     kept = trainer.feed.perceive(model, rows, device)
@@ -289,6 +289,43 @@ def test_a_frozen_perception_stays_and_is_what_it_would_be_anew(dataset, tmp_pat
     assert changed == {"recall", "state", "head"}
 
 
+def test_a_frozen_perception_keeps_every_view_in_several_augmentations(dataset, tmp_path):
+    main(config(dataset, tmp_path / "bank", steps=1))
+    trainer = Trainer(config(dataset, tmp_path, start_from=str(tmp_path / "bank" / "policy")))
+    rows, device, model = np.full(64, 9), torch.device("cpu"), trainer.policy.model
+    kept = []
+    for _ in range(2):  # a run that resumes understands every view alike
+        trainer.feed.freeze(model, device, draws=3)
+        torch.manual_seed(0)
+        kept.append(trainer.feed.perceive(model, rows, device).keypoints)
+    assert torch.equal(*kept)
+    assert len(kept[0].unique(dim=0)) == 3
+
+
+def test_a_turning_point_is_where_the_action_changes_or_soon_will():
+    action = np.zeros((12, 7))
+    action[5:9, 0] = 0.25  # half a turn at 5, and at 9 where it stops; the gripper's change at 1 is none
+    action[1:, 6] = 1.0
+    last = np.array([9] * 10 + [11] * 2)
+    expected = [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.0, 0.0]
+    np.testing.assert_allclose(turning_points(action, last), expected)
+    action[10, 1] = 3.0  # an episode begins with a turn; it counts once
+    np.testing.assert_allclose(turning_points(action, last), [*expected[:10], 1.0, 1.0])
+
+
+def test_turning_points_all_count_and_of_other_steps_a_share(dataset, tmp_path):
+    feed = Trainer(config(dataset, tmp_path, keyframes=0.75)).feed
+    turn = turning_points(feed.frames.action, feed.frames.last)
+    moving = feed.frames.view == np.arange(len(feed.frames))
+    rows = np.flatnonzero(moving & (turn < 0.25))[1:]
+    assert len(rows)
+    torch.manual_seed(0)
+    kept = np.mean([len(feed.kept(np.append(0, rows))) - 1 for _ in range(400)]) / len(rows)
+    assert kept == pytest.approx(0.25, abs=0.05)
+    sharp = np.flatnonzero(turn == 1.0)
+    assert set(feed.kept(sharp)) == set(range(len(sharp)))
+
+
 def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path, precision="bfloat16"))
     assert np.isfinite(trainer.update())
@@ -301,6 +338,8 @@ def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
         ({"window": 0}, InvalidInputError, "memory 'bank' learns from steps in a row: set window"),
         ({"window": 9}, InvalidInputError, "window: 9, expected 0..8"),
         ({"freeze_perception": True}, InvalidInputError, "freeze_perception: needs start_from"),
+        ({"keyframes": 1.0}, InvalidInputError, "keyframes: 1.0, expected at least 0 and below 1"),
+        ({"frozen_draws": 0}, InvalidInputError, "frozen_draws: 0, expected at least 1"),
         ({"memory": "elephant"}, UnknownNameError, "unknown memory 'elephant'"),
         ({"precision": "int4"}, UnknownNameError, "unknown precision 'int4'"),
     ],
