@@ -3,8 +3,9 @@
     python -m engram.benchmarks.memory_tasks [--quick] [--policy memory] [--others none=outputs/none/policy ...]
 
 The policy is run as it is and with its memory spoiled, beside other policies on the same seeds, 0 and up, that training
-never saw. Finished blocks of episodes are kept in ``work``: a run that was cut off goes on from there. Prints one
-table; the last line is JSON, which also goes to benchmarks/results/memory_tasks.json.
+never saw; and in conditions that training never had: longer delays, more alternatives, new colours, new wordings.
+Finished blocks of episodes are kept in ``work``: a run that was cut off goes on from there. Prints one table; the last
+line is JSON, which also goes to benchmarks/results/memory_tasks.json.
 """
 
 from __future__ import annotations
@@ -22,20 +23,62 @@ from rich.progress import track
 from rich.table import Table
 
 from engram.benchmarks.report import save_report
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import machine
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.policies.checkpoint import WEIGHTS, sha256
 from engram.policies.opening import checkpoint_folder
 from engram.policies.vla_policy import VlaPolicy, load_policy
 from engram.sim.evaluation import evaluate
-from engram.sim.tasks import TASKS, expand, get_task
+from engram.sim.tasks import TASKS, expand, get_task, with_options
+from engram.sim.tasks.memory import MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_tasks.json"
 OURS = "ours"
 SOLVED, SOLVED_TASKS, GAIN = 0.90, 9, 0.40
 """Targets: so many tasks with at least this success, and so much more than without memory in the mean."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is made harder than in training."""
+
+    delay: int = 1
+    """The delay is so many times as long."""
+    most: bool = False
+    """As many alternatives as the task has."""
+    first_color: int = 0
+    """Where the palette begins."""
+    held_out: bool = False
+    """Words that training never used."""
+
+    def task(self, name: str) -> str | None:
+        """Return task ``name`` under this condition; None where it changes nothing."""
+        task = get_task(name)
+        assert isinstance(task, MemoryTask)
+        usual = task.config
+        options = {
+            "delay": usual.delay * self.delay if self.delay > 1 and usual.delay else None,
+            "alternatives": task.most if self.most and task.most > usual.alternatives else None,
+            "first_color": self.first_color if self.first_color and name in COLORED else None,
+        }
+        changed = self.held_out or any(value is not None for value in options.values())
+        return with_options(name, **options) if changed else None
+
+
+CONDITIONS = {
+    "delay x2": Condition(delay=2),
+    "delay x4": Condition(delay=4),
+    "most alternatives": Condition(most=True),
+    "new colours": Condition(first_color=3),
+    "held-out words": Condition(held_out=True),
+}
+COLORED = (
+    *("remember_color", "match_color", "change_food", "take_it_back", "put_block_back"),
+    *("rearrange_block", "intercept_grab", "reopen_drawer"),
+)
+"""Tasks in which things have colours of the palette."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +101,10 @@ class MemoryTasksBenchmark:
     """Episodes a task: seeds 0 to episodes - 1."""
     lesion_episodes: int = 50
     """Episodes a task with a spoiled memory."""
+    conditions: tuple[str, ...] = tuple(CONDITIONS)
+    """Conditions beyond training for the policy."""
+    condition_episodes: int = 20
+    """Episodes a task in each condition."""
     block: int = 10
     """Episodes a process runs in one go, one after the other: swapped reads the memory of the one before."""
     workers: int = 2
@@ -80,6 +127,9 @@ class Block:
     task: str
     first_seed: int
     count: int
+    row: str = ""
+    """The task's name in the table; "" = ``task``."""
+    held_out: bool = False
 
     @property
     def name(self) -> str:
@@ -107,8 +157,8 @@ def _policy(folder: str, lesion: str) -> VlaPolicy:
 def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
     """Run the episodes of ``block`` in this process."""
     policy = _policy(block.folder, block.lesion)
-    seeds = {"episodes": block.count, "first_seed": block.first_seed}
-    report = evaluate(policy, _world(), (block.task,), progress=False, **seeds)
+    how = {"episodes": block.count, "first_seed": block.first_seed, "held_out": block.held_out}
+    report = evaluate(policy, _world(), (block.task,), progress=False, **how)
     return block, {"successes": report.per_task[block.task].successes, "failures": report.failures[block.task]}
 
 
@@ -117,7 +167,11 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
 
     Raises:
         InvalidInputError: one of ``others`` is not name=folder.
+        UnknownNameError: one of ``conditions`` is none.
     """
+    for condition in config.conditions:
+        if condition not in CONDITIONS:
+            raise unknown_name("condition", condition, CONDITIONS)
     for other in config.others:
         if "=" not in other:
             raise InvalidInputError(f"others: {other!r}, expected name=folder")
@@ -138,7 +192,20 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
         for first in range(0, n, config.block)
         for task in tasks
     ]
+    found += [] if config.quick else _beyond(config, memory)
     return sorted(found, key=lambda block: block.first_seed)
+
+
+def _beyond(config: MemoryTasksBenchmark, tasks: tuple[str, ...]) -> list[Block]:
+    """Return the blocks in which the policy meets what training never had."""
+    n = config.condition_episodes
+    return [
+        Block(name, config.policy, "", task, first, min(config.block, n - first), row, CONDITIONS[name].held_out)
+        for name in config.conditions
+        for first in range(0, n, config.block)
+        for row in tasks
+        if (task := CONDITIONS[name].task(row)) is not None
+    ]
 
 
 def measure(config: MemoryTasksBenchmark) -> dict[str, dict[str, Rate]]:
@@ -162,7 +229,7 @@ def rates(wanted: list[Block], work: Path) -> dict[str, dict[str, Rate]]:
     for block in wanted:
         if (work / block.name).exists():
             successes = json.loads((work / block.name).read_text())["successes"]
-            count = counts.setdefault(block.arm, {}).setdefault(block.task, [0, 0])
+            count = counts.setdefault(block.arm, {}).setdefault(block.row or block.task, [0, 0])
             count[0], count[1] = count[0] + successes, count[1] + block.count
     return {arm: {task: wilson(*count) for task, count in tasks.items()} for arm, tasks in counts.items()}
 
@@ -178,7 +245,7 @@ def figures(found: dict[str, dict[str, Rate]], config: MemoryTasksBenchmark) -> 
     out = []
     for arm, tasks in found.items():
         for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
-            if names and all(name in tasks for name in names):
+            if arm not in config.conditions and names and all(name in tasks for name in names):
                 out.append(_figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
     ours = found[OURS]
     there = [name for name in memory if name in ours]
@@ -190,6 +257,12 @@ def figures(found: dict[str, dict[str, Rate]], config: MemoryTasksBenchmark) -> 
             gain = difference(*(mean_rate([found[a][name] for name in memory]) for a in (OURS, arm)))
             value, low, high, n = gain
             out.append(_plain(f"memory_tasks_gain_over_{arm}", value, (low, high), n, GAIN, value >= GAIN))
+    for arm in [arm for arm in config.conditions if arm in found]:
+        under, usual = (mean_rate([found[a][name] for name in found[arm] if name in ours]) for a in (arm, OURS))
+        value, low, high, n = difference(under, usual)
+        name = arm.replace(" ", "_").replace("-", "_")
+        out.append(_figure(f"memory_tasks_mean_{name}", under))
+        out.append(_plain(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
     guess = sum(chance(name) for name in memory) / len(memory)
     return [*out, _plain("memory_tasks_mean_chance", guess, None, len(memory), None, None)]
 

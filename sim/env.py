@@ -48,6 +48,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         world_config: WorldConfig | None = None,
         delay: int | None = None,
         alternatives: int | None = None,
+        first_color: int | None = None,
     ) -> None:
         """Make the environment; nothing is rendered before the first reset.
 
@@ -61,6 +62,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             world_config: everything else of the world.
             delay: of a memory task [control steps]; None = as the task has it.
             alternatives: of a memory task; None = as the task has it.
+            first_color: of a memory task's palette; None = 0, as in training.
         """
         if obs_type not in OBSERVATION_TYPES:
             raise unknown_name("obs_type", obs_type, OBSERVATION_TYPES)
@@ -70,7 +72,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         if pixels and profile == "none":
             raise InvalidInputError("profile 'none' has no cameras: observe obs_type 'state' instead")
         config = replace(world_config or WorldConfig(), profile=profile if pixels else "none", image_size=image_size)
-        task = with_options(task, delay=delay, alternatives=alternatives)
+        task = with_options(task, delay=delay, alternatives=alternatives, first_color=first_color)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name
         self.world = MujocoWorld(config)

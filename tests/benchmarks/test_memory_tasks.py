@@ -6,13 +6,13 @@ import pytest
 
 from engram.benchmarks import memory_tasks
 from engram.benchmarks.memory_tasks import OURS, MemoryTasksBenchmark, blocks, difference, figures, measure, rates
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.statistics import Rate, wilson
 
 
 def small(tmp_path, **fields):
     chosen = {"policy": "base", "tasks": ("shell_touch", "take_it_back"), "plain_tasks": ("reach",), "block": 10}
-    return MemoryTasksBenchmark(**{**chosen, "work": tmp_path, "workers": 1, **fields})
+    return MemoryTasksBenchmark(**{**chosen, "conditions": (), "work": tmp_path, "workers": 1, **fields})
 
 
 def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
@@ -27,6 +27,29 @@ def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
     assert [block.first_seed for block in ran if (block.arm, block.task) == (OURS, "reach")] == [0, 10, 20]
     with pytest.raises(InvalidInputError, match="'base', expected name=folder"):
         blocks(small(tmp_path, others=("base",)))
+
+
+def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp_path):
+    chosen = ("delay x4", "new colours", "held-out words")
+    config = small(tmp_path, episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5)
+    ran = {(b.arm, b.row): (b.task, b.count, b.held_out) for b in blocks(config) if b.arm != OURS}
+    assert ran == {
+        ("delay x4", "shell_touch"): ("shell_touch:delay=40", 5, False),
+        ("delay x4", "take_it_back"): ("take_it_back:delay=40", 5, False),
+        ("new colours", "take_it_back"): (
+            "take_it_back:first_color=3",
+            5,
+            False,
+        ),  # shells and ball have none to change
+        ("held-out words", "shell_touch"): ("shell_touch", 5, True),
+        ("held-out words", "take_it_back"): ("take_it_back", 5, True),
+    }
+    found = {OURS: {"shell_touch": wilson(9, 10), "take_it_back": wilson(5, 10)}}
+    found["new colours"] = {"take_it_back": wilson(2, 10)}
+    told = {figure["name"]: figure["value"] for figure in figures(found, config)}
+    assert told["memory_tasks_new_colours_minus_ours"] == pytest.approx(-0.3)  # of the tasks that both have
+    with pytest.raises(UnknownNameError, match="unknown condition 'dark'"):
+        blocks(small(tmp_path, conditions=("dark",)))
 
 
 def test_a_difference_of_rates_has_the_interval_of_mover():

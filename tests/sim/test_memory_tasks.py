@@ -13,6 +13,7 @@ from engram.sim.props import TUNNEL_HALF_M
 from engram.sim.runtime import CommandPipeline
 from engram.sim.scene import CUBE_HALF_M
 from engram.sim.tasks import MEMORY_TASKS, SUITES, TASKS, UNSEEN_TASKS, expand, get_task, with_options
+from engram.sim.tasks.memory.base import PALETTE
 from engram.sim.tasks.memory.intercept import CATCH_X_M, TUNNEL_X_M
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -149,6 +150,16 @@ def test_who_waits_to_see_the_cube_comes_too_late_for_the_other_lanes(world: Muj
     assert set(lanes) >= {0, 2}
 
 
+def test_other_colours_come_into_play(world: MujocoWorld) -> None:
+    assert get_task("remember_color:first_color=3").options == ("cube_yellow", "cube_purple", "cube_orange")
+    assert get_task("remember_color:first_color=7").options == ("cube_pink", "cube_black", "cube_red")
+    assert get_task("put_block_back").color("red") == PALETTE["red"]
+    assert get_task("put_block_back:first_color=2").color("red") == PALETTE["blue"]
+    assert ExpertRunner(world)("remember_color:first_color=3,delay=0", 3).oracle_success
+    painted = [world.model.geom(world.model.body(body).geomadr[0]).rgba[:3] for body in world.task.options]
+    np.testing.assert_allclose(painted, [PALETTE[color] for color in ("yellow", "purple", "orange")], atol=1e-6)
+
+
 def test_names_carry_options_and_suites_stand_for_their_tasks() -> None:
     task = get_task("shell_touch:delay=20,alternatives=4")
     assert (task.config.delay, task.k, task.name) == (20, 4, "shell_touch")
@@ -161,9 +172,11 @@ def test_names_carry_options_and_suites_stand_for_their_tasks() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("shell_touch:speed=3", "'speed=3' is no option; valid: delay, alternatives = whole number"),
+        ("shell_touch:speed=3", "'speed=3' is no option; valid: delay, alternatives, first_color = whole number"),
         ("shell_touch:delay=-1", "'delay=-1' is no option"),
         ("shell_touch:alternatives=7", r"alternatives=7, expected 2\.\.4"),
+        ("shell_touch:first_color=9", r"first_color: 9, expected 0\.\.8"),
+        ("touch_unseen:first_color=1", "'touch_unseen': first_color=1, its words say red: 0"),
         ("reach:delay=3", "reach takes no options"),
     ],
 )

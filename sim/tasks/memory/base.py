@@ -27,6 +27,21 @@ PARK, FREE = True, False
 """What a script yields for each control step: the arm is held, or may move."""
 HOMING_STEPS = 15
 """Control steps in which the cell brings the arm home from anywhere."""
+Color = tuple[float, float, float]
+"""Red, green, blue in [0, 1]."""
+PALETTE: dict[str, Color] = {
+    "red": (0.85, 0.10, 0.10),
+    "green": (0.10, 0.65, 0.20),
+    "blue": (0.10, 0.30, 0.90),
+    "yellow": (0.95, 0.80, 0.10),
+    "purple": (0.55, 0.15, 0.70),
+    "orange": (0.95, 0.45, 0.05),
+    "cyan": (0.10, 0.75, 0.80),
+    "pink": (0.95, 0.50, 0.70),
+    "black": (0.08, 0.08, 0.08),
+}
+"""More colours than the words of the tabletop tasks know; the first ``alternatives`` from ``first_color`` on are in
+play."""
 DARK, LIT = (0.20, 0.20, 0.20), (1.0, 0.95, 0.45)
 
 
@@ -38,10 +53,15 @@ class MemoryConfig:
     """Control steps between the end of the cue and the moment the arm may act on it."""
     alternatives: int = 3
     """Among how many things, places or numbers the memory must tell."""
+    first_color: int = 0
+    """Where in the palette the colours begin: with 0 things have those of the training data, with more others."""
 
     def __post_init__(self) -> None:
         if self.delay < 0:
             raise InvalidInputError(f"MemoryConfig.delay: {self.delay}, expected 0 or more control steps")
+        if not 0 <= self.first_color < len(PALETTE):
+            valid = f"0..{len(PALETTE) - 1}"
+            raise InvalidInputError(f"MemoryConfig.first_color: {self.first_color}, expected {valid}")
 
 
 class MemoryTask(Task):
@@ -59,6 +79,9 @@ class MemoryTask(Task):
         self.k = self.config.alternatives
         if not 2 <= self.k <= self.most:
             raise InvalidInputError(f"task {self.name!r}: alternatives={self.k}, expected 2..{self.most}")
+        colors, first = list(PALETTE.items()), self.config.first_color
+        self.palette: dict[str, Color] = dict(colors[first:] + colors[:first])
+        """Colours in the order in which they come into play."""
         self.scene: SceneConfig = self.build_scene()  # type: ignore[misc]  # depends on the number of alternatives
         self.max_steps: int = self.show_steps + self.config.delay + self.act_steps  # type: ignore[misc]
         self.oracle_cue = 0
@@ -100,6 +123,10 @@ class MemoryTask(Task):
         self._script = self.script(world)
         self.tick(world)
         return words
+
+    def color(self, name: str) -> Color:
+        """Return the colour of what is ``name``, unless the colours begin elsewhere in the palette."""
+        return list(self.palette.values())[list(PALETTE).index(name)]
 
     def tick(self, world: MujocoWorld) -> None:
         """Let the script go on by one control step; after its end the arm is free."""

@@ -12,7 +12,6 @@ from engram.sim.panda import HAND_BODY
 from engram.sim.props import Prop
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import FREE, HOMING_STEPS, LIT, MemoryConfig, MemoryTask, row
-from engram.sim.tasks.memory.touch import PALETTE
 from engram.sim.tasks.placement import upright
 from engram.sim.tasks.press_button import PRESSED_M
 from engram.sim.tasks.stack import HEIGHT_TOLERANCE_M, RELEASED_FRACTION
@@ -117,8 +116,8 @@ class PutBlockBack(TwoStageTask):
             world.set_pose(f"patch_{i}", upright(xy, 0.0))
         self.draw_tidy(rng, 2)
         self.lay(world, "block", self.places[self.oracle_cue], 1)
-        world.set_color("block", PALETTE["red"])
-        world.set_color(self.button, PALETTE["blue"])
+        world.set_color("block", self.color("red"))
+        world.set_color(self.button, self.color("blue"))
 
     def first_done(self, world: MujocoWorld) -> bool:
         return lies_at(world, "block", self.middle)
@@ -165,7 +164,7 @@ class TakeItBack(PutBlockBack):
             world.set_pose(f"patch_{i}", upright(xy, 0.0))
         self.draw_tidy(rng, 2)
         self.lay(world, "block", self.places[self.oracle_cue], 1)
-        world.set_color("block", PALETTE["red"])
+        world.set_color("block", self.color("red"))
 
     def signal(self, world: MujocoWorld) -> None:
         world.set_color("mark", LIT)
@@ -213,8 +212,8 @@ class RearrangeBlock(TwoStageTask):
         self.homes = dict(zip(self.blocks, (self.oracle_cue, *others), strict=True))  # block -> patch after stage one
         for i, block in enumerate(self.blocks):
             self.lay(world, block, self.middle if i == 0 else self.places[self.homes[block]], i)
-            world.set_color(block, PALETTE["green"])
-        world.set_color(self.button, PALETTE["blue"])
+            world.set_color(block, self.color("green"))
+        world.set_color(self.button, self.color("blue"))
 
     def first_done(self, world: MujocoWorld) -> bool:
         return lies_at(world, self.blocks[0], self.places[self.oracle_cue])
@@ -274,7 +273,7 @@ class ChangeFood(MemoryTask):
         self.yaws = rng.uniform(-0.2, 0.2, self.k)
         self.plate = np.array([0.62, 0.0]) + rng.uniform((-0.015, -0.05), (0.015, 0.05))
         world.set_pose("plate", upright(self.plate, 0.0))
-        for i, rgb in zip(range(self.k), PALETTE.values(), strict=False):
+        for i, rgb in zip(range(self.k), self.palette.values(), strict=False):
             self.put_home(world, i)
             world.set_color(self.foods[i], rgb)
 

@@ -9,7 +9,6 @@ import numpy as np
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.memory.base import MemoryConfig, row
 from engram.sim.tasks.memory.blocks import TwoStageTask
-from engram.sim.tasks.memory.touch import PALETTE
 from engram.sim.tasks.placement import upright
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class ReopenDrawer(TwoStageTask):
         world.set_joint(self.drawers[self.oracle_cue], AJAR_M + rng.uniform(-0.01, 0.01))
         button = np.array([0.46, 0.24]) + rng.uniform(-0.015, 0.015, 2)
         world.set_pose(self.button, upright(button, world.oracle_pose(self.button).position[2]))
-        world.set_color(self.button, PALETTE["blue"])
+        world.set_color(self.button, self.color("blue"))
 
     def first_done(self, world: MujocoWorld) -> bool:
         return all(world.oracle_joint(body) < SHUT_M for body in self.drawers)

@@ -11,7 +11,6 @@ from engram.sim.panda import HAND_BODY
 from engram.sim.props import Prop
 from engram.sim.scene import BELT_TOP_M, BELT_TRAVEL_M, CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import MemoryTask, row
-from engram.sim.tasks.memory.touch import PALETTE
 from engram.sim.tasks.placement import upright
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class InterceptGrab(MemoryTask):
         world.set_pose("tunnel", upright(np.array([TUNNEL_X_M, 0.0]), 0.0))
         world.set_pose("belt", upright(np.array([BEGIN_X_M, lane]), 0.0))
         world.set_pose("parcel", upright(np.array([BEGIN_X_M, lane]), BELT_TOP_M + CUBE_HALF_M))
-        world.set_color("parcel", PALETTE["orange"])
+        world.set_color("parcel", self.color("orange"))
 
     def script(self, world: MujocoWorld) -> Iterator[bool]:
         belt = world.data.actuator("belt")

@@ -9,7 +9,7 @@ import numpy as np
 
 from engram.sim.props import BALL_RADIUS_M, BLOCK_HALF_M, SHELL_HEIGHT_M, Prop
 from engram.sim.scene import SceneConfig
-from engram.sim.tasks.memory.base import HOMING_STEPS, PARK, MemoryTask, put_away, row, touched
+from engram.sim.tasks.memory.base import HOMING_STEPS, PALETTE, PARK, Color, MemoryTask, put_away, row, touched
 from engram.sim.tasks.placement import upright
 
 if TYPE_CHECKING:
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 SHOW_STEPS, COVER_STEPS = 5, 5
 RAISED_M = 0.14
 """How high above the table the shells begin."""
-PALETTE: dict[str, tuple[float, float, float]] = {
-    "red": (0.85, 0.10, 0.10),
-    "green": (0.10, 0.65, 0.20),
-    "blue": (0.10, 0.30, 0.90),
-    "yellow": (0.95, 0.80, 0.10),
-    "purple": (0.55, 0.15, 0.70),
-    "orange": (0.95, 0.45, 0.05),
-    "cyan": (0.10, 0.75, 0.80),
-    "pink": (0.95, 0.50, 0.70),
-    "black": (0.08, 0.08, 0.08),
-}
-"""More colours than the words of the tabletop tasks know; the first ``alternatives`` of them are in play."""
 
 
 class ShellTouch(MemoryTask):
@@ -115,7 +103,7 @@ class RememberColor(MemoryTask):
     @property
     def options(self) -> tuple[str, ...]:
         """Bodies to choose among, in the order of the cues: option i has colour i."""
-        return tuple(f"cube_{color}" for color in list(PALETTE)[: self.k])
+        return tuple(f"cube_{color}" for color in list(self.palette)[: self.k])
 
     def build_scene(self) -> SceneConfig:
         return SceneConfig(props=(Prop("sample", "block"), *(Prop(name, "block") for name in self.options)))
@@ -125,8 +113,8 @@ class RememberColor(MemoryTask):
         self.places = scattered(rng, self.k)
 
     def script(self, world: MujocoWorld) -> Iterator[bool]:
-        paint(world, self.options)
-        world.set_color("sample", list(PALETTE.values())[self.oracle_cue])
+        paint(world, self.options, self.palette)
+        world.set_color("sample", list(self.palette.values())[self.oracle_cue])
         world.set_pose("sample", upright(np.array([0.56, 0.0]), BLOCK_HALF_M))
         yield from self.park(SHOW_STEPS)
         put_away(world, "sample")
@@ -169,8 +157,8 @@ class MatchColor(RememberColor):
         self.places, self.next_places = scattered(rng, self.k), scattered(rng, self.k)
 
     def script(self, world: MujocoWorld) -> Iterator[bool]:
-        paint(world, self.options)
-        world.set_color("sample", list(PALETTE.values())[self.oracle_cue])
+        paint(world, self.options, self.palette)
+        world.set_color("sample", list(self.palette.values())[self.oracle_cue])
         world.set_pose("sample", upright(np.array([0.70, 0.0]), 0.0))
         show(world, self.options, self.places)
         yield from self.park(SHOW_STEPS)
@@ -193,9 +181,9 @@ def scattered(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.permutation(grid)[:count] + rng.uniform(-0.012, 0.012, (count, 2))
 
 
-def paint(world: MujocoWorld, options: tuple[str, ...]) -> None:
+def paint(world: MujocoWorld, options: tuple[str, ...], palette: dict[str, Color]) -> None:
     """Give option i the palette's colour i."""
-    for body, rgb in zip(options, PALETTE.values(), strict=False):
+    for body, rgb in zip(options, palette.values(), strict=False):
         world.set_color(body, rgb)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from engram.core.errors import InvalidInputError
 from engram.sim.props import BLOCK_HALF_M, Prop
 from engram.sim.scene import SceneConfig
-from engram.sim.tasks.memory.base import MemoryTask, row, touched
-from engram.sim.tasks.memory.touch import PALETTE, SHOW_STEPS, paint, show
+from engram.sim.tasks.memory.base import MemoryConfig, MemoryTask, row, touched
+from engram.sim.tasks.memory.touch import SHOW_STEPS, paint, show
 from engram.sim.tasks.placement import upright
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class TouchUnseen(MemoryTask):
     )
     option_height_m: ClassVar[float] = 2 * BLOCK_HALF_M
 
+    def __init__(self, config: MemoryConfig | None = None) -> None:
+        super().__init__(config)
+        if self.config.first_color:
+            raise InvalidInputError(f"task {self.name!r}: first_color={self.config.first_color}, its words say red: 0")
+
     @property
     def show_steps(self) -> int:
         return SHOW_STEPS
@@ -52,7 +58,7 @@ class TouchUnseen(MemoryTask):
     @property
     def options(self) -> tuple[str, ...]:
         """Bodies, of which the first is the red one; they stand on the places in the order of ``order``."""
-        return tuple(f"block_{color}" for color in list(PALETTE)[: self.k])
+        return tuple(f"block_{color}" for color in list(self.palette)[: self.k])
 
     def build_scene(self) -> SceneConfig:
         caps = tuple(Prop(f"{camera}_cap", "cap") for camera in CAMERAS)
@@ -65,7 +71,7 @@ class TouchUnseen(MemoryTask):
         self.oracle_cue = int(self.order[0])
 
     def script(self, world: MujocoWorld) -> Iterator[bool]:
-        paint(world, self.options)
+        paint(world, self.options, self.palette)
         show(world, self.options, self.places[self.order])
         yield from self.park(SHOW_STEPS)
         for arm in itertools.chain(self.park(self.config.delay), self.choose(world)):
