@@ -76,8 +76,8 @@ class TrainConfig:
     """Folder or hub id of a SmolVLA or pi0 of LeRobot's that was fine-tuned on such data: it stays frozen, and the
     memory beside it is all that learns; empty = our small network."""
     memory: str = "none"
-    """The policy's memory of its episode: none, bank, frame_stack, gru, fast_forgetful, hcam, retrieval, place; all but
-    none need ``window``."""
+    """The policy's memory of its episode: none, bank, first_frame, frame_stack, gru, fast_forgetful, hcam, retrieval,
+    place; all but none need ``window``."""
     window: int = 0
     """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
     window to window; 0 = from single frames."""

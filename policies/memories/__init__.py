@@ -10,6 +10,7 @@ from engram.policies.memories.bank import Bank, BankConfig
 from engram.policies.memories.base import Moments, SequenceMemory, State, choose
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
+from engram.policies.memories.first_frame import FirstFrame
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
 
@@ -48,6 +49,7 @@ def _feature(c: MemoryFields) -> int:
 
 _MAKERS: dict[str, Callable[[MemoryFields], SequenceMemory]] = {
     "bank": _bank,
+    "first_frame": lambda c: FirstFrame(_feature(c), c.dim),
     "frame_stack": lambda c: FrameStack(_feature(c), c.dim, c.memory_stack),
     "gru": lambda c: Gru(_feature(c), c.dim, 2 * c.dim),
     "fast_forgetful": lambda c: FastForgetful(_feature(c), c.dim),

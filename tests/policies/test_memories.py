@@ -12,6 +12,7 @@ from engram.policies.memories import Moments, check_memory
 from engram.policies.memories.bank import Bank, BankConfig, Entries, append
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
+from engram.policies.memories.first_frame import FirstFrame
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
 from tests.contracts.sequence_memory import DIM, FEATURE, SequenceMemoryContract, moments, queries
@@ -25,6 +26,12 @@ class TestBank(SequenceMemoryContract):
     def make(self):
         torch.manual_seed(0)
         return Bank(BankConfig(DIM, heads=2, details=2, steps=6, events=3))
+
+
+class TestFirstFrame(SequenceMemoryContract):
+    def make(self):
+        torch.manual_seed(0)
+        return FirstFrame(FEATURE, DIM)
 
 
 class TestFrameStack(SequenceMemoryContract):
@@ -135,6 +142,14 @@ def test_a_frame_stack_ends_where_it_ends():
     memory.unroll(memory.begin(3), seen, asked)[0][:, 20].sum().backward()
     felt = seen.feature.grad.abs().sum((0, 2)) > 0
     assert felt.nonzero().flatten().tolist() == [16, 17, 18, 19, 20]
+
+
+def test_a_first_frame_is_all_that_is_kept_of_an_episode():
+    memory, seen, asked = TestFirstFrame().make(), moments(), queries()
+    seen.feature.requires_grad_()
+    memory.unroll(memory.begin(3), seen, asked)[0][:, 20].sum().backward()
+    felt = seen.feature.grad.abs().sum((0, 2)) > 0
+    assert felt.nonzero().flatten().tolist() == [0]
 
 
 def test_a_trace_halves_and_turns_as_its_gamma_says():
