@@ -3,8 +3,8 @@
     python -m engram.benchmarks.household [--quick]
 
 The sensor model is fitted first, to rendered frames of other homes through the real perception, and checked on a home
-that it was not fitted to. One day in the first home is seen through rendered images. Finished homes are kept in
-``--work`` and not run again. The last line is JSON.
+that it was not fitted to. One day in the first home is seen through rendered images. Homes that the same code finished
+are kept in ``--work`` and not run again. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_every
 from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
 from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory
-from engram.core.provenance import machine
+from engram.core.provenance import digest, machine
 from engram.memory.advice import AdviceConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
@@ -44,6 +44,9 @@ from engram.sim.household.world import HouseholdWorld
 
 OURS = "engram"
 RESULTS = Path(__file__).resolve().parent / "results" / "household.json"
+CODE = ("core/*.py", "memory/*", "perception/**/*.py", "sim/household/*.py", "benchmarks/household*.py",
+        "benchmarks/memory_baselines.py")  # fmt: skip
+"""What the answers of a home depend on."""
 FIRST_SEED = 10
 """Homes 0-9 are for development."""
 
@@ -67,11 +70,16 @@ class HouseholdBenchmark:
 
 
 def map_memory(
-    home: Home, encoder: TextEncoder, store: GraphStore | None = None, advice: AdviceConfig | None = None
-) -> RobotMemory:
-    """Return our memory, with its defaults, of a robot that drives and knows the rooms and furniture of ``home``."""
+    home: Home, encoder: TextEncoder, store: GraphStore | None = None, advice: AdviceConfig | None = None,
+    ram_mb: float | None = None,
+) -> RobotMemory:  # fmt: skip
+    """Return our memory, with its defaults, of a robot that drives and knows the rooms and furniture of ``home``.
+
+    ``ram_mb``: its four stores keep within it.
+    """
     graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map"), advice=advice or AdviceConfig())
-    return RobotMemory(store, RobotMemoryConfig(graph=graph), encoder, map_nodes(home))
+    config = RobotMemoryConfig(graph=graph)
+    return RobotMemory(store, config if ram_mb is None else config.within(ram_mb), encoder, map_nodes(home))
 
 
 def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encoder: TextEncoder, folder: Path) -> dict:
@@ -128,8 +136,8 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
 
 
 def home_name(seed: int, config: HouseholdBenchmark) -> str:
-    """Return how the files of a home are called: a run of another length is another run."""
-    return f"home_{seed}_days_{config.days}"
+    """Return how the files of a home are called: a run of another length, or by other code, is another run."""
+    return f"home_{seed}_days_{config.days}_code_{digest(*CODE)}"
 
 
 def _day(count: Counter[str], store: Path, cpu_s: float) -> dict:
@@ -137,6 +145,9 @@ def _day(count: Counter[str], store: Path, cpu_s: float) -> dict:
     disk = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
     return {
         "right": count["right"],
+        "rightly_none": count["rightly none"],
+        "knowable": count["knowable"],
+        "right_of_knowable": count["right of knowable"],
         "questions": count["questions"],
         "stale": count["stale"],
         "ghosts": count["ghosts"],
@@ -161,8 +172,8 @@ def _save(path: Path, seed: int, scores: dict[str, Scores], days: list[dict]) ->
     return result
 
 
-def run(config: HouseholdBenchmark, folder: Path) -> list[dict]:
-    """Fit the sensor, live in every home that is not finished yet, and return the figures."""
+def run(config: HouseholdBenchmark, folder: Path) -> tuple[list[dict], list[list[dict]]]:
+    """Fit the sensor, live in every home that is not finished yet; return the figures and each home's days."""
     folder.mkdir(parents=True, exist_ok=True)
     encoder = default_text_encoder()
     record, fit = fit_sensor(encoder, config.fit_homes, 1 if config.quick else 2, folder)
@@ -172,7 +183,7 @@ def run(config: HouseholdBenchmark, folder: Path) -> list[dict]:
         results.append(
             json.loads(done.read_text()) if done.exists() else run_home(seed, config, record, encoder, folder)
         )
-    return fit + figures(results)
+    return fit + figures(results), [result["days"] for result in results]
 
 
 def main(config: HouseholdBenchmark | None = None) -> None:
@@ -182,12 +193,11 @@ def main(config: HouseholdBenchmark | None = None) -> None:
         config = replace(config, homes=2, days=6, fit_homes=1)
     where = machine()
     with tempfile.TemporaryDirectory() as scratch:
-        told = run(config, config.work or Path(scratch))
+        told, days = run(config, config.work or Path(scratch))
     for row in told:
         print(json.dumps(row))
     seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
-    output = (config.work or Path(tempfile.gettempdir())) / "household_quick.json" if config.quick else RESULTS
-    save_report(output, "household", where, replace(config, work=None), seeds=seeds, figures=told)
+    save_report(RESULTS, "household", where, replace(config, work=None), seeds=seeds, figures=told, days=days)
 
 
 if __name__ == "__main__":

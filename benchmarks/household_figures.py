@@ -96,16 +96,22 @@ def _stale_ratio(total: dict[str, Scores]) -> dict:
 
 
 def _weeks(homes: Sequence[dict]) -> list[dict]:
-    """Three weeks of operation: size, and whether answers got worse from the first to the last week."""
+    """Three weeks of operation: size, and whether answers got worse from the first to the last week.
+
+    How much can be known depends on what the home did; *knowable* is what the robot looked at since it is there.
+    """
     days = [home["days"] for home in homes]
     last = max(len(d) for d in days)
     first = range(1, min(8, last))
     end = range(max(last - 7, 1), last)
     rows = []
-    for name, span in (("first", first), ("last", end)):
-        right = sum(d[i]["right"] for d in days for i in span if i < len(d))
-        asked = sum(d[i]["questions"] for d in days for i in span if i < len(d))
-        rows.append(rate(f"{name}_week_answers_right", right, asked))
+    for what, of, told in (
+        ("right", "questions", "answers_right"),
+        ("right_of_knowable", "knowable", "knowable_right"),
+    ):
+        for name, span in (("first", first), ("last", end)):
+            right = sum(d[i][what] for d in days for i in span if i < len(d))
+            rows.append(rate(f"{name}_week_{told}", right, sum(d[i][of] for d in days for i in span if i < len(d))))
     week = min(last, 21) - 1
     for name, budget in (("disk_mb", DISK_BUDGET_MB), ("ram_mb", RAM_BUDGET_MB)):
         value = max(d[min(week, len(d) - 1)][name] for d in days)

@@ -70,6 +70,9 @@ def ask_everything(memory: Memory, life: Life, looked: Looked, scores: Scores, s
         verdict = judge(answers[0].pose.position if answers else None, name, life, looked)
         scores.count[verdict] += 1
         scores.count["rightly none"] += not answers and _error(np.zeros(3), name, life) == np.inf
+        if any(_in_view(thing, life, looked) for thing, kind in life.things.items() if kind.name == name):
+            scores.count["knowable"] += 1
+            scores.count["right of knowable"] += verdict == "right"
         if verdict == "right":
             scores.error_m.append(_error(answers[0].pose.position, name, life))
 

@@ -17,23 +17,20 @@ from pathlib import Path
 
 import tyro
 
-from engram.benchmarks.household import FIRST_SEED, FUSION
+from engram.benchmarks.household import FIRST_SEED, map_memory
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import Looked, Scores, ask_everything
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
 from engram.memory.disk_budget import bytes_in
-from engram.memory.graph_memory import GraphMemoryConfig
-from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, GraphStoreConfig
-from engram.memory.tracker import TrackerConfig
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.sensor_model import ModelSense
 from engram.sim.household.sensor_record import SensorRecord
-from engram.sim.household.tour import Inspector, map_nodes
+from engram.sim.household.tour import Inspector
 from engram.sim.household.world import HouseholdWorld
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_weeks.json"
@@ -61,13 +58,6 @@ class WeeksBenchmark:
     """Where the JSON goes."""
 
 
-def memory_within(ram_mb: float, disk_mb: float, folder: Path, places: tuple, encoder: TextEncoder) -> RobotMemory:
-    """Return a memory in the frame of the map under these budgets."""
-    graph = GraphMemoryConfig(tracker=TrackerConfig(frame="map", fusion=FUSION))
-    store = GraphStore(folder, GraphStoreConfig(budget_mb=disk_mb))
-    return RobotMemory(store, RobotMemoryConfig(graph=graph).within(ram_mb), encoder, places)
-
-
 def live(config: WeeksBenchmark, record: SensorRecord, encoder: TextEncoder, folder: Path) -> list[dict]:
     """Live in the home; return a row a day."""
     life = Life(make_home(FIRST_SEED), FIRST_SEED)
@@ -75,7 +65,8 @@ def live(config: WeeksBenchmark, record: SensorRecord, encoder: TextEncoder, fol
     inspector = Inspector(world, ModelSense(record, encoder, FIRST_SEED), FIRST_SEED)
     budgets = {"bounded": (config.ram_mb, config.disk_mb), "unbounded": (UNBOUNDED_MB, UNBOUNDED_MB)}
     memories = {
-        name: memory_within(*budget, folder / name, map_nodes(life.home), encoder) for name, budget in budgets.items()
+        name: map_memory(life.home, encoder, GraphStore(folder / name, GraphStoreConfig(budget_mb=disk)), ram_mb=ram)
+        for name, (ram, disk) in budgets.items()
     }
     scores, looked, days = {name: Scores() for name in memories}, Looked(), []
     for day in range(config.days):

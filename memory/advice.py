@@ -3,13 +3,15 @@
 Acting on the best guess now succeeds with probability max p. A search that looks at places 1 .. k in turn, until it
 finds, succeeds with p_1 + .. + p_k, or by the best guess among the others: the difference, times what a success is
 worth in metres, less the way that is driven on average, is the value of that search (Howard, *Information Value
-Theory*, 1966). Places are taken in the order of probability a metre, the rule that is best for independent boxes.
+Theory*, 1966). Places are taken in the order of probability a metre, the rule that is best for boxes at a cost of their
+own, and then in a better one where ways between places make one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -46,46 +48,87 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
     """
     config = config or AdviceConfig()
     known = max(options, key=lambda option: option.probability, default=None)
-    if known is not None and known.probability >= config.sure:
-        return Advice(False, f"No look is needed: it is at {known.label}.")
     options = _gathered([option for option in options if option.probability > 0], config.hint_m)
     if not options:
         return Advice(False, "I know of no place where a look could help.")
     p = np.array([option.probability for option in options])
     p = p / max(1.0, float(p.sum()))
     places = np.array([option.place for option in options])
-    order, cost, value = _best_search(p, places, robot_place, config)
-    i, route = order[0], tuple(places[j] for j in order)
-    option = options[i]
-    chance = f"{100 * p[i]:.0f} % that it is there, {cost:.1f} m away"
+    ways = np.zeros((len(p) + 1, len(p)))
+    if robot_place is not None:
+        ways = np.linalg.norm(np.vstack([robot_place, places])[:, None] - places[None], axis=2)
+    order = search_order(p, ways, config.look_m)
+    route, chances = tuple(places[j] for j in order), tuple(float(p[j]) for j in order)
+    if known is not None and known.probability >= config.sure:
+        return Advice(False, f"No look is needed: it is at {known.label}.", route=route, chances=chances)
+    value, cost = _worth(p, ways, order, config.worth_m), float(ways[0, order[0]])
+    option = options[order[0]]
+    chance = f"{100 * chances[0]:.0f} % that it is there, {cost:.1f} m away"
     if value <= 0:
         text = f"Looking is not worth it: the best place, {option.label}, has {chance}."
-        return Advice(False, text, None, option.label, float(p[i]), cost, value, route)
+        return Advice(False, text, None, option.label, chances[0], cost, value, route, chances)
     text = f"Look at {option.label}: {chance}."
-    return Advice(True, text, option.place, option.label, float(p[i]), cost, value, route)
+    return Advice(True, text, option.place, option.label, chances[0], cost, value, route, chances)
 
 
-def _best_search(
-    p: np.ndarray, places: np.ndarray, robot_place: np.ndarray | None, config: AdviceConfig
-) -> tuple[list[int], float, float]:
-    """Return the order of a search, the way [m] to its first place, and the value [m] of its best beginning."""
-    best, left, here = float(p.max()), list(range(len(p))), robot_place
-    order: list[int] = []
-    found = way = first_cost = 0.0
-    value = -np.inf
+def search_order(p: np.ndarray, ways: np.ndarray, look_m: float) -> list[int]:
+    """Return the order of a search that finds after the shortest way on average, as far as swaps can tell.
+
+    It begins with the order of probability a metre and then moves single places and turns parts round while that
+    shortens the expected way (2-opt and or-opt, over the first 24 places).
+
+    Args:
+        p: (n,) the chance that the object is at each place; together 1 at most.
+        ways: (n + 1, n) m, from the robot (row 0) and from each place (row 1 + i) to each place.
+        look_m: way that one look takes as long as [m].
+    """
+    left, at, order = list(range(len(p))), 0, []
     while left:
-        far = np.zeros(len(left)) if here is None else np.linalg.norm(places[left] - here, axis=1)
-        k = int(np.argmax(p[left] / (far + config.look_m)))
-        first_cost = float(far[k]) if not order else first_cost
-        way += (1 - found) * float(far[k])
-        order.append(left.pop(k))
-        found += float(p[order[-1]])
-        guess = float(p[left].max()) if left else 0.0
-        value = max(value, (found + guess - best) * config.worth_m - way)
-        here = places[order[-1]] if robot_place is not None else None
-    if len(p) == 1:  # no guess to act on is as good as none: seeing it there makes it one
-        value = found * config.worth_m - way
-    return order, first_cost, value
+        order.append(left.pop(int(np.argmax(p[left] / (ways[at, left] + look_m)))))
+        at = order[-1] + 1
+    head = np.array(order[:_IMPROVED])
+    changes, cost = _changes(len(head)), np.inf
+    while len(head) > 1:
+        costs = _expected_way(p, ways, head[changes], look_m)
+        best = int(np.argmin(costs))
+        if costs[best] > cost - 1e-9:
+            break
+        cost, head = float(costs[best]), head[changes[best]]
+    return [*head.tolist(), *order[_IMPROVED:]]
+
+
+_IMPROVED = 24
+"""The order of so many first places is improved."""
+
+
+@lru_cache(maxsize=_IMPROVED)
+def _changes(n: int) -> np.ndarray:
+    """Return index arrays (m, n): as it is, with one place moved, with one part turned round."""
+    rows = [list(range(n))]
+    for i in range(n):
+        rest = [k for k in range(n) if k != i]
+        rows += [[*rest[:j], i, *rest[j:]] for j in range(n) if j != i]
+        rows += [[*range(i), *range(j, i - 1, -1), *range(j + 1, n)] for j in range(i + 2, n)]
+    return np.array(rows)
+
+
+def _expected_way(p: np.ndarray, ways: np.ndarray, orders: np.ndarray, look_m: float) -> np.ndarray:
+    """Return the way (m,) that searches in ``orders`` (m, n) take until they find, looks counted as way."""
+    legs = np.hstack([ways[0, orders[:, :1]], ways[orders[:, :-1] + 1, orders[:, 1:]]]) + look_m
+    chance = p[orders]
+    return ((1.0 - (np.cumsum(chance, axis=1) - chance)) * legs).sum(axis=1)
+
+
+def _worth(p: np.ndarray, ways: np.ndarray, order: Sequence[int], worth_m: float) -> float:
+    """Return the value [m] of the best beginning of a search in ``order``."""
+    best, found, way, at, value = float(p.max()), 0.0, 0.0, 0, -np.inf
+    for step, i in enumerate(order):
+        way += (1 - found) * float(ways[at, i])
+        found += float(p[i])
+        guess = float(p[list(order[step + 1 :])].max(initial=0.0))
+        value, at = max(value, (found + guess - best) * worth_m - way), i + 1
+    # of a single place no guess to act on is as good as none: seeing it there makes it one
+    return value if len(p) > 1 else found * worth_m - way
 
 
 def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:

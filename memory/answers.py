@@ -37,7 +37,8 @@ def answer(
         text, sure = _first(tracker, query, hits, at), hits.confidence[0] if hits.nodes else 0.0
     age = max(0, at - hits.nodes[0].last_seen_ns) / 1e9 if hits.nodes else float("inf")
     advised = None
-    if not past and query.text and not query.ability and sure < advice.sure:
+    wanted = bool(query.text) and not past and not query.ability
+    if wanted and (sure < advice.sure or query.robot_place is not None):
         habits = usual(hits.nodes[0]) if usual is not None and hits.nodes else ()
         advised = advise(options(tracker, hits, now_ns, habits), query.robot_place, advice)
     return MemoryAnswer(hits.nodes, hits.scores, text, sure, age, evidence, advised)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.statistics import Rate, wilson
+from engram.memory.rhythm import HOURS, Rhythm, hours_between, moved_between, rhythm_of
 from engram.memory.survival import Chance, MovingRate, SurvivalCurve
 
 _PLACES = 32
@@ -33,8 +34,10 @@ class Stay:
     seen_ns: int  # and last
     whole: bool  # its beginning was noticed
 
-    def seconds(self, until_ns: int) -> float:
-        """Return how long it has lasted at ``until_ns``."""
+    def seconds(self, until_ns: int, rhythm: Rhythm | None = None) -> float:
+        """Return how long it has lasted at ``until_ns``, by the clock or at the pace of ``rhythm``."""
+        if rhythm is not None:
+            return rhythm.seconds(self.since_ns, until_ns)
         return max(0.0, (until_ns - self.since_ns) / 1e9)
 
     def data(self) -> dict[str, Any]:
@@ -68,23 +71,37 @@ class Habits:
     """All that is kept of one class, or of one object."""
 
     places: dict[str, UsualPlace] = field(default_factory=dict)
-    stays_s: list[float] = field(default_factory=list)  # whole stays, beginning and end known, newest last
+    stays_s: list[float] = field(default_factory=list)  # whole stays, at the pace of their class, newest last
     moves: int = 0
     exposure_s: float = 0.0
     vector: np.ndarray | None = None  # (384,) of the class
     seen_ns: int = 0
+    hours: np.ndarray | None = None  # (2, 24) moves in each hour of the day, and s that it was watched over; of a class
 
-    def add_stay(self, key: str, label: str, place: np.ndarray, seconds: float, moved: bool, whole: bool) -> None:
-        """Count a stay of ``seconds`` at ``place`` (3,) m: ended by a ``moved`` object, ``whole`` = seen to begin."""
+    def add_stay(
+        self, key: str, label: str, place: np.ndarray, seconds: float, whole_s: float | None = None, moved: bool = True
+    ) -> None:
+        """Count a stay of ``seconds`` at ``place`` (3,) m, ended by a ``moved`` object.
+
+        ``whole_s``: how long it was at the pace of the class, if it was seen to begin.
+        """
         self.places.setdefault(key, UsualPlace(label)).add(place, seconds)
         if len(self.places) > _PLACES:
             del self.places[min(self.places, key=lambda one: (self.places[one].seconds, one))]
         self.exposure_s += seconds
-        if moved:
-            self.moves += 1
-            if whole:
-                self.stays_s.append(seconds)
-                del self.stays_s[:-_STAYS]
+        self.moves += moved
+        if moved and whole_s is not None:
+            self.stays_s.append(whole_s)
+            del self.stays_s[:-_STAYS]
+
+    def add_hours(self, start_ns: int, seen_ns: int, gone_ns: int) -> None:
+        """Count a stay by the hours of the day: it began at ``start_ns`` and ended after it was last seen."""
+        watched_s = hours_between(start_ns, (seen_ns + gone_ns) // 2)
+        self.hours = self.by_hour() + np.stack((moved_between(seen_ns, gone_ns), watched_s))
+
+    def by_hour(self) -> np.ndarray:
+        """Return (2, 24): moves in each hour of the day, and the seconds that it was watched over."""
+        return np.zeros((2, HOURS)) if self.hours is None else self.hours
 
     def usual(self, limit: int) -> list[tuple[UsualPlace, float, Rate]]:
         """Return the places by share of the time, with that share and the share of visits (Wilson interval)."""
@@ -101,20 +118,27 @@ class Habits:
         both = deepcopy(self)
         for stay in stays:
             seconds = stay.seconds(stay.seen_ns)
-            both.add_stay(stay.key, stay.support_label, stay.place, seconds, moved=False, whole=False)
+            both.add_stay(stay.key, stay.support_label, stay.place, seconds, moved=False)
         return both
 
-    def curve(self, running: Sequence[Stay]) -> SurvivalCurve | None:
+    def rhythm(self, running: Sequence[Stay], home: Rhythm) -> tuple[Rhythm, np.ndarray]:
+        """Return at what pace the hours go by, beside those of the ``home``, and the counts (2, 24) behind it."""
+        hours = self.by_hour().copy()
+        for stay in running:
+            hours[1] += hours_between(stay.since_ns, stay.seen_ns)
+        return rhythm_of(*hours, home), hours
+
+    def curve(self, running: Sequence[Stay], rhythm: Rhythm) -> SurvivalCurve | None:
         """Return how long objects stay, given the stays that have not ended; None where few have."""
         if len(self.stays_s) < _CURVE_FROM:
             return None
-        running_s = [one for one in (stay.seconds(stay.seen_ns) for stay in running if stay.whole) if one > 0]
+        running_s = [one for one in (stay.seconds(stay.seen_ns, rhythm) for stay in running if stay.whole) if one > 0]
         return SurvivalCurve([*self.stays_s, *running_s], [True] * len(self.stays_s) + [False] * len(running_s))
 
     def bytes_used(self) -> int:
         """Return what they hold of RAM; parts measured by tracemalloc."""
-        vector = 0 if self.vector is None else self.vector.nbytes
-        return 700 + 550 * len(self.places) + 40 * len(self.stays_s) + vector
+        arrays = sum(one.nbytes for one in (self.vector, self.hours) if one is not None)
+        return 700 + 550 * len(self.places) + 40 * len(self.stays_s) + arrays
 
     def data(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -125,6 +149,7 @@ class Habits:
             "moves": self.moves,
             "exposure_s": self.exposure_s,
             "seen_ns": self.seen_ns,
+            "hours": None if self.hours is None else self.hours.tolist(),
         }
 
     @classmethod
@@ -134,7 +159,8 @@ class Habits:
             key: UsualPlace(label, visits, seconds, np.array(mean))
             for key, (label, visits, seconds, *mean) in data["places"].items()
         }
-        return cls(places, list(data["stays_s"]), data["moves"], data["exposure_s"], vector, data["seen_ns"])
+        hours = None if data.get("hours") is None else np.array(data["hours"])  # earlier versions counted none
+        return cls(places, list(data["stays_s"]), data["moves"], data["exposure_s"], vector, data["seen_ns"], hours)
 
 
 class HabitTable:

@@ -155,15 +155,36 @@ def _now(
     # of two that fit alike, the one seen last; then the smaller id
     order = sorted(np.argsort(-scores, kind="stable")[: 4 * query.limit + 16].tolist(), key=lambda i: (
         -round(float(scores[i]), 3), -int(columns.last_ns[rows[i]]), columns.about(int(rows[i])).id))  # fmt: skip
-    best = np.array(order[: query.limit], np.int64)
+    best = np.array(order[: max(query.limit, _ALIKE)], np.int64)
     now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
     nodes = columns.nodes(rows[best])
     stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
     sure = [_confidence(node, float(cosine[i]), now_ns, s, config)
             for node, i, s in zip(nodes, best, stayed, strict=True)]  # fmt: skip
-    facts = [tracker.history.current(node.id) for node in nodes]
+    chosen = list(range(len(nodes))) if query.place is not None else likeliest_first([n.label for n in nodes], sure)
+    chosen = chosen[: query.limit]
+    facts = [tracker.history.current(nodes[i].id) for i in chosen]
     found = [None if row is None else tracker.history.facts([row])[0] for row in facts]
-    return Hits(tuple(nodes), tuple(float(s) for s in scores[best]), tuple(sure), tuple(found))
+    return Hits(tuple(nodes[i] for i in chosen), tuple(float(scores[best[i]]) for i in chosen),
+                tuple(sure[i] for i in chosen), tuple(found))  # fmt: skip
+
+
+_ALIKE = 4
+"""At least so many are compared by the chance that they are still there, even if only one is asked for."""
+
+
+def likeliest_first(labels: Sequence[str], sure: Sequence[float]) -> list[int]:
+    """Return indices in the order given, but of those with one label the one that is most surely there first.
+
+    Of two red mugs that were believed in alike when they were last seen, who asks wants the one seen since.
+    """
+    order = list(range(len(labels)))
+    for label in set(labels):
+        slots = [i for i, other in enumerate(labels) if other == label]
+        if len(slots) > 1:
+            for slot, i in zip(slots, sorted(slots, key=lambda i: -sure[i]), strict=True):
+                order[slot] = i
+    return order
 
 
 def _candidates(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -14,6 +14,7 @@ from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
 from engram.core.statistics import Rate
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
 from engram.memory.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
+from engram.memory.rhythm import HOURS, Rhythm, rhythm_of
 from engram.memory.surroundings import Surroundings
 from engram.memory.survival import Chance, MovingRate, SurvivalCurve, moving_rate
 
@@ -23,7 +24,7 @@ _STAY, _CLASS, _OBJECT, _SKILL = "stay/", "class/", "object/", "skill/"
 _BEGINS = ("new", "moved", "returned", "released")
 _ENDS = ("moved", "held", "absent")
 _KNOWN_WELL = 5
-_STAY_BYTES, _SKILL_BYTES, _SUMMARY_BYTES = 900, 500, 2500
+_STAY_BYTES, _SKILL_BYTES, _SUMMARY_BYTES = 900, 500, 3500
 """RAM of a running stay, of a skill and of what was distilled of a class or object; tracemalloc."""
 _SAME = 0.02
 """A rate is computed again when the time that it rests on grew by this share."""
@@ -53,6 +54,8 @@ class Summary:
 
     usual: tuple[Usual, ...]
     curve: SurvivalCurve | None = None
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    hours: np.ndarray = field(default_factory=lambda: np.zeros((2, HOURS)))  # what the rhythm rests on
 
 
 class SemanticMemory(MemoryStore):
@@ -76,6 +79,7 @@ class SemanticMemory(MemoryStore):
         self._of_class: dict[str, set[str]] = {}
         self._resting_s: dict[str, float] = {}  # class -> sum over its stays that have not ended
         self._half_move_s = 0.0  # time in which half an object moves, over all classes
+        self._rhythm = Rhythm()  # of all classes together
         self._rates: dict[str, MovingRate] = {}
         self._tables = {_CLASS: HabitTable(self.config.max_classes), _OBJECT: HabitTable(self.config.max_objects)}
         self._summaries: dict[str, Summary] = {}
@@ -135,6 +139,9 @@ class SemanticMemory(MemoryStore):
         moves = sum(habits.moves for habits in known)
         seconds = sum(habits.exposure_s for habits in known) + sum(self._resting_s.values())
         self._half_move_s = 0.5 * seconds / moves if moves else 0.0
+        made = [self._summaries[_CLASS + name] for name in self._tables[_CLASS].habits]
+        if made:
+            self._rhythm = rhythm_of(*np.sum([one.hours for one in made], axis=0))
         return 0
 
     @property
@@ -162,9 +169,10 @@ class SemanticMemory(MemoryStore):
         survival, stay = self.survival(label), self._stays.get(node_id)
         if survival is None or stay is None:
             return None
+        rhythm = self._summaries[_CLASS + label].rhythm
         if not stay.whole:  # since when it lies there is not known
-            return survival.rate.still_there(max(0.0, (now_ns - stay.seen_ns) / 1e9))
-        return survival.still_there(stay.seconds(now_ns), known_s=stay.seconds(stay.seen_ns))
+            return survival.rate.still_there(rhythm.seconds(stay.seen_ns, now_ns))
+        return survival.still_there(stay.seconds(now_ns, rhythm), known_s=stay.seconds(stay.seen_ns, rhythm))
 
     def usual_places(self, label: str, node_id: str = "") -> tuple[Usual, ...]:
         """Return the usual places of an object if it is known well, else of its class, the best first."""
@@ -283,7 +291,7 @@ class SemanticMemory(MemoryStore):
             # it left between its last sight there and now: the middle is the best guess
             left_ns = (before.seen_ns + event.stamp_ns) // 2
             if event.stamp_ns - before.noticed_ns >= self.config.settle_s * 1e9:
-                self._count(event, before, before.seconds(left_ns))
+                self._count(event, before, left_ns)
             self._drop_stay(event.node_id)
         if event.kind in _BEGINS:
             support_id, support_label = self._surroundings.support(event.node_id)
@@ -294,11 +302,15 @@ class SemanticMemory(MemoryStore):
             self._put_stay(event.node_id, stay)
             self._learn_class(event)
 
-    def _count(self, event: GraphEvent, stay: Stay, seconds: float) -> None:
+    def _count(self, event: GraphEvent, stay: Stay, left_ns: int) -> None:
+        known = self._summaries.get(_CLASS + stay.label)
+        lived_s = stay.seconds(left_ns, known.rhythm if known is not None else self._rhythm)
         for prefix, name in ((_CLASS, stay.label), (_OBJECT, event.node_id)):
             habits = self._tables[prefix].touch(name)
-            habits.add_stay(stay.key, stay.support_label, stay.place, seconds, moved=True, whole=stay.whole)
+            whole_s = lived_s if stay.whole else None
+            habits.add_stay(stay.key, stay.support_label, stay.place, stay.seconds(left_ns), whole_s)
             habits.seen_ns = event.stamp_ns
+        self._tables[_CLASS].habits[stay.label].add_hours(stay.since_ns, stay.seen_ns, event.stamp_ns)
 
     def _learn_class(self, event: GraphEvent) -> None:
         vector, habits = self._surroundings.embedding(event.node_id), self._tables[_CLASS].touch(event.label)
@@ -333,7 +345,9 @@ class SemanticMemory(MemoryStore):
         if prefix == _OBJECT:
             return Summary(tuple(habits.usual(limit=8)))
         running = [self._stays[one] for one in sorted(self._of_class.get(name, ()))]
-        return Summary(tuple(habits.with_running(running).usual(limit=8)), habits.curve(running))
+        rhythm, hours = habits.rhythm(running, self._rhythm)
+        usual = habits.with_running(running).usual(limit=8)
+        return Summary(tuple(usual), habits.curve(running, rhythm), rhythm, hours)
 
     def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery, fit: float) -> list[Evidence]:
         summary = self._summaries[_CLASS + label]

@@ -7,22 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.benchmarks.fetch import (
-    FetchBenchmark,
-    Searcher,
-    _oracle_way,
-)
-from engram.benchmarks.fetch import (
-    figures as fetch_figures,
-)
-from engram.benchmarks.fetch import (
-    run_home as fetch_home,
-)
+from engram.benchmarks.fetch import FetchBenchmark, Searcher, _oracle_way, finished_home
+from engram.benchmarks.fetch_figures import ARMS, ASKERS, Trip
+from engram.benchmarks.fetch_figures import figures as fetch_figures
 from engram.benchmarks.household import HouseholdBenchmark, run_home
 from engram.benchmarks.household_figures import figures, reliability
 from engram.benchmarks.household_fit import compare
 from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, judge, score_graph
 from engram.benchmarks.memory_baselines import SightingMemory
+from engram.benchmarks.memory_weeks import WeeksBenchmark, live
+from engram.benchmarks.memory_weeks import figures as weeks_figures
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import HOUR_NS, Life
 from engram.sim.household.sensor_model import ModelSense
@@ -129,6 +123,23 @@ def test_the_fit_is_judged_against_the_real_sensor():
     assert rows["sensor_model_named_right"]["met"] is True
 
 
+def test_exploration_is_held_against_no_memory_and_against_perfect_knowledge():
+    """Looks 2, 4 with both memories, 6, 6 with none, 1, 1 if all is known: 3 / 6, and (3 - 1) / (6 - 1) beyond it."""
+    looks = {"both": (2, 4), "none": (6, 6), "oracle": (1, 1), "always": (3, 3), "advised": (0, 3), "never": (0, 0)}
+    trips = {
+        arm: [Trip(f"day {i}", arm != "never", n, 1 + (arm == "none"), float(n)) for i, n in enumerate(counts)]
+        for arm, counts in {**{arm: (1, 1) for arm in (*ARMS, *ASKERS)}, **looks}.items()
+    }
+    rows = {row["name"]: row for row in fetch_figures(trips, limit=3)}
+    assert rows["fetch_both_success"]["value"] == 0.5 and rows["fetch_none_success"]["value"] == 0.0
+    assert rows["fetch_none_success_within_6_looks"]["value"] == 1.0
+    assert rows["fetch_looks_both_over_none"]["value"] == 0.5
+    assert rows["fetch_looks_both_over_none"]["interval"] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)
+    assert rows["fetch_looks_beyond_oracle_both_over_none"]["value"] == pytest.approx(0.4)
+    assert rows["where_advised_metres_over_always"]["value"] == 0.5
+    assert rows["where_advised_right_above_never"]["value"] == 1.0
+
+
 @pytest.mark.slow
 def test_a_small_run_gives_every_figure(tmp_path):
     config = HouseholdBenchmark(homes=1, days=1, camera_day=-1)
@@ -136,8 +147,19 @@ def test_a_small_run_gives_every_figure(tmp_path):
     told = {row["name"]: row for row in figures([home])}
     assert told["recall"]["value"] > 0.9
     assert {"stale_answers_ratio", "ghosts", "false_merges", "captions_answers_right"} <= set(told)
-    tallies = fetch_home(101, FetchBenchmark(rounds=0, streams=1, tasks=2, looks=3), perfect_record(), WordEncoder())
-    rows = {row["name"]: row for row in fetch_figures(tallies)}
+    fetching = FetchBenchmark(rounds=0, streams=1, tasks=2)
+    trips = finished_home(101, fetching, perfect_record(), WordEncoder(), tmp_path)
+    rows = {row["name"]: row for row in fetch_figures(trips, limit=3)}
+    assert trips == finished_home(101, fetching, perfect_record(), WordEncoder(), tmp_path)  # read, not run again
     assert rows["fetch_oracle_success"]["value"] == 1.0
     assert rows["fetch_both_success"]["n"] == 2
     assert rows["where_never_metres"]["value"] == 0.0 and rows["where_always_metres"]["value"] > 0.0
+
+
+@pytest.mark.slow
+def test_a_day_under_budgets_gives_every_figure(tmp_path):
+    config = WeeksBenchmark(days=1)
+    days = live(config, perfect_record(), WordEncoder(), tmp_path)
+    told = {row["name"]: row for row in weeks_figures(days, config)}
+    assert told["weeks_most_ram_mb"]["met"] and told["weeks_most_disk_mb"]["met"]
+    assert told["weeks_right_answers_last_week"]["n"] == days[0]["bounded"]["questions"] == 96

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from engram.core.provenance import commit, machine
+from engram.core.provenance import commit, digest, machine
 
 
 def test_commit_is_the_head_of_the_repository_that_holds_the_code() -> None:
@@ -15,3 +15,8 @@ def test_commit_is_the_head_of_the_repository_that_holds_the_code() -> None:
 
 def test_machine_names_the_number_of_cpus() -> None:
     assert f", {os.cpu_count()} CPUs, " in machine()
+
+
+def test_a_digest_is_of_the_files_that_are_meant() -> None:
+    assert digest("core/provenance.py") == digest("core/provenance.py", "core/provenance*.py")
+    assert digest("core/provenance.py") != digest("core/types.py")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from engram.memory.advice import AdviceConfig, Option, advise
+from engram.memory.advice import AdviceConfig, Option, advise, search_order
 
 ROBOT = np.zeros(3)
 KITCHEN, HALL = np.array([3.0, 0, 0]), np.array([0.0, 8.0, 0])
@@ -46,3 +48,26 @@ def test_guesses_of_one_place_add_up_and_more_than_all_is_scaled():
     advice = advise(options, ROBOT, AdviceConfig(worth_m=90))
     assert advice.probability == pytest.approx(1 / 1.8)
     assert advice.value_m == pytest.approx(0.8 / 1.8 * 90 - 3)
+
+
+def test_no_order_of_few_places_is_better_on_average():
+    draw = np.random.default_rng(3)
+    for _ in range(20):
+        places, p = draw.uniform(0, 10, (5, 2)), draw.dirichlet(np.ones(5))
+        ways = np.linalg.norm(np.vstack([np.zeros(2), places])[:, None] - places, axis=2)
+
+        def expected(order, p=p, ways=ways) -> float:
+            way = found = 0.0
+            for at, to in zip((0, *(i + 1 for i in order)), order, strict=False):
+                way, found = way + (1 - found) * (ways[at, to] + 2.0), found + p[to]
+            return way
+
+        best = min(expected(order) for order in itertools.permutations(range(5)))
+        assert expected(search_order(p, ways, 2.0)) <= 1.001 * best
+
+
+def test_who_is_sure_is_told_the_way_to_the_nearest_of_two_all_the_same():
+    advice = advise([Option(HALL, "hall", 0.97), Option(KITCHEN, "kitchen", 0.95)], ROBOT)
+    assert not advice.look
+    np.testing.assert_array_equal(advice.route[0], KITCHEN)
+    assert sum(advice.chances) == pytest.approx(1.0)

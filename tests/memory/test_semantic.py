@@ -10,11 +10,13 @@ from scipy.stats import chi2
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
+from engram.memory.rhythm import hours_between, rhythm_of
 from engram.memory.semantic import SemanticConfig, SemanticMemory
 from engram.memory.survival import SurvivalCurve, moving_rate
 from tests.contracts.memory_store import MemoryStoreContract
 from tests.memory.updates import SECOND, embed, event, node, step
 
+HOUR_NS = 3600 * 10**9
 FREIREICH = {  # weeks of remission under 6-MP, Freireich et al. 1963; True = ended, False = censored
     True: [6, 6, 6, 7, 10, 13, 16, 22, 23],
     False: [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35],
@@ -204,3 +206,49 @@ def test_habits_and_skills_stay_bounded_over_a_long_life():
     assert count["stay/"] <= 200
     largest = max(len(str(dict(row.data))) for row in state.changed)
     assert largest < 10_000
+
+
+def test_hours_between_two_instants_are_counted_by_the_hour_of_the_day():
+    """From 22:30 to 01:15 the next day: half of 22 h, all of 23 h and 0 h, a quarter of 1 h."""
+    hours = hours_between(int(22.5 * HOUR_NS), int(25.25 * HOUR_NS))
+    assert {i: s for i, s in enumerate(hours) if s} == {0: 3600.0, 1: 900.0, 22: 1800.0, 23: 3600.0}
+    assert hours_between(3 * HOUR_NS, 51 * HOUR_NS).tolist() == [7200.0] * 24
+
+
+def test_time_goes_by_at_the_pace_of_its_hours():
+    """9 of 10 moves in one hour and 1 in the next, both watched alike: 5 expected of each, half a move is the prior."""
+    moves, watched = np.zeros(24), np.zeros(24)
+    moves[12], moves[13], watched[12:14] = 9.0, 1.0, 3600.0
+    rhythm = rhythm_of(moves, watched)
+    assert rhythm.pace[12:15] == pytest.approx([9.5 / 5.5, 1.5 / 5.5, 1.0])
+    assert rhythm.seconds(int(12.5 * HOUR_NS), int(13.5 * HOUR_NS)) == pytest.approx(1800 * 11 / 5.5)
+    assert rhythm.seconds(0, 24 * HOUR_NS) == pytest.approx(24 * 3600)
+    assert rhythm_of(np.zeros(24), np.zeros(24), rhythm).pace == pytest.approx(rhythm.pace)
+
+
+def test_what_moves_by_day_is_still_there_in_the_morning():
+    """A cup is seen at 9 and at 21 h, in a new place every evening: the night costs it less than the day."""
+    store, places = SemanticMemory(embed), [node("place_1", "table"), node("place_2", "shelf")]
+    for day in range(30):
+        here, hour = places[day % 2], 3600.0
+        evening = day * 24 * hour + 21 * hour
+        cup = (float(here.id[-1]), 0.0, 0.0)
+        change = event("moved" if day else "new", "object_1", "cup", evening, cup)
+        store.update(step(change, on=here.id, off=places[(day + 1) % 2].id if day else "", seen_too=places), 0)
+        morning = evening + 12 * hour
+        store.update(step(stamp_s=morning, seen_too=[node("object_1", "cup", cup, morning)]), 0)
+        store.consolidate(10.0)
+    seen_ns = int(morning * 1e9)
+    by_day = store.still_there("object_1", "cup", seen_ns + 11 * HOUR_NS).value
+    store.update(step(stamp_s=morning + 12 * hour, seen_too=[node("object_1", "cup", cup, morning + 12 * hour)]), 0)
+    by_night = store.still_there("object_1", "cup", seen_ns + 23 * HOUR_NS).value
+    assert by_day < 0.5 and by_night > 0.8
+
+
+def test_habits_of_the_day_survive_the_disk():
+    store = SemanticMemory(embed)
+    live(store, [("place_1", 4000.0), ("place_2", 50.0)] * 3)
+    again = SemanticMemory(embed)
+    again.restore(store.state().changed)
+    again.consolidate(10.0)
+    assert again._summaries["class/cup"].rhythm.pace == pytest.approx(store._summaries["class/cup"].rhythm.pace)
