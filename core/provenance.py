@@ -26,7 +26,7 @@ def digest(*patterns: str) -> str:
     12
     """
     root, total = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+    for path in sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()}):
         total.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()[:12]
 

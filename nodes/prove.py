@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from engram.core.errors import EngramError, unknown_name
+from engram.core.provenance import digest
 from engram.core.statistics import Rate, wilson
 
 EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET = 0.95, 0.80, 0.95
@@ -39,8 +40,8 @@ class ProveConfig:
     output: Path | None = None
     """File for all figures as one JSON list."""
     work: Path | None = None
-    """memory: folder for the fitted sensor and finished homes, policy: for finished episodes; a run that was cut off
-    goes on from there."""
+    """Folder for what is finished: measurements, homes, episodes. A run that was cut off goes on from there; what other
+    code or other settings finished is measured again."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,8 @@ def prove_fetch(config: ProveConfig) -> list[Figure]:
 
 KILLS, DAMAGES = 300, 200
 """kill -9 during writing, and bit flips or truncations of the store."""
+_PIECE, _FIRST_SEED = 50, 20
+"""So many of them are one run of the test, on a store and with a seed of its own."""
 
 
 def prove_store(config: ProveConfig) -> list[Figure]:
@@ -175,13 +178,28 @@ def prove_store(config: ProveConfig) -> list[Figure]:
     if not tests.exists():
         raise ProofError(f"{tests}: not there; the store is proved from a checkout")
     kills, damages = (30, 40) if config.quick else (KILLS, DAMAGES)
-    environment = {**os.environ, "ENGRAM_KILLS": str(kills), "ENGRAM_DAMAGES": str(damages)}
     figures = []
     for name, n, chosen in (("kill_9_losses", kills, "kill_9"), ("silent_damages", damages, "flipped")):
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600", str(tests), "-k", chosen]
-        broke = subprocess.call([sys.executable, *words], cwd=tests.parents[2], env=environment, stdout=sys.stderr) != 0
-        figures.append(Figure(f"store_{name}", None if broke else 0, None, n, "== 0", not broke))
+        pieces = [(_FIRST_SEED + i, min(_PIECE, n - i * _PIECE)) for i in range(-(-n // _PIECE))]
+        held = [_store_holds(config, tests, chosen, seed, count) for seed, count in pieces]
+        figures.append(Figure(f"store_{name}", 0 if all(held) else None, None, n, "== 0", all(held)))
     return figures
+
+
+def _store_holds(config: ProveConfig, tests: Path, chosen: str, seed: int, count: int) -> bool:
+    """Run one piece of a test of the store, unless it passed with this code before."""
+    code = digest("core/*.py", "memory/*.py", "tests/memory/*.py")
+    passed = config.work / f"store_{chosen}_{count}_seed_{seed}_code_{code}" if config.work else None
+    if passed is not None and passed.exists():
+        return True
+    environment = {"ENGRAM_KILLS": str(count), "ENGRAM_DAMAGES": str(count), "ENGRAM_SEED": str(seed)}
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600", str(tests), "-k", chosen]
+    command, here = [sys.executable, *words], tests.parents[2]
+    if subprocess.call(command, cwd=here, env={**os.environ, **environment}, stdout=sys.stderr):
+        return False
+    if passed is not None:
+        passed.touch()
+    return True
 
 
 def prove_weeks(config: ProveConfig) -> list[Figure]:
@@ -222,18 +240,42 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
 """Part -> its measurements."""
 
 
+_ROOMS = ("benchmarks", "core", "memory", "nodes", "perception", "policies", "sim")
+CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/checkpoints/**/*")
+"""What a finished measurement depends on."""
+
+
+def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) -> list[Figure]:
+    """Return what ``measure`` finds; with a folder, what it found there before with the same code and settings."""
+    if config.work is None:
+        return measure(config)
+    settings = "_".join([measure.__name__, config.policy or "default", *(["quick"] if config.quick else [])])
+    path = config.work / f"{settings}_code_{digest(*CODE)}.json".replace("/", "-")
+    if path.exists():
+        print(f"{measure.__name__}: finished before, {path}", file=sys.stderr, flush=True)
+        return [Figure(**row) for row in json.loads(path.read_text())]
+    figures = measure(config)
+    path.write_text(json.dumps([asdict(figure) for figure in figures]))
+    return figures
+
+
 def prove(config: ProveConfig) -> int:
     """Run every measurement of the part; 1 when one failed or a target was not met."""
     if config.part not in PARTS:
         raise unknown_name("part to prove", config.part, PARTS)
     figures: list[Figure] = []
     broken: list[str] = []
-    for measure in PARTS[config.part]:
-        try:
-            figures += measure(config)
-        except ProofError as error:
-            broken.append(str(error))
-            print(f"engram prove: {error}", file=sys.stderr, flush=True)
+    if config.work is not None:
+        config.work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        # several measurements of the memory need one fitted sensor; those of the policy have a folder of their own
+        once = replace(config, work=Path(scratch)) if config.part == "memory" and config.work is None else config
+        for measure in PARTS[config.part]:
+            try:
+                figures += kept(measure, once)
+            except ProofError as error:
+                broken.append(str(error))
+                print(f"engram prove: {error}", file=sys.stderr, flush=True)
     for figure in figures:
         print(json.dumps(asdict(figure)))
     if config.output is not None:

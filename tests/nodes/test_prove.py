@@ -57,6 +57,41 @@ def test_figures_are_lines_of_json_and_a_missed_target_is_an_exit_code(
     assert json.loads(told.out)["name"] == "good"
 
 
+def test_what_the_same_code_finished_in_a_folder_is_not_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ran = []
+
+    def measure(config: ProveConfig) -> list[Figure]:
+        ran.append(config.quick)
+        return [rate_figure("good", wilson(9, 10), 0.8)]
+
+    monkeypatch.setitem(module.PARTS, "memory", (measure,))
+    assert [prove(ProveConfig("memory", work=tmp_path)) for _ in range(2)] == [0, 0]
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second and ran == [False]
+    assert prove(ProveConfig("memory", quick=True, work=tmp_path)) == 0
+    monkeypatch.setattr(module, "digest", lambda *_: "other code")
+    assert prove(ProveConfig("memory", work=tmp_path)) == 0
+    assert ran == [False, True, False]
+
+
+def test_a_piece_of_the_store_s_proof_that_failed_is_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = []
+
+    def call(words: list[str], env: dict[str, str], **_: object) -> int:
+        ran.append((words[-1], env["ENGRAM_KILLS"], env["ENGRAM_SEED"]))
+        return int(words[-1] == "flipped" and len(ran) < 8)
+
+    monkeypatch.setattr(module.subprocess, "call", call)
+    kills, damages = module.prove_store(ProveConfig("memory", work=tmp_path))
+    assert (kills.value, kills.n, kills.met) == (0, 300, True)
+    assert (damages.value, damages.n, damages.met) == (None, 200, False)
+    assert ran[:6] == [("kill_9", "50", str(seed)) for seed in range(20, 26)]
+    assert module.prove_store(ProveConfig("memory", work=tmp_path))[1].met is True
+    assert [seed for *_, seed in ran[6:]] == ["20", "21", "22", "23", "20"]
+
+
 def test_unknown_parts_are_named() -> None:
     with pytest.raises(UnknownNameError, match="'lop'; did you mean 'loop'"):
         prove(ProveConfig(part="lop"))
