@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import unknown_name
-from engram.core.types import EMBEDDING_DIM, Embodiment, Pose, SceneNode, observation_id
+from engram.core.arrays import checked
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types import EMBEDDING_DIM, Embodiment, Pose, SceneNode, observation_id, unchecked
 from engram.memory.grid import Grid
 
 LAYERS: Mapping[str, int] = {"building": 5, "room": 4, "place": 3, "object": 2, "agent": 2}
@@ -160,11 +161,13 @@ class NodeColumns:
         arrays.append(self.embedding[rows])
         for array in arrays:
             array.flags.writeable = False  # rows need no copy on their way into a node
+        self._check(rows, arrays)
         position, quaternion, covariance, size, color, embedding = arrays
         scalars = (self.belief[rows].tolist(), self.state[rows].tolist(), self.first_ns[rows].tolist())
         return [
-            SceneNode(
-                text.id, text.layer, text.label, Pose(position[i], quaternion[i], text.frame), covariance[i], size[i],
+            unchecked(
+                SceneNode, text.id, text.layer, text.label,
+                unchecked(Pose, position[i], quaternion[i], text.frame), covariance[i], size[i],
                 color[i], embedding[i], belief, STATES[state], first, last, sights,
                 observation_id(text.first_camera, first) if text.first_camera else "",
                 observation_id(text.last_camera, last) if text.last_camera else "", text.embodiment,
@@ -175,11 +178,24 @@ class NodeColumns:
             )
         ]  # fmt: skip
 
+    def _check(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Hold many rows to what SceneNode and Pose hold each to; the slow way says which one is wrong, and how."""
+        sound = all(np.isfinite(array).all() for array in arrays)
+        sound = sound and bool((np.abs(np.linalg.norm(arrays[1], axis=1) - 1.0) <= 1e-3).all())
+        if not sound or not (np.abs(self.belief[rows] - 0.5) <= 0.5).all():
+            for row in rows.tolist():
+                Pose(self.position[row], self.quaternion[row])
+                for name in ("covariance", "size", "color", "belief", "embedding"):
+                    values = getattr(self, name)[row]
+                    checked(f"node {self.about(row).id!r} {name}", values, np.shape(values), values.dtype)
+            raise InvalidInputError(f"belief of nodes: {self.belief[rows].tolist()}, expected 0..1")
+
     def rows(self, *layers: str) -> np.ndarray:
         """Return the rows of ``layers`` (none given = all), in the order of their ids' first use."""
-        return np.array(
-            [row for row in self.row_of.values() if not layers or self.about(row).layer in layers], np.int64
-        )
+        rows = np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+        if not layers:
+            return rows
+        return rows[np.isin(self.layer[rows], [LAYER_CODE[layer] for layer in layers])]
 
     def objects_within(self, low: np.ndarray, high: np.ndarray) -> set[int]:
         """Return objects whose centre may lie between ``low`` and ``high`` (x, y) m, and all large ones."""

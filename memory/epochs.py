@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import StoreError
 from engram.memory.coverage import cell_centres, pack
-from engram.memory.fleet import PlaneTransform
+from engram.memory.plane import PlaneTransform
 from engram.memory.records import strings
 from engram.memory.store import Stored
 

@@ -22,6 +22,7 @@ from engram.memory.agents import Agents
 from engram.memory.association import AssociationConfig, Looks, resembling
 from engram.memory.grasp import Grasps, Grip
 from engram.memory.history import FOREVER, Fact, History
+from engram.memory.plane import PlaneTransform, fit
 from engram.memory.records import RecordTable, nodes_from, restore_history
 from engram.memory.store import Stored
 from engram.memory.tracker import Tracker
@@ -41,20 +42,6 @@ class FleetConfig:
     """How far a given first guess may be off at a landmark."""
     draws: int = 500
     """Pairs of landmarks that are tried."""
-
-
-@dataclass(frozen=True)
-class PlaneTransform:
-    """p_ours = turn(yaw) p_theirs + shift."""
-
-    yaw: float  # rad, about z
-    shift: np.ndarray  # (3,) m
-    inliers: int = 0
-    spread_m: float = 0.0  # root mean square distance of the inliers
-
-    def apply(self, points: np.ndarray) -> np.ndarray:
-        """Return points (..., 3) m of their frame in ours."""
-        return points @ Rotation.from_euler("z", self.yaw).as_matrix().T + self.shift
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,7 @@ def align(
         i, j = pairs[draw.choice(len(pairs), 2, replace=False)]
         if i[0] == j[0] or i[1] == j[1]:
             continue
-        inliers = _support(_fit(a[[i[0], j[0]]], b[[i[1], j[1]]]), a, b, pairs, config)
+        inliers = _support(fit(a[[i[0], j[0]]], b[[i[1], j[1]]]), a, b, pairs, config)
         if len(inliers) > len(best):
             best = inliers
     if len(best) < config.landmarks_min:
@@ -98,7 +85,7 @@ def align(
                 "give a transform"
             )
         return guess
-    fitted = _fit(a[pairs[best, 0]], b[pairs[best, 1]])
+    fitted = fit(a[pairs[best, 0]], b[pairs[best, 1]])
     apart = np.linalg.norm(a[pairs[best, 0]] - fitted.apply(b[pairs[best, 1]]), axis=1)
     return replace(fitted, inliers=len(best), spread_m=float(np.sqrt((apart**2).mean())))
 
@@ -237,15 +224,6 @@ def _alike(ours: Sequence[SceneNode], theirs: Sequence[SceneNode]) -> np.ndarray
         (i, j) for j, node in enumerate(theirs) for i in np.flatnonzero(resembling(Looks.of([node]), known, config))
     ]
     return np.array(found, np.int64).reshape(-1, 2)
-
-
-def _fit(a: np.ndarray, b: np.ndarray) -> PlaneTransform:
-    """Return the least-squares turn and shift that bring ``b`` (n, 3) onto ``a``."""
-    da, db = a - a.mean(axis=0), b - b.mean(axis=0)
-    cross = (db[:, 0] * da[:, 1] - db[:, 1] * da[:, 0]).sum()
-    yaw = float(np.arctan2(cross, (db[:, :2] * da[:, :2]).sum()))
-    turned = Rotation.from_euler("z", yaw).apply(b.mean(axis=0))
-    return PlaneTransform(yaw, a.mean(axis=0) - turned)
 
 
 def _support(

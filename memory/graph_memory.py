@@ -27,7 +27,8 @@ from engram.memory.answers import answer
 from engram.memory.columns import ABSENT, ROW_BYTES
 from engram.memory.context import ContextConfig, context_tokens
 from engram.memory.epochs import Anchor, check_anchor
-from engram.memory.fleet import FleetConfig, FleetReport, PlaneTransform, take_in, take_out
+from engram.memory.fleet import FleetConfig, FleetReport, take_in, take_out
+from engram.memory.plane import PlaneTransform
 from engram.memory.records import (
     RECORD_BYTES,
     LookedTable,
@@ -43,7 +44,7 @@ from engram.memory.retrieval import (
     Hits,
     RetrievalConfig,
     Stays,
-    chance,
+    chances,
     check,
     nodes_then,
     search,
@@ -186,9 +187,11 @@ class GraphMemory(Memory):
             return GraphUpdate(tracker.stamp_ns, tracker.sequence, True, nodes, tracker.scene.edges())
         query = MemoryQuery(valid_ns=(at_ns, at_ns))
         history = tracker.history
-        facts = sorted(history.facts(history.select(query.valid_ns, None)), key=lambda fact: fact.node_id)
+        rows = history.select(query.valid_ns, None)
+        rows = rows[np.argsort([history.words[number] for number in history.node[rows].tolist()], kind="stable")]
+        facts = history.facts(rows)
         nodes = tuple(tracker.scene.nodes("building", "room", "place"))
-        nodes += nodes_then(tracker, facts, query, [chance(fact, query, self.config.retrieval) for fact in facts])
+        nodes += nodes_then(tracker, facts, query, chances(history, rows, query, self.config.retrieval).tolist())
         edges = tuple(SceneEdge(f.node_id, f.target, f.relation) for f in facts if f.target)
         return GraphUpdate(at_ns, tracker.sequence, True, nodes, edges)
 

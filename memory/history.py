@@ -227,6 +227,10 @@ class History:
             return rows[end == FOREVER] if believed_ns is None else rows[(end > belief)]
         return rows[(self.valid_from[rows] <= valid_ns[1]) & (end > valid_ns[0])]
 
+    def number(self, node_id: str) -> int:
+        """Return the number of ``node_id`` in the column ``node``; -1 = no fact was ever stated of it."""
+        return self._number.get(node_id, -1)
+
     def node_ids(self) -> list[str]:
         """Return every object that a fact was ever stated of."""
         return [self.words[number] for number in self._rows_of]

@@ -11,9 +11,9 @@ import numpy as np
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id
-from engram.memory.columns import ABSENT, NodeColumns
-from engram.memory.history import FOREVER, Fact
+from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id, unchecked
+from engram.memory.columns import ABSENT, AGENT, OBJECT, NodeColumns
+from engram.memory.history import FOREVER, Fact, History
 from engram.memory.scene_graph import RELATIONS
 from engram.memory.tracker import Tracker
 from engram.memory.vectors import VectorIndex
@@ -140,32 +140,42 @@ def called(tracker: Tracker, text: str) -> list[int]:
 # -- now -------------------------------------------------------------------------------------------------------------
 
 
+def rank(
+    tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig,
+    targets: list[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the rows of what fits ``query`` today, best first, their scores and their cosines, (n,) each.
+
+    At least ``_ALIKE`` of them, if there are: who comes first among namesakes is decided later.
+    """
+    columns = tracker.columns
+    rows, cosine = _candidates(tracker, index, query, targets, config)
+    scores = cosine * columns.belief[rows]
+    if query.place is not None:
+        away = columns.position[rows] - query.place
+        apart = np.sqrt(np.einsum("ni,ni->n", away, away))
+        scores = scores * config.half_distance_m / (config.half_distance_m + apart)
+    best = _best(columns, rows, scores, max(query.limit, _ALIKE))
+    return rows[best], scores[best], cosine[best]
+
+
 def _now(
     tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig,
     stays: Stays | None,
 ) -> Hits:  # fmt: skip
-    columns = tracker.columns
-    rows, cosine = _candidates(tracker, index, query, targets, config)
+    rows, scores, cosine = rank(tracker, index, query, config, targets)
     if not len(rows):
         return Hits()
-    scores = cosine * columns.belief[rows]
-    if query.place is not None:
-        apart = np.linalg.norm(columns.position[rows] - query.place, axis=1)
-        scores = scores * config.half_distance_m / (config.half_distance_m + apart)
-    # of two that fit alike, the one seen last; then the smaller id
-    order = sorted(np.argsort(-scores, kind="stable")[: 4 * query.limit + 16].tolist(), key=lambda i: (
-        -round(float(scores[i]), 3), -int(columns.last_ns[rows[i]]), columns.about(int(rows[i])).id))  # fmt: skip
-    best = np.array(order[: max(query.limit, _ALIKE)], np.int64)
     now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
-    nodes = columns.nodes(rows[best])
+    nodes = tracker.columns.nodes(rows)
     stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
-    sure = [_confidence(node, float(cosine[i]), now_ns, s, config)
-            for node, i, s in zip(nodes, best, stayed, strict=True)]  # fmt: skip
+    sure = [_confidence(node, alike, now_ns, stay, config)
+            for node, alike, stay in zip(nodes, cosine.tolist(), stayed, strict=True)]  # fmt: skip
     chosen = list(range(len(nodes))) if query.place is not None else likeliest_first([n.label for n in nodes], sure)
     chosen = chosen[: query.limit]
     facts = [tracker.history.current(nodes[i].id) for i in chosen]
     found = [None if row is None else tracker.history.facts([row])[0] for row in facts]
-    return Hits(tuple(nodes[i] for i in chosen), tuple(float(scores[best[i]]) for i in chosen),
+    return Hits(tuple(nodes[i] for i in chosen), tuple(float(scores[i]) for i in chosen),
                 tuple(sure[i] for i in chosen), tuple(found))  # fmt: skip
 
 
@@ -187,6 +197,14 @@ def likeliest_first(labels: Sequence[str], sure: Sequence[float]) -> list[int]:
     return order
 
 
+def _best(columns: NodeColumns, rows: np.ndarray, scores: np.ndarray, limit: int) -> np.ndarray:
+    """Return which of ``rows`` fit best; of two that fit alike, the one seen last, then the one with the smaller id."""
+    some = np.argsort(-scores, kind="stable")[: 4 * limit + 16]
+    ids = np.array([columns.about(row).id for row in rows[some].tolist()])
+    order = np.lexsort((ids, -columns.last_ns[rows[some]], -np.round(scores[some], 3)))
+    return some[order[:limit]]
+
+
 def _candidates(
     tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -200,8 +218,10 @@ def _candidates(
         return np.array(agents, np.int64), np.ones(len(agents))
     if query.place is not None and np.isfinite(query.radius_m):
         place = np.asarray(query.place, np.float64)
-        near = np.array(sorted(columns.objects_within(place - query.radius_m, place + query.radius_m)), np.int64)
-        near = near[np.linalg.norm(columns.position[near] - place, axis=1) <= query.radius_m]
+        found = columns.objects_within(place - query.radius_m, place + query.radius_m)
+        near = np.sort(np.fromiter(found, np.int64, len(found)))
+        away = columns.position[near] - place
+        near = near[np.einsum("ni,ni->n", away, away) <= query.radius_m**2]
         narrow = near if narrow is None else np.intersect1d(narrow, near)
     if narrow is not None:
         narrow = _of_layers(columns, narrow)
@@ -211,7 +231,7 @@ def _candidates(
         cosine = np.ones(len(narrow))
     else:
         narrow, cosine = index.nearest(query.vector, 8 * query.limit + 64)
-        keep = np.array([columns.about(int(row)).layer in ("object", "agent") for row in narrow], bool)
+        keep = _thing(columns, narrow)
         narrow, cosine = narrow[keep], cosine[keep]
     if query.vector is not None and len(cosine):
         fits = cosine >= max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
@@ -228,7 +248,13 @@ def names(words: str, label: str) -> bool:
 
 
 def _of_layers(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
-    return np.array([row for row in rows if columns.about(int(row)).layer in ("object", "agent")], np.int64)
+    return rows[_thing(columns, rows)]
+
+
+def _thing(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
+    """Tell (n,) bool which rows are objects or agents."""
+    layer = columns.layer[rows]
+    return (layer == OBJECT) | (layer == AGENT)
 
 
 def _related(tracker: Tracker, relation: str, targets: list[str], config: RetrievalConfig) -> np.ndarray:
@@ -281,26 +307,32 @@ def _then(
         rows = _inside_then(tracker, rows, query, targets)
     if query.place is not None and not around:
         rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
-    facts = _newest_of_each(history.facts(rows))
+    rows = _newest_of_each(history, rows)
     if targets is not None and query.relation == "near":
-        spots = {t: tracker.columns.position[tracker.columns.row_of[t]] for t in targets}
-        limit = config.near_m
-        facts = [f for f in facts if any(
-            f.node_id != t and np.linalg.norm(f.place - spot) <= limit + float(np.linalg.norm(_half(tracker, t)))
-            for t, spot in spots.items())]  # fmt: skip
-    found = []
-    for fact in facts:
-        cosine = 1.0 if named is None else named[fact.node_id]
-        sure = chance(fact, query, config)
-        found.append((cosine * sure, min(1.0, cosine / config.cosine_sure) * sure, fact))
-    found.sort(key=lambda one: (-round(one[0], 3), -one[2].last_sight, one[2].node_id))
-    best = found[: query.limit]
-    nodes = nodes_then(tracker, [fact for _, _, fact in best], query, [sure for _, sure, _ in best])
-    return Hits(nodes, tuple(s for s, _, _ in best), tuple(c for _, c, _ in best), tuple(f for _, _, f in best))
+        rows = _near_then(tracker, rows, targets, config)
+    if not len(rows):
+        return Hits()
+    ids = [history.words[number] for number in history.node[rows].tolist()]
+    cosine = np.ones(len(rows)) if named is None else np.array([named[node_id] for node_id in ids])
+    held = chances(history, rows, query, config)
+    scores = cosine * held
+    best = np.lexsort((np.array(ids), -history.last_sight[rows], -np.round(scores, 3)))[: query.limit]
+    sure = np.minimum(1.0, cosine[best] / config.cosine_sure) * held[best]
+    facts = history.facts(rows[best])
+    nodes = nodes_then(tracker, facts, query, sure.tolist())
+    return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
 
 
-def _half(tracker: Tracker, node_id: str) -> np.ndarray:
-    return tracker.columns.half[tracker.columns.row_of[node_id]]
+def _near_then(tracker: Tracker, rows: np.ndarray, targets: list[str], config: RetrievalConfig) -> np.ndarray:
+    """Return those facts whose place was near where one of ``targets`` stands now."""
+    columns, history = tracker.columns, tracker.history
+    near = np.zeros(len(rows), bool)
+    for target in targets:
+        row = columns.row_of[target]
+        apart = np.linalg.norm(history.place[rows] - columns.position[row], axis=1)
+        others = history.node[rows] != history.number(target)
+        near |= others & (apart <= config.near_m + float(np.linalg.norm(columns.half[row])))
+    return rows[near]
 
 
 def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> dict[str, float]:
@@ -345,12 +377,11 @@ def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets
     return np.unique(np.concatenate((told, *inside)))
 
 
-def _newest_of_each(facts: list[Fact]) -> list[Fact]:
+def _newest_of_each(history: History, rows: np.ndarray) -> np.ndarray:
     """Return one fact an object: the latest in which it was there, else the latest."""
-    newest: dict[str, Fact] = {}
-    for fact in sorted(facts, key=lambda one: (one.present, one.valid_from, one.believed_from)):
-        newest[fact.node_id] = fact
-    return list(newest.values())
+    keys = (history.believed_from[rows], history.valid_from[rows], history.present[rows], history.node[rows])
+    rows = rows[np.lexsort(keys)]
+    return rows[np.diff(history.node[rows], append=-1) != 0]
 
 
 def asked(query: MemoryQuery) -> int:
@@ -360,21 +391,20 @@ def asked(query: MemoryQuery) -> int:
     return end
 
 
-def chance(fact: Fact, query: MemoryQuery, config: RetrievalConfig) -> float:
-    """Return the probability that ``fact`` held at the asked time.
+def chances(history: History, rows: np.ndarray, query: MemoryQuery, config: RetrievalConfig) -> np.ndarray:
+    """Return the probability (n,) that each fact held at the asked time.
 
     While it was being seen: by the number of sights. After the last sight the object may have left: with a constant
     hazard when nothing more is known, evenly over the gap when a later look found it gone.
     """
-    at = min(asked(query), fact.valid_to - 1)
-    seen = fact.sights / (fact.sights + 0.2)
-    gap = max(0, at - fact.last_sight)
-    if not gap or not fact.present:
-        return seen
+    last, end, sights = history.last_sight[rows], history.valid_to[rows], history.sights[rows]
+    seen = sights / (sights + 0.2)
+    gap = np.maximum(0, np.minimum(asked(query), end - 1) - last)
     belief = FOREVER - 1 if query.believed_ns is None else query.believed_ns
-    if fact.valid_to != FOREVER and belief >= fact.closed_at:
-        return seen * (1 - gap / max(1, fact.valid_to - fact.last_sight))
-    return seen * float(np.exp(-gap / 1e9 / config.persistence_s))
+    known_end = (end != FOREVER) & (belief >= history.closed_at[rows])
+    evenly = 1 - gap / np.maximum(1, end - last)
+    stayed = np.where(known_end, evenly, np.exp(-gap / 1e9 / config.persistence_s))
+    return seen * np.where((gap > 0) & history.present[rows], stayed, 1.0)
 
 
 def nodes_then(
@@ -404,9 +434,11 @@ def _node_then(node: SceneNode | None, fact: Fact, query: MemoryQuery, sure: flo
         upright = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
         node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, 0.05),
                          np.full(3, 0.5), none, 0.5, "unseen", 0, 0, 1)  # fmt: skip
-    return replace(
-        node, label=fact.label, pose=Pose(fact.place, node.pose.quaternion, node.pose.frame),
-        belief=sure if fact.present else 1 - sure, state=state, first_seen_ns=fact.valid_from, last_seen_ns=last,
-        observations=fact.sights, first_evidence=fact.evidence[0] if fact.evidence else "",
-        last_evidence=evidence if camera else "",
+    place = fact.place.copy()
+    place.flags.writeable = False
+    return unchecked(
+        SceneNode, node.id, node.layer, fact.label, unchecked(Pose, place, node.pose.quaternion, node.pose.frame),
+        node.position_covariance, node.size, node.color, node.embedding, sure if fact.present else 1 - sure, state,
+        fact.valid_from, last, fact.sights, fact.evidence[0] if fact.evidence else "", evidence if camera else "",
+        node.embodiment,
     )  # fmt: skip

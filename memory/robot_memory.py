@@ -14,8 +14,9 @@ from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, S
 from engram.memory.answers import answer, with_evidence
 from engram.memory.context import Case, with_cases
 from engram.memory.episodic import EpisodicConfig, EpisodicMemory
-from engram.memory.fleet import FleetReport, PlaneTransform
+from engram.memory.fleet import FleetReport
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.plane import PlaneTransform
 from engram.memory.retrieval import Encoder
 from engram.memory.semantic import SemanticConfig, SemanticMemory
 from engram.memory.short_term import ShortTermConfig, ShortTermMemory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ from engram.memory.coverage import Coverage
 from engram.memory.fusion import FusionConfig, Sights, bayes, born, fuse, vote
 from engram.memory.grasp import GraspConfig, Grasps
 from engram.memory.history import History
+from engram.memory.localisation import Localisation, LocalisationConfig
 from engram.memory.merges import Merges, places
 from engram.memory.relations import Boxes, RelationConfig, relations
 from engram.memory.scene_graph import SceneGraph
@@ -62,6 +64,7 @@ class TrackerConfig:
     association: AssociationConfig = field(default_factory=AssociationConfig)
     fusion: FusionConfig = field(default_factory=FusionConfig)
     grasp: GraspConfig = field(default_factory=GraspConfig)
+    localisation: LocalisationConfig = field(default_factory=LocalisationConfig)
     relations: RelationConfig = field(default_factory=RelationConfig)
     visibility: VisibilityConfig = field(default_factory=VisibilityConfig)
 
@@ -98,13 +101,14 @@ class Tracker:
         self.grasps = Grasps(self.config.grasp)
         self.merges = Merges()
         self.agents = Agents()
+        self.localisation = Localisation(self.config.localisation)
         self.hands: dict[str, np.ndarray] = {}  # agent's name -> (3,) m, where its tool is
         self.sequence = 0
         self.stamp_ns = 0
         self.gone: set[str] = set()  # objects that only the history knows any more
         self.expired: set[str] = set()  # absent objects that the next frame forgets
         self._learnt: set[str] = set()  # agents whose skills the next update tells of
-        self._placed: dict[int, tuple[float, ...]] = {}  # row -> box that its relations were computed for
+        self._placed = np.full((0, 7), np.nan)  # by row: box that its relations were computed for, and its kind
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
@@ -113,6 +117,9 @@ class Tracker:
             InvalidInputError: an object, the camera or the hand is not in the memory's frame.
         """
         _check_frames(scene, self.config.frame)
+        refused = self._misplaced(scene)
+        if refused:
+            return GraphUpdate(scene.stamp_ns, self.sequence, False, (), refused=refused)
         step = _Step(scene.stamp_ns, scene.camera, scene.id)
         if scene.stamp_ns < self.stamp_ns - BACK_NS:
             step.shifted_ns = self._begin_anew(scene.stamp_ns)
@@ -156,6 +163,34 @@ class Tracker:
         self.agents.shift(-back)
         self.stamp_ns -= back
         return -back
+
+    def _misplaced(self, scene: SceneObservation) -> str:
+        """Say by how much the robot's own place jumped, if this frame shows it; empty = it did not.
+
+        Landmarks are confirmed objects of a name that no other one near has, seen once in this frame.
+        """
+        if scene.body is None:
+            return ""
+        columns, config = self.columns, self.config
+        held = {node_id for _, node_id in self.grasps.pairs()}
+        labels = Counter(one.label for one in scene.objects)
+        seen, known = [], []
+        for one in scene.objects:
+            rows = np.fromiter(columns.by_label.get(one.label, ()), np.int64)
+            away = columns.position[rows] - one.pose.position
+            near = rows[np.einsum("ni,ni->n", away, away) <= config.localisation.reach_m**2]
+            near = near[(columns.state[near] != ABSENT) & (columns.sights[near] >= config.confirmed_after)]
+            if len(near) == labels[one.label] == 1 and columns.about(int(near[0])).id not in held:
+                seen.append(one.pose.position)
+                known.append(columns.position[near[0]])
+        jump = self.localisation.jumped(np.array(seen).reshape(-1, 3), np.array(known).reshape(-1, 3))
+        if jump is None:
+            return ""
+        metres = float(np.median(np.linalg.norm(np.array(seen) - np.array(known), axis=1)))
+        return (
+            f"{jump.inliers} of {len(seen)} landmarks in view are displaced alike, by {metres:.2f} m and "
+            f"{jump.yaw:.2f} rad: the robot is not where its localisation says, and {scene.id} is not remembered"
+        )
 
     # -- the steps of a frame ------------------------------------------------------------------------------------
 
@@ -387,8 +422,8 @@ class Tracker:
     def _namesakes(self, row: int, step: _Step) -> np.ndarray:
         """Return the rows of the same label that no merge of this frame has used."""
         same = self.columns.by_label.get(self.columns.about(row).label, set())
-        used = {row, *step.taken, *(one for _, one in step.gone)}
-        return np.setdiff1d(np.fromiter(same, np.int64, len(same)), list(used))
+        others = same - {row, *step.taken, *(one for _, one in step.gone)}
+        return np.sort(np.fromiter(others, np.int64, len(others)))
 
     def _alike(self, row: int, others: np.ndarray) -> np.ndarray:
         """Return those of ``others`` that look like ``row``."""
@@ -528,12 +563,12 @@ class Tracker:
 
     def _finish(self, step: _Step) -> GraphUpdate:
         """Relations, facts and the delta."""
-        touched = {row for row in step.changed if self._displaced(row)}
+        touched = self._displaced(list(step.changed))
         gone = tuple(node_id for node_id, _ in step.gone)
         added, removed = self._relate(touched, gone)
         for node_id, row in step.gone:
             self.scene.remove(node_id)
-            self._placed.pop(row, None)
+            self._placed[row] = np.nan
             if row not in step.born:
                 self.gone.add(node_id)
         self._facts(step, added, removed)
@@ -545,27 +580,32 @@ class Tracker:
         events, shifted = tuple(step.events), step.shifted_ns
         return GraphUpdate(step.stamp_ns, self.sequence, False, nodes, added, known, removed, events, shifted)
 
-    def _displaced(self, row: int) -> bool:
-        """Whether ``row`` left the box that its relations were computed for, by more than noise."""
+    def _displaced(self, rows: list[int]) -> set[int]:
+        """Return those of ``rows`` that left the box that their relations were computed for, by more than noise."""
+        if not rows:
+            return set()
+        index, top = np.array(rows, np.int64), len(self.columns.text)
+        if len(self._placed) < top:
+            grown = np.full((2 * top, 7), np.nan)
+            grown[: len(self._placed)] = self._placed
+            self._placed = grown
+        here = self._boxes(index)
+        away = ~(np.abs(here - self._placed[index]) <= self.config.relations.resting_m).all(axis=1)  # NaN is away
+        self._placed[index[away]] = here[away]
+        return set(index[away].tolist())
+
+    def _boxes(self, rows: np.ndarray) -> np.ndarray:
+        """Return (n, 7): position and size in m, and a number that says whether it is held and whether it is absent."""
         columns = self.columns
-        held = self.grasps.holder(columns.about(row).id) is not None
-        kind = 2.0 * held + (columns.state[row] == ABSENT)
-        here = (*columns.position[row].tolist(), *columns.size[row].tolist(), kind)
-        before = self._placed.get(row)
-        resting = self.config.relations.resting_m
-        if before is not None and all(abs(a - b) <= resting for a, b in zip(here, before, strict=True)):
-            return False
-        self._placed[row] = here
-        return True
+        held = [columns.row_of[node_id] for _, node_id in self.grasps.pairs() if node_id in columns]
+        kinds = 2.0 * np.isin(rows, held) + (columns.state[rows] == ABSENT)
+        return np.column_stack((columns.position[rows], columns.size[rows], kinds))
 
     def relate_all(self) -> None:
         """Compute every relation anew, after the nodes were restored."""
-        columns, rows = self.columns, self.columns.rows()
-        held = {node_id for _, node_id in self.grasps.pairs()}
-        absent = (columns.state[rows] == ABSENT).tolist()
-        kinds = [2.0 * (columns.about(row).id in held) + gone for row, gone in zip(rows.tolist(), absent, strict=True)]
-        boxes = np.column_stack((columns.position[rows], columns.size[rows], kinds)).tolist() if len(rows) else []
-        self._placed = dict(zip(rows.tolist(), map(tuple, boxes), strict=True))
+        rows = self.columns.rows()
+        self._placed = np.full((len(self.columns.text), 7), np.nan)
+        self._placed[rows] = self._boxes(rows)
         self._relate(set(rows.tolist()), ())
 
     def _relate(self, touched: set[int], gone: Sequence[str]) -> tuple[tuple[SceneEdge, ...], tuple[SceneEdge, ...]]:

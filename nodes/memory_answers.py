@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import Memory, MemoryQuery
 from engram.core.errors import EngramError, InvalidInputError, StoreError
-from engram.memory.fleet import PlaneTransform
 from engram.memory.graph_memory import GraphMemory
+from engram.memory.plane import PlaneTransform
 from engram.memory.questions import QuestionConfig, parse
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import read_snapshot

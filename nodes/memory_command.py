@@ -263,7 +263,7 @@ def import_(config: Import) -> None:
 
 def merge(config: Merge) -> None:
     """Merge two stores."""
-    from engram.memory.fleet import PlaneTransform
+    from engram.memory.plane import PlaneTransform
     from engram.memory.store import read_snapshot
 
     other = read_snapshot(config.other.expanduser())
@@ -300,7 +300,7 @@ def unmerge(config: Unmerge) -> None:
 def reanchor(config: Reanchor) -> None:
     """Carry a store over."""
     from engram.memory.epochs import reanchored
-    from engram.memory.fleet import PlaneTransform
+    from engram.memory.plane import PlaneTransform
     from engram.memory.store import GraphStore, whole
 
     *shift, yaw = config.transform

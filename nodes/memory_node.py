@@ -9,6 +9,7 @@ sees a new boot id, asks ``memory/get_graph`` for everything. Joint states tell 
 
 from __future__ import annotations
 
+import gc
 import time
 import uuid
 from collections.abc import Callable
@@ -112,6 +113,8 @@ class MemoryNode(EngramNode):
             config.map,
             FusionConfig(prior=config.new_belief, free_ratio=config.free_ratio),
         )
+        gc.collect()
+        gc.freeze()  # what was restored stays: a full collection over it would hold up an update (0.1 s at 1e4 objects)
         self.transforms = TransformBuffer()
         self.homeless: list[tuple[SceneObservation, float]] = []  # scenes that wait for tf of their instant
         self.boot_id = uuid.uuid4().hex
@@ -215,6 +218,11 @@ class MemoryNode(EngramNode):
         with self.health.timed("update"):
             update = self.memory.update(scene)
         self._publish_change(update)
+        if update.refused:
+            self.health.count("scenes refused")
+            self.health.problem("localisation", update.refused)
+        else:
+            self.health.clear("localisation")
         if scene.camera not in self.looked_with:
             self._introduce(scene)
         self.scene_ns = scene.stamp_ns

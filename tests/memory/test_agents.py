@@ -15,8 +15,8 @@ from engram.core.robot import PANDA_2F85
 from engram.core.types import Body, Embodiment, Hand, Pose
 from engram.memory.agents import embodiment_from
 from engram.memory.exchange import read_jsonl, to_networkx, write_jsonl
-from engram.memory.fleet import PlaneTransform
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place
+from engram.memory.plane import PlaneTransform
 from engram.memory.questions import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.spark_dsg_file import load, save

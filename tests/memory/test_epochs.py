@@ -10,8 +10,8 @@ from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import Pose
 from engram.memory.epochs import Anchor, anchor_of, reanchored
-from engram.memory.fleet import PlaneTransform
 from engram.memory.graph_memory import GraphMemoryConfig
+from engram.memory.plane import PlaneTransform
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, read_snapshot, whole
 from engram.memory.tracker import TrackerConfig
@@ -94,3 +94,72 @@ def test_a_clock_that_begins_anew_moves_what_was_before_its_beginning(tmp_path):
     newest = again.query(MemoryQuery(limit=20)).evidence
     recent = sorted((one for one in newest if one.source == "short_term"), key=lambda one: -one.stamp_ns)
     assert [(one.text.split()[2], one.stamp_ns) for one in recent] == [("bowl", 3 * SECOND), ("cup", 2 * SECOND)]
+
+
+# -- a localisation that jumps ----------------------------------------------------------------------------------------
+
+KITCHEN = {"red cup": (0.5, 0.1), "blue bowl": (0.3, 0.0), "green plate": (0.7, 0.2), "red kettle": (0.4, -0.25),
+           "blue spoon": (0.6, -0.1)}  # fmt: skip
+OFFICE = {"green lamp": (0.5, 0.2), "blue pen": (0.3, -0.1), "red stapler": (0.7, 0.0), "green mug": (0.5, -0.2)}
+AT_HOME = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]), "map")
+IN_OFFICE = Pose(np.array([20.0, 0.0, 0.0]), np.array([1.0, 0, 0, 0]), "map")
+OFF = Pose(np.array([0.4, -0.3, 0.0]), np.array([np.cos(0.1), 0, 0, np.sin(0.1)]), "map")
+"""The robot stands at the origin; its localisation says: 0.4 m ahead, 0.3 m to the right, turned by 0.2 rad."""
+
+
+def looks(memory, things, base, second, agent="cart"):
+    objects = [seen(label, (*place, 0.02)) for label, place in things.items()]
+    scene = view(objects, round(second * SECOND), depth=0.5)  # what is not seen is hidden, not gone
+    return memory.update(scene_in_frame(scene, base, np.eye(3) * 1e-4, agent))
+
+
+def places(memory):
+    return {n.label: tuple(n.pose.position.round(2)[:2]) for n in memory.graph().nodes if n.layer == "object"}
+
+
+@pytest.fixture
+def at_home():
+    memory = RobotMemory(config=of_map("house 1"), encoder=WordEncoder())
+    for second in range(4):
+        looks(memory, KITCHEN, AT_HOME, second)
+    return memory
+
+
+def test_a_frame_whose_landmarks_are_displaced_alike_is_refused_and_moves_nothing(at_home):
+    before, sequence = places(at_home), at_home.graph().sequence
+    update = looks(at_home, KITCHEN, OFF, 4)
+    assert "5 of 5 landmarks in view are displaced alike" in update.refused and "0.20 rad" in update.refused
+    assert (update.nodes, update.sequence, places(at_home)) == ((), sequence, before)
+    (robot,) = [node for node in at_home.graph().nodes if node.layer == "agent"]
+    assert robot.pose.position[0] == 0.0  # nor is the robot believed to be there
+    assert not looks(at_home, KITCHEN, AT_HOME, 5).refused  # found again
+
+
+def test_one_thing_that_moved_is_no_jump_and_too_few_landmarks_say_nothing(at_home):
+    moved = {**KITCHEN, "red cup": (0.9, 0.3)}
+    assert not looks(at_home, moved, AT_HOME, 4).refused
+    few = {label: KITCHEN[label] for label in ("blue bowl", "green plate", "red kettle")}
+    assert not looks(at_home, few, OFF, 5).refused
+
+
+def test_things_moved_each_its_own_way_are_no_jump(at_home):
+    spots = [(0.3, 0.3), (0.9, 0.1), (0.35, -0.2), (0.8, 0.35), (0.2, 0.2)]
+    assert not looks(at_home, dict(zip(KITCHEN, spots, strict=True)), AT_HOME, 4).refused
+
+
+def test_things_carried_off_together_are_believed_once_other_landmarks_stand_right(at_home):
+    tray = {label: (x + 0.2, y + 0.3) for label, (x, y) in KITCHEN.items()}
+    for second in range(4, 8):
+        looks(at_home, OFFICE, IN_OFFICE, second)
+    assert looks(at_home, tray, AT_HOME, 8).refused
+    assert looks(at_home, tray, AT_HOME, 9).refused  # nothing new is known
+    assert not looks(at_home, OFFICE, IN_OFFICE, 10).refused
+    assert not looks(at_home, tray, AT_HOME, 11).refused
+
+
+def test_an_arm_on_its_table_has_no_localisation_to_doubt():
+    memory = RobotMemory(encoder=WordEncoder())
+    for second in range(4):
+        memory.update(view([seen(label, (*place, 0.02)) for label, place in KITCHEN.items()], second * SECOND))
+    tray = [seen(label, (x + 0.2, y + 0.3, 0.02)) for label, (x, y) in KITCHEN.items()]
+    assert not memory.update(view(tray, 4 * SECOND)).refused

@@ -8,8 +8,9 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
-from engram.memory.fleet import PlaneTransform, partition, take_in, take_out
+from engram.memory.fleet import partition, take_in, take_out
 from engram.memory.graph_memory import GraphMemory
+from engram.memory.plane import PlaneTransform
 from engram.memory.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
