@@ -2,14 +2,18 @@
 
     python -m engram.benchmarks.memory [--quick]
 
-CPU times are the process's own: they hold on a busy machine, too. A text query embeds its words, ours and the bare
-one alike (MiniLM), each time other words. Prints one table a size; the last line is JSON, which also goes to
+CPU times are the process's own: they hold on a busy machine, too. Of a place query, two parts are measured apart: which
+rows fit and in which order (``rank``, beside the index alone, which neither filters nor orders), and what a reader gets
+of them (``answer``: nodes, facts, evidence, a sentence). A text query embeds its words, ours and the bare one alike
+(MiniLM), each time other words. Prints one table a size; the last line is JSON, which also goes to
 benchmarks/results/memory.json.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,9 +33,11 @@ from usearch.index import Index
 from engram.benchmarks.report import save_report
 from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
-from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneObservation
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
+from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneNode, SceneObservation
+from engram.memory.answers import answer
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
 from engram.memory.records import TABLES, strings
+from engram.memory.retrieval import rank
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore, GraphStoreConfig, Stored, read_snapshot, whole
 from engram.memory.vectors import EXACT_ROWS
@@ -40,6 +46,7 @@ from engram.perception.embedding import default_text_encoder
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
 UPDATE_TARGET_MS, QUERY_TARGET = 5.0, 1.3
 SPACING_M = 0.4
+ROOM_M = 4.0
 SECOND = 10**9
 
 
@@ -59,6 +66,8 @@ class MemoryBenchmark:
     """Of places and looks."""
     words_up_to: int = 100_000
     """Above this size no question is asked in words: building both indexes takes minutes at a million."""
+    keep: Path | None = None
+    """Folder for the stores; those that are there are measured as they are, so that a run can be cut in two."""
     output: Path = RESULTS
     """Where the JSON goes."""
 
@@ -132,7 +141,18 @@ def stored(world: World) -> Stored:
     return Stored(tables, 1, 101 * SECOND, {"issued": {"object": n}})
 
 
-def frames(world: World, config: MemoryBenchmark, first_ns: int) -> list[SceneObservation]:
+def rooms(world: World) -> list[SceneNode]:
+    """Return rooms of 4 x 4 m around the middle of the world, 100 at most."""
+    middle = world.places.mean(axis=0)
+    side = min(10, max(2, int(2 * middle[0] / ROOM_M)))
+    corners = (np.arange(side) - (side - 1) / 2) * ROOM_M
+    return [
+        known_place("room", f"room {i}", (middle[0] + x, middle[1] + y, 1.2), (ROOM_M, ROOM_M, 2.5))
+        for i, (x, y) in enumerate((float(x), float(y)) for x in corners for y in corners)
+    ]
+
+
+def frames(world: World, config: MemoryBenchmark, first_ns: int, count: int) -> list[SceneObservation]:
     """Return looks down at the middle of the world: its nearest objects, 2 mm off, the others hidden."""
     rng = np.random.default_rng(config.seed)
     middle = world.places.mean(axis=0)
@@ -151,7 +171,7 @@ def frames(world: World, config: MemoryBenchmark, first_ns: int) -> list[SceneOb
     return [
         SceneObservation(first_ns + k * SECOND // 10, "front", tuple(map(detected, near)), camera, intrinsics,
                          (128, 128), grid)
-        for k in range(config.repetitions + 1)
+        for k in range(count)
     ]  # fmt: skip
 
 
@@ -220,16 +240,22 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     world = make_world(count, config.seed)
     data = stored(world)
     unbounded = GraphStoreConfig(budget_mb=1e6)
-    store = GraphStore(folder / "ours", unbounded)
-    store.commit(whole(data.tables), data.sequence, data.stamp_ns, data.about)
-    store.close()
+    if not (folder / "ours").exists():
+        store = GraphStore(folder / "ours", unbounded)
+        store.commit(whole(data.tables), data.sequence, data.stamp_ns, data.about)
+        store.close()
     store = GraphStore(folder / "ours", unbounded)
     encoder = default_text_encoder()
     settings = GraphMemoryConfig(budget_mb=1e6)
     memory = GraphMemory(store, settings, encoder, (table(),))
+    for room in rooms(world):
+        memory.tracker.scene.put(replace(room, id=memory.tracker.scene.new_id("room")))
+    memory.tracker.relate_all()
+    gc.collect()
+    gc.freeze()  # as memory_node does
     bare, n, few = Bare(world, data, config), config.repetitions, max(3, config.repetitions // 10)
-    looks = frames(world, config, 200 * SECOND)
-    results = {"update": {"ours": measure(lambda i: memory.update(looks[i]), n),
+    looks = frames(world, config, 200 * SECOND, 3 * n + 1)
+    results = {"update": {"ours": measure(lambda i: memory.update(looks[i]), 3 * n),
                           "limit": measure(lambda i: bare.update(looks[i]), n)}}  # fmt: skip
     memory.query(MemoryQuery(place=world.places[0], radius_m=1.0, valid_ns=(SECOND, SECOND)))  # builds its index
     ours = [f"what is thing number {i} of {count}" for i in range(n + 1)]
@@ -245,17 +271,18 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
             "limit": measure(lambda i: bare.nearest(vector, 104), n),
         }
     spots = world.places[np.random.default_rng(1).integers(0, count, n + 1)]
-    results["place_query"] = {
-        "ours": measure(lambda i: memory.query(MemoryQuery(place=spots[i], radius_m=1.0)), n),
-        "limit": measure(lambda i: bare.tree.query_ball_point(spots[i], 1.0), n),
-    }
+    results |= place_queries(memory, bare, [MemoryQuery(place=spot, radius_m=1.0) for spot in spots], n)
+    rooms_asked = [MemoryQuery(relation="in", target=f"room {i % 4}") for i in range(n + 1)]
+    results["room_query"] = {"ours": measure(lambda i: memory.query(rooms_asked[i]), n)}
+    rooms_then = [replace(one, valid_ns=(50 * SECOND,) * 2) for one in rooms_asked]
+    results["room_then_query"] = {"ours": measure(lambda i: memory.query(rooms_then[i]), n)}
     results["time_query"] = {
         "ours": measure(
             lambda i: memory.query(MemoryQuery(place=spots[i], radius_m=1.0, valid_ns=(50 * SECOND,) * 2)), n
         ),
         "limit": measure(lambda i: bare.then(spots[i], 50 * SECOND), n),
     }
-    memory.commit()
+    memory.commit()  # the rooms, too
     results["commit"] = {
         "ours": measure(lambda _: memory.commit(), few, before=lambda i: memory.update(looks[i])),
         "limit": measure(bare.commit(folder / "bare", data), few),
@@ -269,6 +296,28 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     return results
 
 
+def place_queries(memory: GraphMemory, bare: Bare, queries: list[MemoryQuery], n: int) -> dict[str, dict[str, Timing]]:
+    """Measure whole answers about a place, and their parts apart."""
+    tracker, settings = memory.tracker, memory.config
+    ranked = [rank(tracker, memory.index, query, settings.retrieval)[0] for query in queries]
+    hits = [memory.search(query) for query in queries]
+
+    def build(i: int) -> None:
+        nodes = tracker.columns.nodes(ranked[i])
+        tracker.history.facts([row for node in nodes if (row := tracker.history.current(node.id)) is not None])
+        answer(tracker, queries[i], hits[i], settings.advice)
+
+    index_alone = measure(lambda i: bare.tree.query_ball_point(queries[i].place, 1.0), n)
+    return {
+        "place_query": {"ours": measure(lambda i: memory.query(queries[i]), n), "limit": index_alone},
+        "place_rank": {
+            "ours": measure(lambda i: rank(tracker, memory.index, queries[i], settings.retrieval), n),
+            "limit": index_alone,
+        },
+        "place_answer": {"ours": measure(build, n)},
+    }
+
+
 def side_by_side(config: MemoryBenchmark) -> list[dict[str, object]]:
     """Measure the four stores as one memory beside the slowest of them alone, in wall time.
 
@@ -278,7 +327,7 @@ def side_by_side(config: MemoryBenchmark) -> list[dict[str, object]]:
     memory = RobotMemory(encoder=default_text_encoder())
     alone = GraphMemory(encoder=default_text_encoder())
     ours, theirs = [], []
-    scenes = frames(world, replace(config, detections=40, repetitions=400), SECOND)
+    scenes = frames(world, replace(config, detections=40), SECOND, 400)
     for step, scene in enumerate(scenes):
         objects = list(scene.objects)
         one = objects[step % 40]
@@ -345,6 +394,22 @@ def figures(count: int, results: dict[str, dict[str, Timing]]) -> list[dict[str,
     return found
 
 
+def growth(measured: dict[int, dict[str, dict[str, Timing]]]) -> list[dict[str, object]]:
+    """Return by what each operation grew from the smallest to the largest size, beside the growth of the logarithm."""
+    small, large = min(measured), max(measured)
+    if small == large:
+        return []
+    limit, found = float(np.log(large) / np.log(small)), []
+    for name in ("update", "place_query", "time_query", "room_query", "room_then_query"):
+        before, after = (measured[size][name]["ours"].p(50)[0] for size in (small, large))
+        found.append({
+            "name": f"memory_{name}_growth_{small}_to_{large}", "value": round(after / before, 3), "interval": None,
+            "n": len(measured[large][name]["ours"].cpu), "target": f"<= {limit:.2f} (logarithm)",
+            "met": after / before <= limit,
+        })  # fmt: skip
+    return found
+
+
 def main(config: MemoryBenchmark | None = None) -> None:
     """Measure, print, save."""
     config = config or tyro.cli(MemoryBenchmark)
@@ -353,12 +418,16 @@ def main(config: MemoryBenchmark | None = None) -> None:
         config = replace(config, sizes=sizes, repetitions=max(20, config.repetitions // 3))
     where = machine()  # with the load before the measurement
     found: list[dict[str, object]] = []
+    measured = {}
     for count in config.sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            results = run(count, config, Path(folder))
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) if config.keep is None else config.keep / str(count)
+            shutil.rmtree(folder / "bare", ignore_errors=True)
+            measured[count] = results = run(count, config, folder)
+        gc.unfreeze()
         print_table(count, results)
         found += figures(count, results)
-    found += side_by_side(config)
+    found += growth(measured) + side_by_side(config)
     save_report(config.output, "memory", where, config, figures=found)
 
 

@@ -134,11 +134,14 @@ def _worth(p: np.ndarray, ways: np.ndarray, order: Sequence[int], worth_m: float
 def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:
     """Return options with those of one place joined: the likelier one's place and label, both probabilities."""
     joined: list[Option] = []
+    places = np.empty((len(options), 3))
     for option in sorted(options, key=lambda one: -one.probability):
-        near = [i for i, one in enumerate(joined) if np.linalg.norm(one.place - option.place) < apart_m]
-        if near:
+        away = places[: len(joined)] - option.place
+        near = np.flatnonzero(np.einsum("ni,ni->n", away, away) < apart_m**2)
+        if len(near):
             one = joined[near[0]]
             joined[near[0]] = Option(one.place, one.label, min(1.0, one.probability + option.probability))
         else:
+            places[len(joined)] = option.place
             joined.append(option)
     return joined

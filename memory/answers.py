@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.contracts import MemoryAnswer, MemoryQuery
 from engram.core.types import Evidence, SceneNode
 from engram.memory.advice import AdviceConfig, Option, advise
+from engram.memory.columns import LAYER_CODE
 from engram.memory.history import FOREVER, Fact
 from engram.memory.retrieval import Hits, anchors, asked
 from engram.memory.tracker import Tracker
@@ -98,11 +99,12 @@ _ABOVE_M = 0.4
 def _surfaces(tracker: Tracker) -> np.ndarray:
     """Return the rows of places, and of rooms that no known place is in."""
     columns = tracker.columns
-    rows = [row for row in sorted(columns.fixed) if columns.about(row).layer != "building"]
-    places = columns.position[[row for row in rows if columns.about(row).layer == "place"]]
-    return np.array([row for row in rows if columns.about(row).layer == "place"
-                     or not (np.abs(places - columns.position[row]) < columns.half[row]).all(axis=1).any()],
-                    np.int64)  # fmt: skip
+    rows = np.sort(np.fromiter(columns.fixed, np.int64, len(columns.fixed)))
+    rows = rows[columns.layer[rows] != LAYER_CODE["building"]]
+    is_place = columns.layer[rows] == LAYER_CODE["place"]
+    offset = np.abs(columns.position[rows][:, None] - columns.position[rows[is_place]][None])
+    furnished = (offset < columns.half[rows][:, None]).all(axis=2).any(axis=1)
+    return rows[is_place | ~furnished]
 
 
 def _carriers(place: np.ndarray, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
@@ -115,11 +117,11 @@ def _carriers(place: np.ndarray, centre: np.ndarray, half: np.ndarray) -> np.nda
 def where(tracker: Tracker, place: np.ndarray) -> str:
     """Return the smallest known place or room that holds (3,) m, "the drawer"; empty = none."""
     columns = tracker.columns
-    rows = [row for row in sorted(columns.fixed)
-            if (np.abs(columns.position[row] - place) < columns.half[row] + 0.02).all()]  # fmt: skip
-    if not rows:
+    rows = np.sort(np.fromiter(columns.fixed, np.int64, len(columns.fixed)))
+    rows = rows[(np.abs(columns.position[rows] - place) < columns.half[rows] + 0.02).all(axis=1)]
+    if not len(rows):
         return ""
-    return f"the {columns.about(min(rows, key=lambda row: float(np.prod(columns.half[row])))).label}"
+    return f"the {columns.about(int(rows[np.argmin(np.prod(columns.half[rows], axis=1))])).label}"
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------

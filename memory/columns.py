@@ -84,6 +84,7 @@ class NodeColumns:
         self.row_of: dict[str, int] = {}
         self.grid = Grid()
         self.large: set[int] = set()
+        self.large_objects: set[int] = set()
         self.fixed: set[int] = set()  # buildings, rooms and places
         self.agents: set[int] = set()
         self.by_label: dict[str, set[int]] = {}  # objects only
@@ -199,7 +200,7 @@ class NodeColumns:
 
     def objects_within(self, low: np.ndarray, high: np.ndarray) -> set[int]:
         """Return objects whose centre may lie between ``low`` and ``high`` (x, y) m, and all large ones."""
-        return self.grid.within(low, high) | {row for row in self.large if self.about(row).layer == "object"}
+        return self.grid.within(low, high) | self.large_objects
 
     # -- changes of many rows ------------------------------------------------------------------------------------
 
@@ -305,8 +306,11 @@ class NodeColumns:
         if large or self.about(row).layer not in ("object", "place"):  # rooms by rule, whatever their size
             self.large.add(row)
             self.grid.remove(row)
+            if self.about(row).layer == "object":
+                self.large_objects.add(row)
         else:
             self.large.discard(row)
+            self.large_objects.discard(row)
             self.grid.put(row, x, y)
 
     def _unindex(self, row: int) -> None:
@@ -314,7 +318,7 @@ class NodeColumns:
         self._forget_label(row, text)
         self.in_view.get(text.last_camera, set()).discard(row)
         self.grid.remove(row)
-        for rows in (self.large, self.fixed, self.agents):
+        for rows in (self.large, self.large_objects, self.fixed, self.agents):
             rows.discard(row)
 
     def _forget_label(self, row: int, text: NodeText) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Coverage:
         self._looked: dict[int, int] = {}  # packed cell -> stamp
         self._written: dict[int, int] = {}
         self._pending: dict[int, int] = {}
+        self._arrays: tuple[np.ndarray, np.ndarray] | None = None  # of _looked, while it does not change
         self.forgotten: set[int] = set()  # cells that the store still has
 
     def add(self, scene: SceneObservation, max_depth_m: float) -> None:
@@ -32,6 +33,7 @@ class Coverage:
         scale = np.array([[width / scene.image_size[0]], [height / scene.image_size[1]], [1.0]])
         points = backproject(scene.depth_grid.astype(np.float64), scene.intrinsics * scale)
         seen = (scene.depth_grid > 0) & (scene.depth_grid < max_depth_m)
+        self._arrays = None
         for key in np.unique(pack(to_frame(points[seen], scene.camera_pose))).tolist():
             if self._looked.get(key, -1) < scene.stamp_ns:
                 self._looked[key] = scene.stamp_ns
@@ -40,6 +42,7 @@ class Coverage:
 
     def shift(self, by_ns: int) -> None:
         """Move the time of every look."""
+        self._arrays = None
         self._looked = {cell: stamp + by_ns for cell, stamp in self._looked.items()}
         self._pending = dict(self._looked)
         self._written = {}
@@ -48,13 +51,21 @@ class Coverage:
         """Return when a surface between ``low`` and ``high`` (3,) m was last seen; None = never."""
         cells = [np.arange(np.floor(a / CELL_M), np.floor(b / CELL_M) + 1) for a, b in zip(low, high, strict=True)]
         if np.prod([len(axis) for axis in cells]) > len(self._looked):
-            keys: Iterable[int] = self._looked if self._looked else ()
-            inside = [key for key in keys if _within(key, cells)]
-        else:
-            grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
-            inside = pack((grid + 0.5) * CELL_M).tolist()
-        stamps = [self._looked[key] for key in inside if key in self._looked]
+            parts, when = self._as_arrays()
+            first, last = np.array([axis[[0, -1]] for axis in cells]).T
+            inside = when[((parts >= first) & (parts <= last)).all(axis=1)]
+            return int(inside.max()) if len(inside) else None
+        grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
+        stamps = [self._looked[key] for key in pack((grid + 0.5) * CELL_M).tolist() if key in self._looked]
         return max(stamps, default=None)
+
+    def _as_arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the looked cells (n, 3) and their stamps (n,); built anew when something was looked at since."""
+        if self._arrays is None:
+            keys = np.fromiter(self._looked, np.int64, len(self._looked))
+            parts = np.column_stack((keys // (_SPAN * _SPAN), keys // _SPAN % _SPAN, keys % _SPAN)) - _SPAN // 2
+            self._arrays = parts, np.fromiter(self._looked.values(), np.int64, len(self._looked))
+        return self._arrays
 
     def changes(self) -> dict[int, int]:
         """Return cells -> stamps that the store does not have yet, or has much older."""
@@ -68,6 +79,7 @@ class Coverage:
 
     def restore(self, cells: Mapping[int, int]) -> None:
         """Take over stored cells -> stamps."""
+        self._arrays = None
         self._looked = dict(cells)
         self._written = dict(cells)
 
@@ -77,6 +89,7 @@ class Coverage:
 
     def shrink(self, budget: int) -> None:
         """Forget the oldest looks above ``budget`` bytes: what was seen long ago is as good as never seen."""
+        self._arrays = None
         excess = len(self._looked) - budget // CELL_BYTES
         for cell in sorted(self._looked, key=self._looked.__getitem__)[: max(0, excess)]:
             del self._looked[cell]
@@ -99,8 +112,3 @@ def cell_centres(keys: np.ndarray) -> np.ndarray:
     """Return the middles (n, 3) m of packed cells (n,); the inverse of :func:`pack`."""
     parts = np.column_stack((keys // (_SPAN * _SPAN), keys // _SPAN % _SPAN, keys % _SPAN))
     return (parts - _SPAN // 2 + 0.5) * CELL_M
-
-
-def _within(key: int, cells: list[np.ndarray]) -> bool:
-    parts = (key // (_SPAN * _SPAN), key // _SPAN % _SPAN, key % _SPAN)
-    return all(axis[0] <= part - _SPAN // 2 <= axis[-1] for part, axis in zip(parts, cells, strict=True))

@@ -95,6 +95,7 @@ class History:
         self._number: dict[str, int] = {"": 0}
         self._rows_of: dict[int, list[int]] = {}  # number of the node id -> its facts, in the order of belief
         self._current: dict[str, int] = {}  # node id -> its open fact
+        self._pointing: dict[int, list[int]] = {}  # number of a target -> facts that pointed at it once
         self._free: list[int] = []
         self._top = 0
         self._tree: cKDTree | None = None  # over the places of the facts
@@ -123,6 +124,7 @@ class History:
         for name, value in zip(self.COLUMNS, values, strict=True):
             getattr(self, name)[row] = value
         self._rows_of.setdefault(number, []).append(row)
+        self._point(row)
         self._current[node_id] = row
         self.changed.add(row)
         if self._tree is not None:
@@ -240,6 +242,18 @@ class History:
         numbers = [self._number[node_id] for node_id in node_ids if node_id in self._number]
         return rows[np.isin(self.target[rows], numbers)]
 
+    def pointing_at(self, node_ids: Iterable[str]) -> np.ndarray:
+        """Return the rows of all facts whose relation points at one of ``node_ids``, without a look at the others."""
+        found = [np.zeros(0, np.int64)]
+        for number in (self._number.get(node_id, 0) for node_id in node_ids):
+            noted = self._pointing.get(number, [])
+            rows = np.unique(np.array(noted, np.int64))
+            rows = rows[self.used[rows] & (self.target[rows] == number)]
+            if len(noted) > 2 * len(rows) + 16:  # most of them point elsewhere by now
+                self._pointing[number] = rows.tolist()
+            found.append(rows)
+        return np.unique(np.concatenate(found))
+
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
@@ -282,6 +296,7 @@ class History:
             if self.valid_to[b] - self.valid_from[b] > self.valid_to[a] - self.valid_from[a]:
                 for name in ("place", "relation", "target"):
                     getattr(self, name)[a] = getattr(self, name)[b]
+                self._point(a)
                 if self._tree is not None:
                     self._since.add(a)
             self.sights[a] += self.sights[b]
@@ -321,10 +336,16 @@ class History:
         of, ends = self.node[order[begins]].tolist(), [*begins[1:].tolist(), len(order)]
         ordered = order.tolist()
         self._rows_of = {n: ordered[a:b] for n, a, b in zip(of, begins.tolist(), ends, strict=True)}
+        for row in rows[self.target[rows] != 0].tolist():
+            self._point(row)
         for row in rows[(self.valid_to[rows] == FOREVER) & (self.believed_to[rows] == FOREVER)].tolist():
             self._current[self.words[self.node[row]]] = row
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _point(self, row: int) -> None:
+        if self.target[row]:
+            self._pointing.setdefault(int(self.target[row]), []).append(row)
 
     def _new_row(self) -> int:
         if self._free:

@@ -79,7 +79,7 @@ def relations(
 
 
 def _candidates(centre: np.ndarray, half: np.ndarray, near_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return index pairs that may be related: neighbours by KD-tree, and all pairs with the few large boxes."""
+    """Return index pairs that may be related: neighbours by KD-tree, each large box with what is smaller around it."""
     radius = np.linalg.norm(half, axis=1)
     large = radius > LARGE_M  # a table in the tree's radius would pair everything with everything
     small = np.flatnonzero(~large)
@@ -87,9 +87,13 @@ def _candidates(centre: np.ndarray, half: np.ndarray, near_m: float) -> tuple[np
     if len(small) > 1:
         reach = near_m + 2 * float(radius[small].max())
         pairs.append(small[cKDTree(centre[small]).query_pairs(reach, output_type="ndarray")])
-    for i in np.flatnonzero(large):
-        others = np.flatnonzero(~large | (np.arange(len(centre)) > i))
-        pairs.append(np.column_stack((np.full(len(others), i), others)))
+    wide = np.flatnonzero(large)
+    if len(wide):
+        around = cKDTree(centre).query_ball_point(centre[wide], 2 * radius[wide] + near_m)
+        for i, found in zip(wide.tolist(), around, strict=True):
+            others = np.array(found, np.int64)
+            others = others[(radius[others] < radius[i]) | ((radius[others] == radius[i]) & (others > i))]
+            pairs.append(np.column_stack((np.full(len(others), i), others)))
     both = np.concatenate(pairs)
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     return both[:, 0], both[:, 1]

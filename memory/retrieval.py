@@ -117,15 +117,19 @@ def anchors(tracker: Tracker, name: str) -> list[str]:
     columns = tracker.columns
     if name in columns:
         return [name]
-    labels: dict[str, set[int]] = {label: set(rows) for label, rows in columns.by_label.items()}
+    others: dict[str, set[int]] = {}  # buildings, rooms, places and agents
     for row in columns.fixed | columns.agents:
-        labels.setdefault(columns.about(row).label, set()).add(row)
-    words = set(name.split())
-    found = labels.get(name) or set().union(*(rows for label, rows in labels.items() if words <= set(label.split())))
+        others.setdefault(columns.about(row).label, set()).add(row)
+    found = columns.by_label.get(name, set()) | others.get(name, set())
     if name in ("robot", "hand"):
         found = columns.agents
     if not found:
-        raise unknown_name("node or label", name, {*labels, *columns.row_of})
+        words = set(name.split())
+        alike = [rows for labels in (columns.by_label, others) for label, rows in labels.items()
+                 if words <= set(label.split())]  # fmt: skip
+        found = set().union(*alike)
+    if not found:
+        raise unknown_name("node or label", name, {*columns.by_label, *others, *columns.row_of})
     return [columns.about(row).id for row in sorted(found)]
 
 
@@ -302,6 +306,8 @@ def _then(
         return Hits()
     around = query.place is not None and named is None and np.isfinite(query.radius_m)
     rows = history.near(query.place, query.radius_m) if around else None
+    if rows is None and named is None and targets is not None:
+        rows = _about_then(tracker, query, targets, config)
     rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named), rows)
     if targets is not None and query.relation != "near":
         rows = _inside_then(tracker, rows, query, targets)
@@ -363,6 +369,17 @@ def _label(tracker: Tracker, node_id: str) -> str:
     if node_id in columns:
         return columns.about(columns.row_of[node_id]).label
     return tracker.history.of(node_id)[-1].label
+
+
+def _about_then(tracker: Tracker, query: MemoryQuery, targets: list[str], config: RetrievalConfig) -> np.ndarray:
+    """Return all facts that can have stood in the asked relation to ``targets``, and few others."""
+    columns, history = tracker.columns, tracker.history
+    found = [history.pointing_at(targets)]
+    margin = {"near": config.near_m, "in": 0.0, "": 0.0}.get(query.relation)
+    for target in targets if margin is not None else ():
+        row = columns.row_of[target]
+        found.append(history.near(columns.position[row], float(np.linalg.norm(columns.half[row])) + margin))
+    return np.unique(np.concatenate(found))
 
 
 def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets: list[str]) -> np.ndarray:

@@ -632,13 +632,24 @@ class Tracker:
         columns = self.columns
         if len(touched) > 1000:
             return set(columns.row_of.values())
-        around: set[int] = set(columns.large) | touched
+        around = self._wide(touched) | touched
         for row in touched:
             if self.columns.about(row).layer == "agent":
                 continue
             margin = columns.half[row] + self.config.relations.near_m + 0.5  # the longest half of a small box
             around |= columns.grid.within(columns.position[row] - margin, columns.position[row] + margin)
         return around
+
+    def _wide(self, touched: set[int]) -> set[int]:
+        """Return the large boxes that ``touched`` rows may lie in or on."""
+        columns = self.columns
+        if not touched:
+            return set()
+        wide, rows = np.fromiter(columns.large, np.int64), np.fromiter(touched, np.int64)
+        margin = columns.half[rows] + self.config.relations.near_m
+        low, high = (columns.position[rows] - margin).min(axis=0), (columns.position[rows] + margin).max(axis=0)
+        apart = np.maximum(low - columns.position[wide], columns.position[wide] - high)
+        return set(wide[(apart <= columns.half[wide]).all(axis=1)].tolist())
 
     def _facts(self, step: _Step, added: Sequence[SceneEdge], removed: Sequence[SceneEdge]) -> None:
         """State what this frame changed of where objects are."""

@@ -123,3 +123,23 @@ def test_near_finds_what_a_look_at_every_fact_finds():
     for stamp in range(400, 450):
         history.state(f"object_{stamp % 40}", "cup", draw.random(3) * (1, 1, 0.2), stamp)
     check()
+
+
+def test_what_pointed_at_a_target_is_found_without_a_look_at_the_rest():
+    """Ten facts in the drawer, thinned to what is left; a row that is used again points elsewhere."""
+    history = History()
+    for second in range(10):
+        history.state(f"object_{second}", "cup", np.zeros(3), second, relation="in", target="drawer")
+        history.state(f"object_{second}", "cup", np.ones(3), 100 + second, relation="on", target="table")
+    assert history.pointing_at(["drawer"]).tolist() == list(range(0, 20, 2))
+    history.thin(12)  # of the closed facts, all in the drawer, eight go
+    left = [row for row in range(0, 20, 2) if history.used[row]]
+    assert history.pointing_at(["drawer"]).tolist() == left and len(left) == 2
+    history.state("object_0", "cup", np.ones(3), 300, relation="in", target="box")
+    assert len(history.pointing_at(["drawer"])) == 2 and len(history.pointing_at(["box"])) == 1
+    assert len(history.pointing_at(["drawer", "table", "box"])) == 13
+    assert history.pointing_at(["nobody"]).tolist() == []
+    again = History()
+    top = int(np.flatnonzero(history.used).max()) + 1
+    again.restore({name: getattr(history, name)[:top] for name in History.COLUMNS}, history.words)
+    assert again.pointing_at(["drawer"]).tolist() == history.pointing_at(["drawer"]).tolist()
