@@ -88,7 +88,10 @@ def _attributes(dsg: Any, node: SceneNode) -> Any:
     out.position = node.pose.position
     out.last_update_time_ns = max(0, node.last_seen_ns)
     out.is_active = node.state == "visible"
-    if node.layer != "agent":
+    if node.layer == "agent":  # spark_dsg leaves these two as they lie in RAM, and does not read every NaN back
+        out.world_R_body = dsg.Quaternion(*node.pose.quaternion.tolist())
+        out.external_key = 0
+    else:
         turned = rotation(node.pose).as_matrix().astype(np.float32)
         size, centre = node.size.astype(np.float32), node.pose.position.astype(np.float32)
         out.name = node.label

@@ -157,6 +157,7 @@ def test_profiles_go_through_graphml_and_spark_dsg(tmp_path):
     drawn = to_networkx(memory.graph()).nodes["agent_0001"]
     assert '"reach_m": 0.855' in drawn["embodiment"]
     save(memory.graph(), tmp_path / "graph.json")
+    assert '"world_R_body":{"w":1.0,"x":0.0,"y":0.0,"z":0.0}' in (tmp_path / "graph.json").read_text()
     found = GraphMemory(encoder=WordEncoder(), places=())
     found.adopt(load(tmp_path / "graph.json"))
     assert agents(found)["robot0"].embodiment == PANDA
