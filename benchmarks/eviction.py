@@ -66,6 +66,11 @@ class Row:
         """Share of the questions that were answered wrongly."""
         return wilson(self.score.stale, self.score.n)
 
+    @property
+    def wrong_of_answers(self) -> float:
+        """Share of the answers given that were wrong: a policy that keeps little answers little, and so errs little."""
+        return self.score.stale / max(1, self.score.stale + self.score.hits)
+
 
 def measure(source: str, capacity: int, policy: str, traces: list[list[TraceEvent]]) -> Row:
     """Let a fresh ``policy`` live through each trace."""
@@ -93,12 +98,13 @@ def peer_of(row: Row, rows: list[Row]) -> Row:
 
 def print_table(rows: list[Row]) -> None:
     """Print hit and stale rates, and each against the peer."""
-    columns = ("traces", "capacity", "policy", "hit rate [95 %]", "wrong", "hits / newest", "CPU us")
+    columns = ("traces", "capacity", "policy", "hit rate [95 %]", "wrong", "of answers", "hits / newest", "CPU us")
     table = Table(*columns, title="What a bounded short-term memory keeps")
     for row in rows:
         hit, ratio = row.hit_rate, row.score.hits / max(1, peer_of(row, rows).score.hits)
         shown = f"{hit.rate:.3f} [{hit.low:.3f}, {hit.high:.3f}]"
-        cells = (row.source, str(row.capacity), row.policy, shown, f"{row.stale_rate.rate:.3f}", f"{ratio:.2f}")
+        cells = (row.source, str(row.capacity), row.policy, shown, f"{row.stale_rate.rate:.3f}",
+                 f"{row.wrong_of_answers:.2f}", f"{ratio:.2f}")  # fmt: skip
         table.add_row(*cells, f"{row.cpu_us:.0f}", end_section=row.policy == LIMIT)
     Console(width=110).print(table)
 
@@ -113,6 +119,7 @@ def figure(row: Row, rows: list[Row]) -> dict[str, object]:
         "interval": [round(hit.low, 4), round(hit.high, 4)],
         "n": hit.n,
         "wrong": round(row.stale_rate.rate, 4),
+        "wrong_of_answers": round(row.wrong_of_answers, 4),
         "target": round(peer.high, 4) if judged else None,
         "met": hit.rate > peer.high if judged else None,
     }
