@@ -43,6 +43,7 @@ class Frames:
     instructions: tuple[str, ...]
     groups: tuple[str, ...]
     embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
+    idle: np.ndarray  # (n,) bool: the action commands no motion at all, and is not learnt
     memory: Mapping[str, np.ndarray] = field(default_factory=dict)  # feature -> (n, k, ...): the scene graph's tokens
 
     def __len__(self) -> int:
@@ -61,10 +62,11 @@ class Frames:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
         steps = rows[:, None] + np.arange(horizon)
         last = self.last[rows][:, None]
+        there = np.minimum(steps, last)
         return self._instruction(rows) | {
             "observation.state": torch.from_numpy(self.state[rows]),
-            "action": torch.from_numpy(self.action[np.minimum(steps, last)]),
-            "action_is_pad": torch.from_numpy(steps > last),
+            "action": torch.from_numpy(self.action[there]),
+            "action_is_pad": torch.from_numpy((steps > last) | self.idle[there]),
         }
 
     def _instruction(self, rows: np.ndarray) -> dict[str, Any]:
@@ -116,8 +118,15 @@ def on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
     return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in batch.items()}
 
 
-def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0) -> Frames:
-    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet."""
+def load_frames(
+    root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0, *, skip_idle: bool = True
+) -> Frames:
+    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet.
+
+    With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
+    are what is commanded while an arm is held or all is done, and who learns them freezes in mid-task (as no-ops are
+    filtered by OpenVLA, Kim et al. 2024).
+    """
     if not (cache / "meta.json").exists():
         _decode(root, shrink, cache)
     meta = {"memory": [], **json.loads((cache / "meta.json").read_text())}  # older caches name none
@@ -132,6 +141,7 @@ def load_frames(root: Path, shrink: DownsampleImages, cache: Path, pieces: int =
     if not views.exists():
         np.save(views, same_views([*images.values(), *memory.values()], arrays["last"]))
     arrays["view"] = np.load(views)
+    arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
     words = {"instructions": tuple(meta["instructions"]), "groups": tuple(meta["groups"])}
     return Frames(images=images, memory=memory, **words, **arrays)
 

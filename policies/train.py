@@ -86,6 +86,9 @@ class TrainConfig:
     foresight: float = 0.5
     """Weight of what a memory learns beside the actions: to foresee where the tool will be 8 to 48 steps later, as the
     demonstration shows it; 0 = nothing."""
+    idle_actions: bool = False
+    """Learn also from actions of exactly no motion, as they are commanded while an arm is held: a policy that learns
+    them may freeze in mid-task."""
     keyframes: float = 0.0
     """Of ``window``: so many of the steps at which the demonstration goes on as it was are left out of the loss, so
     that those weigh more at which it is decided where to go; 0 = none."""
@@ -415,11 +418,12 @@ def _frames(config: TrainConfig) -> Frames:
         from engram.policies.backbones.training import whole_images
 
         whole = whole_images(meta)
-        return load_frames(root, whole, Path(config.cache or root.with_name(f"{root.name}.frames-whole")))
+        cache = Path(config.cache or root.with_name(f"{root.name}.frames-whole"))
+        return load_frames(root, whole, cache, skip_idle=not config.idle_actions)
     wanted = policy_config(config, meta)
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
     shrink = DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops)
-    return load_frames(root, shrink, cache, wanted.language_pieces)
+    return load_frames(root, shrink, cache, wanted.language_pieces, skip_idle=not config.idle_actions)
 
 
 def _mix(seed: int, step: int, rank: int) -> int:

@@ -49,6 +49,7 @@ def frames(*lengths):
         instructions=("go",),
         groups=("go",),
         embeddings=np.zeros((1, 384), np.float32),
+        idle=np.zeros(n, bool),
     )
 
 
@@ -226,7 +227,7 @@ def dataset(tmp_path_factory):
 def config(dataset, out, **fields):
     small = {
         "steps": 6, "batch_size": 8, "window": 4, "memory": "bank", "n_action_steps": 1, "image_size": 32,
-        "model": MODEL, "log_steps": 2, "random_shift": 0,
+        "model": MODEL, "log_steps": 2, "random_shift": 0, "idle_actions": True,
     }  # fmt: skip
     return TrainConfig(dataset=str(dataset), out=str(out), **{**small, **fields})
 
