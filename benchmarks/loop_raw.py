@@ -1,141 +1,230 @@
-"""The limit: the messages of one control step cross to another process with plain rclpy, and a command comes back.
+"""The limit: the messages of one control step cross to other processes with plain rclpy, and a command comes back.
 
-With ``hops`` 3 the command passes through one more process on its way, as ours does through the safety node.
+Three layouts. ``bare`` sends the two colour images and the joint states to one peer. ``all messages`` sends every
+message that the simulation publishes in a step, with its quality of service, to one peer. ``all messages and
+processes`` sends them to two, as ours go to the policy and to the safety node: the first answers the step with an
+action chunk, the second answers that with the command. Nothing is computed or converted; messages are made once and
+only stamped anew.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import rclpy
+from geometry_msgs.msg import TransformStamped
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
-from sensor_msgs.msg import Image, JointState
+from rclpy.qos import QoSProfile
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from engram.nodes import qos
+from engram_interfaces.msg import ActionChunk, TaskStatus
 
 CAMERAS = ("front", "wrist")
 JOINTS = 8
+HORIZON, ACTION_DIM = 16, 7
 ROUND_TIMEOUT_S = 60.0
+START_ROUNDS = 240
+"""Steps of half a second that the peers have to be discovered in."""
+
+Kind = tuple[type, QoSProfile]
+BARE: dict[str, Kind] = {
+    **{f"{c}/color": (Image, qos.SENSOR) for c in CAMERAS},
+    "joint_states": (JointState, qos.SENSOR),
+}
+"""Topic -> type and quality of service, in the order of publication."""
+WAITED_FOR: dict[str, Kind] = {"status": (TaskStatus, qos.LATCHED), "tf": (TFMessage, qos.SENSOR), **BARE}
+"""What a command waits for."""
+REST: dict[str, Kind] = {
+    "clock": (Clock, qos.SENSOR),
+    **{f"{c}/info": (CameraInfo, qos.SENSOR) for c in CAMERAS},
+    **{f"{c}/depth": (Image, qos.SENSOR) for c in CAMERAS},
+}
+"""What the simulation publishes after that."""
 
 
-def _image(size: int) -> Image:
-    msg = Image(height=size, width=size, encoding="rgb8", step=3 * size)
-    msg.data.frombytes(memoryview(np.zeros(3 * size * size, np.uint8)))
+@dataclass(frozen=True)
+class Layout:
+    """What is sent, and who reads it."""
+
+    sent: dict[str, Kind]
+    peers: dict[str, tuple[str, ...]]
+    """Role -> topics that it reads; ``one`` answers a step by the command, ``policy`` by a chunk."""
+
+
+READ_BY_POLICY = (*WAITED_FOR, *(f"{c}/info" for c in CAMERAS))
+LAYOUTS = {
+    "bare": Layout(BARE, {"one": (*BARE,)}),
+    "all_messages": Layout(WAITED_FOR | REST, {"one": READ_BY_POLICY}),
+    "all_messages_and_processes": Layout(
+        WAITED_FOR | REST, {"policy": READ_BY_POLICY, "safety": ("status", "joint_states")}
+    ),
+}
+
+
+def _image(size: int, encoding: str, pixel_bytes: int) -> Image:
+    msg = Image(height=size, width=size, encoding=encoding, step=pixel_bytes * size)
+    msg.header.frame_id = "camera_optical_frame"
+    msg.data.frombytes(bytes(pixel_bytes * size * size))
     return msg
 
 
-def _answer(stamp: int) -> JointTrajectory:
-    answer = JointTrajectory(joint_names=[f"j{i}" for i in range(JOINTS)])
-    answer.header.stamp.sec = stamp
-    answer.points = [JointTrajectoryPoint(positions=[0.0] * JOINTS)]
-    return answer
+def _example(topic: str, size: int) -> Any:
+    """Return a message of the size that the simulation's has on ``topic``."""
+    names = [f"joint{i}" for i in range(JOINTS)]
+    if topic.endswith("/color"):
+        return _image(size, "rgb8", 3)
+    if topic.endswith("/depth"):
+        return _image(size, "32FC1", 4)
+    if topic.endswith("/info"):
+        return CameraInfo(height=size, width=size, distortion_model="plumb_bob", d=[0.0] * 5)
+    return {
+        "status": TaskStatus(robot_id="robot0", instruction="put the green cube in the bin", task="pick_place"),
+        "tf": TFMessage(transforms=[TransformStamped(child_frame_id="wrist_optical_frame")]),
+        "clock": Clock(),
+        "joint_states": JointState(name=names, position=[0.0] * JOINTS, velocity=[0.0] * JOINTS),
+        "chunk": ActionChunk(robot_id="robot0", space="ee_delta", actions=[0.0] * HORIZON * ACTION_DIM),
+        "command": JointTrajectory(joint_names=names, points=[JointTrajectoryPoint(positions=[0.0] * JOINTS)]),
+    }[topic]
 
 
-def peer(topic: str) -> None:
-    """Answer each joint state with a trajectory on ``topic``, once both images of the same stamp are there."""
+def _time_of(msg: Any) -> Any:
+    """Return the message's stamp, to read or to set."""
+    if isinstance(msg, Clock):
+        return msg.clock
+    return (msg.transforms[0] if isinstance(msg, TFMessage) else msg).header.stamp
+
+
+def peer(layout: str, role: str) -> None:
+    """Answer what ``role`` waits for, until a signal."""
     rclpy.init()
-    node = Node("raw_peer")
-    back = node.create_publisher(JointTrajectory, topic, qos.COMMAND)
-    seen: dict[int, int] = {}
+    node = Node(role, namespace=layout)
+    waited = {"one": [t for t in LAYOUTS[layout].sent if t in WAITED_FOR], "policy": [*WAITED_FOR], "safety": ["chunk"]}
+    answer = "chunk" if role == "policy" else "command"
+    msg = _example(answer, 0)
+    back = node.create_publisher(type(msg), answer, qos.CHUNK if answer == "chunk" else qos.COMMAND)
+    seen: Counter[int] = Counter()
 
-    def take(msg: Image | JointState) -> None:
-        stamp = msg.header.stamp.sec
-        seen[stamp] = seen.get(stamp, 0) + 1
-        if seen[stamp] == len(CAMERAS) + 1:
-            back.publish(_answer(stamp))
+    def take(topic: str, got: Any) -> None:
+        if topic not in waited[role]:
+            return
+        stamp = _time_of(got).sec
+        seen[stamp] += 1
+        if seen[stamp] == len(waited[role]):
+            msg.header.stamp.sec = stamp
+            back.publish(msg)
 
-    for camera in CAMERAS:
-        node.create_subscription(Image, f"raw/{camera}", take, qos.SENSOR)
-    node.create_subscription(JointState, "raw/joint_states", take, qos.SENSOR)
-    _spin(node)
-
-
-def relay() -> None:
-    """Answer each chunk, and each joint state by nothing, as the third process of a loop."""
-    rclpy.init()
-    node = Node("raw_relay")
-    back = node.create_publisher(JointTrajectory, "raw/command", qos.COMMAND)
-    node.create_subscription(JointState, "raw/joint_states", lambda _: None, qos.SENSOR)
-    node.create_subscription(
-        JointTrajectory, "raw/chunk", lambda msg: back.publish(_answer(msg.header.stamp.sec)), qos.COMMAND
-    )
-    _spin(node)
-
-
-def _spin(node: Node) -> None:
+    for topic in LAYOUTS[layout].peers[role]:
+        kind, profile = LAYOUTS[layout].sent[topic]
+        node.create_subscription(kind, topic, lambda got, t=topic: take(t, got), profile)
+    if role == "safety":
+        node.create_subscription(ActionChunk, "chunk", lambda got: take("chunk", got), qos.CHUNK)
+    # A signal wakes rclpy before it ends its context: whoever has nothing else to wake up for sleeps on.
+    node.create_timer(1.0, lambda: None)
     try:
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
         return
 
 
-def _start(call: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", f"from engram.benchmarks import loop_raw; loop_raw.{call}"])
-
-
 class Origin:
     """Sends the messages of one control step with plain rclpy and waits for the command that answers them."""
 
-    def __init__(self, size: int, domain: int) -> None:
-        self.context = rclpy.Context()
-        rclpy.init(context=self.context, domain_id=domain)
-        self.node = Node("raw", context=self.context)
-        self.executor = SingleThreadedExecutor(context=self.context)
+    def __init__(self, layout: str, size: int) -> None:
+        rclpy.init()
+        self.node = Node("origin", namespace=layout)
+        self.executor = SingleThreadedExecutor()
         self.executor.add_node(self.node)
-        self.images = [(self.node.create_publisher(Image, f"raw/{c}", qos.SENSOR), _image(size)) for c in CAMERAS]
-        self.joints = self.node.create_publisher(JointState, "raw/joint_states", qos.SENSOR)
-        self.state = JointState(name=[f"j{i}" for i in range(JOINTS)], position=[0.0] * JOINTS, velocity=[0.0] * JOINTS)
+        self.outputs = [
+            (self.node.create_publisher(kind, topic, profile), _example(topic, size))
+            for topic, (kind, profile) in LAYOUTS[layout].sent.items()
+        ]
         self.back: list[JointTrajectory] = []
-        self.node.create_subscription(JointTrajectory, "raw/command", self.back.append, qos.COMMAND)
+        self.node.create_subscription(JointTrajectory, "command", self.back.append, qos.COMMAND)
+        self.stamp = 0
 
-    def round_ms(self, stamp: int, timeout_s: float) -> float | None:
-        """Return how long the step ``stamp`` took [ms]; None when no command came within ``timeout_s``."""
+    def round_ms(self, timeout_s: float) -> float | None:
+        """Return how long the next step took [ms]; None when no command came within ``timeout_s``."""
+        self.stamp += 1
         begin = time.perf_counter()
-        for publisher, image in self.images:
-            image.header.stamp.sec = stamp
-            publisher.publish(image)
-        self.state.header.stamp.sec = stamp
-        self.joints.publish(self.state)
-        while not self.back or self.back[-1].header.stamp.sec != stamp:
+        for publisher, msg in self.outputs:
+            _time_of(msg).sec = self.stamp
+            publisher.publish(msg)
+        while not self.back or self.back[-1].header.stamp.sec != self.stamp:
             self.executor.spin_once(timeout_sec=0.2)
             if time.perf_counter() - begin > timeout_s:
                 return None
+        self.back.clear()
         return 1e3 * (time.perf_counter() - begin)
 
-    def close(self) -> None:
-        """Leave the graph."""
-        self.node.destroy_node()
-        rclpy.try_shutdown(context=self.context)
 
-
-def round_trips_ms(rounds: int, size: int, period_s: float, domain: int, hops: int = 2) -> np.ndarray:
-    """Return ``rounds`` round trips [ms] of two ``size`` px images and joint states, ``period_s`` apart."""
-    children = [_start("peer('raw/command')")] if hops == 2 else [_start("peer('raw/chunk')"), _start("relay()")]
-    origin = Origin(size, domain)
-    try:
-        first = next((s for s in range(1, 200) if origin.round_ms(s, 0.5) is not None), None)  # all ends have met
-        if first is None:
-            raise TimeoutError("the raw peer was not discovered")
+def origin(layout: str, size: int, period_s: float) -> None:
+    """Say so when all peers answer; then for each number on standard input print as many round trips [ms]."""
+    source = Origin(layout, size)
+    if all(source.round_ms(0.5) is None for _ in range(START_ROUNDS)):
+        raise TimeoutError(f"raw loop {layout!r}: no peer was discovered")
+    print("[]", flush=True)
+    for line in sys.stdin:
         times = []
-        for stamp in range(first + 1, first + 1 + rounds):
+        for _ in range(int(line)):
             time.sleep(period_s)
-            took = origin.round_ms(stamp, ROUND_TIMEOUT_S)
-            if took is None:
-                raise TimeoutError(f"round {stamp}: no answer from the raw peer")
-            times.append(took)
+            times.append(source.round_ms(ROUND_TIMEOUT_S))
+        print(json.dumps(times), flush=True)
+
+
+class RawLoop:
+    """The processes of one layout: ``rounds`` may be asked for again and again, until ``close``."""
+
+    def __init__(self, layout: str, size: int, period_s: float) -> None:
+        self.layout = layout
+        self._peers = [self._start("peer", layout, role) for role in LAYOUTS[layout].peers]
+        self._origin = self._start("origin", layout, str(size), str(period_s), pipe=subprocess.PIPE)
+        self._read()
+
+    @staticmethod
+    def _start(*words: str, pipe: int | None = None) -> subprocess.Popen:
+        command = [sys.executable, "-m", "engram.benchmarks.loop_raw", *words]
+        return subprocess.Popen(command, stdin=pipe or subprocess.DEVNULL, stdout=pipe, text=True)
+
+    def _read(self) -> list[float]:
+        assert self._origin.stdout is not None
+        line = self._origin.stdout.readline()
+        if not line:
+            raise RuntimeError(f"raw loop {self.layout!r}: its origin ended with {self._origin.wait()}")
+        return json.loads(line)
+
+    def rounds_ms(self, count: int) -> np.ndarray:
+        """Return ``count`` round trips [ms]."""
+        assert self._origin.stdin is not None
+        self._origin.stdin.write(f"{count}\n")
+        self._origin.stdin.flush()
+        times = self._read()
+        if None in times:
+            raise TimeoutError(f"raw loop {self.layout!r}: a step had no answer within {ROUND_TIMEOUT_S:g} s")
         return np.array(times)
-    finally:
+
+    def close(self) -> None:
+        """End the processes."""
+        children = [*self._peers, self._origin]
         for child in children:
             child.terminate()
         for child in children:
-            try:
-                child.wait(10.0)
-            except subprocess.TimeoutExpired:
-                child.kill()  # rclpy sometimes sleeps through SIGTERM
-                child.wait()
-        origin.close()
+            child.wait()
+
+
+if __name__ == "__main__":  # peer LAYOUT ROLE, or origin LAYOUT SIZE PERIOD
+    if sys.argv[1] == "peer":
+        peer(sys.argv[2], sys.argv[3])
+    else:
+        origin(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

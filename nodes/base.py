@@ -26,7 +26,7 @@ from rclpy.task import Future
 from engram.core.errors import EngramError, InvalidInputError
 from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
-from engram.nodes.health import ERROR, Health
+from engram.nodes.health import DROPS, ERROR, Health
 from engram.nodes.params import check_unknown, declare, param
 from engram.nodes.worker import Worker
 
@@ -158,7 +158,7 @@ class EngramNode(LifecycleNode):
             handle,
             capacity=capacity,
             on_error=lambda error: self.report(name, error),
-            on_drop=lambda: self.health.count(f"{name} drops"),
+            on_drop=lambda: self.health.count(name + DROPS),
         )
         self._workers.append(worker)
         return worker

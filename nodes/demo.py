@@ -205,7 +205,11 @@ def describe(report: EpisodeReport, number: int, total: int) -> str:
 
 
 def summary(
-    reports: list[EpisodeReport], latency_ms: np.ndarray, restarts: int, drops: int, extra: Mapping[str, object]
+    reports: list[EpisodeReport],
+    latency_ms: np.ndarray,
+    restarts: int,
+    drops: Mapping[str, int],
+    extra: Mapping[str, object],
 ) -> dict[str, object]:
     """Return the figures of a demo, ready for JSON; a figure that could not be measured is None."""
     successes = sum(r.outcome == "succeeded" for r in reports)
@@ -220,7 +224,8 @@ def summary(
         "latency_p99_ms": p99,
         "latency_steps": len(latency_ms),
         "restarts": restarts,
-        "drops": drops,
+        "drops": sum(drops.values()),
+        "drops_by_node": dict(drops),
         "outcomes": {o: sum(r.outcome == o for r in reports) for o in sorted({r.outcome for r in reports})},
         "by_task": {t: [sum(r.outcome == "succeeded" for r in reports if r.task == t),
                         sum(r.task == t for r in reports)] for t in tasks},
@@ -290,7 +295,7 @@ def demo(config: DemoConfig) -> int:
     finally:
         end_on_signals(supervisor)
         dead = [name for name in supervisor.children if name not in supervisor.alive]
-        drops = client.count("drops")
+        drops = client.drops()
         client.close()
         supervisor.end()
         supervisor.run()

@@ -13,6 +13,7 @@ from engram.core.types import ActionChunk, Observation, Transition
 from engram.learning.spool import Spool
 from engram.nodes import messages, qos
 from engram.nodes.experience import ExperienceRecorder
+from engram.nodes.health import DROPS
 from engram_interfaces.msg import Experience, ExperienceAck
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ExperienceSender:
     def _keep(self, transition: Transition) -> None:
         numbered = self.spool.add(transition)
         if numbered is None:
-            self._node.health.count("experience drops")
+            self._node.health.count("experience" + DROPS)
             self._node.health.problem("experience", f"the spool is full ({len(self.spool)}); is a learner reachable?")
             return
         self._added = numbered.sequence

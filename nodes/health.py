@@ -16,6 +16,8 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 PROBLEM_TTL_S = 5.0
 """A problem that did not occur again for this long is no longer the node's state, only its history."""
+DROPS = " drops"
+"""How the names of counters end that count what found a full queue and was passed over."""
 SAMPLES = 4096
 """Stage times that are kept for the percentiles."""
 

@@ -24,6 +24,7 @@ from trajectory_msgs.msg import JointTrajectory
 from engram.core.errors import EngramError
 from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
+from engram.nodes.health import DROPS
 from engram.nodes.messages import EpisodeStatus
 from engram.nodes.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
@@ -205,10 +206,14 @@ class LoopClient:
 
         self.wait_for(ready, timeout_s, what)
 
-    def count(self, ending: str) -> int:
-        """Sum all nodes' diagnostic counters whose name ends so."""
-        values = [v for status in self.diagnostics.values() for v in status.values if v.key.endswith(ending)]
-        return sum(int(v.value) for v in values if v.value.isdigit())
+    def drops(self) -> dict[str, int]:
+        """Return what found a full queue and was passed over: "node: whose queue" -> how many, without the zeros."""
+        found = {}
+        for node, status in self.diagnostics.items():
+            for item in status.values:
+                if item.key.endswith(DROPS) and item.value != "0":
+                    found[f"{node}: {item.key.removesuffix(DROPS)}"] = int(item.value)
+        return found
 
     def close(self) -> None:
         """Leave the graph."""

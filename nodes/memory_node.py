@@ -366,6 +366,8 @@ class MemoryNode(EngramNode):
                     self.health.note(f"RAM of {store} [MB]", f"{used / 2**20:.2f}")
             self.health.note("sequence", str(self.changed))
             self.health.note("durable sequence", str(self.durable))
+            pending = self.changed != self.durable or self.episode_changed
+            self.health.note("everything durable", "no" if pending else "yes")
 
 
 def main() -> NoReturn:

@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NoReturn
 
-from geometry_msgs.msg import TransformStamped
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -72,6 +71,7 @@ class SimNode(EngramNode):
         for camera in self.config.cameras:
             self._outputs(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
+        self.told: dict[str, dict[str, object]] = {}  # lenses, mounts: camera -> what was last published
         config = self.config
         self.loop = SimLoop(
             lambda: make_world(config.world, self.section["world_config"]),
@@ -122,6 +122,8 @@ class SimNode(EngramNode):
             self.health.problem("task", str(done.exception()), ERROR, lasting=True)
 
     def _report(self, key: str, text: str) -> None:
+        if not self.context.ok():  # a signal ended the context under the simulation's feet: no problem of ours
+            return
         if not text:
             self.health.clear(key)
             return
@@ -156,9 +158,10 @@ class SimNode(EngramNode):
                 outcome.truncated,
             )
         )
-        first = outcome.step == 0
-        self._publish_transforms(observation, first)
-        if first:  # a new episode may see through other lenses; otherwise those that are known still hold
+        self._publish_transforms(observation)
+        lenses = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
+        other_lenses = self._is_news("lenses", lenses)
+        if other_lenses:  # those that are known hold until others come
             self._publish_lenses(observation)
         for frame in observation.cameras.values():
             self._publish_color(frame)
@@ -166,7 +169,7 @@ class SimNode(EngramNode):
         self.health.trace("shown", stamp_ns)
         # No command waits for the rest.
         self.clock.publish(Clock(clock=messages.to_stamp(stamp_ns)))
-        if not first:
+        if not other_lenses:
             self._publish_lenses(observation)
         for frame in observation.cameras.values():
             if frame.depth is not None:
@@ -176,16 +179,22 @@ class SimNode(EngramNode):
     def _publish_status(self, status: messages.EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
 
-    def _publish_transforms(self, observation: Observation, first: bool) -> None:
-        static: list[TransformStamped] = []
-        moving: list[TransformStamped] = []
-        for name, frame in observation.cameras.items():
-            to = static if name in self.config.static_cameras else moving
-            to.append(messages.pose_to_transform(frame.pose, messages.optical_frame(name), observation.stamp_ns))
-        if moving:
+    def _is_news(self, kind: str, values: dict[str, object]) -> bool:
+        """Whether ``values`` differ from what was last published of this ``kind``, which they now are."""
+        news = self.told.get(kind) != values
+        self.told[kind] = values
+        return news
+
+    def _publish_transforms(self, observation: Observation) -> None:
+        transforms = {
+            name: messages.pose_to_transform(frame.pose, messages.optical_frame(name), observation.stamp_ns)
+            for name, frame in observation.cameras.items()
+        }
+        static = {name: t for name, t in transforms.items() if name in self.config.static_cameras}
+        if moving := [t for name, t in transforms.items() if name not in static]:
             self.tf.publish(TFMessage(transforms=moving))
-        if static and first:  # latched; a new episode may have moved the camera
-            self.tf_static.publish(TFMessage(transforms=static))
+        if static and self._is_news("mounts", {name: t.transform for name, t in static.items()}):  # latched
+            self.tf_static.publish(TFMessage(transforms=[*static.values()]))
 
     def _outputs(self, camera: str) -> dict[str, Publisher]:
         if camera not in self.images:

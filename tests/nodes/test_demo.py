@@ -38,8 +38,10 @@ def report(task: str, outcome: str) -> EpisodeReport:
 
 def test_figures_of_three_episodes() -> None:
     reports = [report("reach", "succeeded"), report("stack", "timeout"), report("reach", "failed")]
-    figures = summary(reports, np.array([10.0, 20.0, 30.0]), 1, 4, {"seconds": 9.0})
+    drops = {"perception_node: detector": 3, "learner_node: train": 1}
+    figures = summary(reports, np.array([10.0, 20.0, 30.0]), 1, drops, {"seconds": 9.0})
     assert (figures["episodes"], figures["successes"], figures["restarts"], figures["drops"]) == (3, 1, 1, 4)
+    assert figures["drops_by_node"] == drops
     assert figures["latency_p50_ms"] == 20.0
     assert figures["latency_p99_ms"] == pytest.approx(29.8)  # 20 + 0.98 * 10
     assert figures["success_interval_95"] == [0.0615, 0.7923]  # Wilson, 1 of 3
@@ -57,7 +59,7 @@ def test_the_memory_task_is_counted_by_how_memory_was_used() -> None:
 
 
 def test_what_was_not_measured_is_null() -> None:
-    figures = summary([], np.zeros(0), 0, 0, {})
+    figures = summary([], np.zeros(0), 0, {}, {})
     assert figures["latency_p50_ms"] is None
     assert figures["success_interval_95"] is None
 

@@ -20,7 +20,7 @@ from std_srvs.srv import Trigger
 
 from engram.nodes.up import child_environment
 
-DOMAIN = 94
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 NODE = """
 import sys, time
 import rclpy
@@ -57,7 +57,7 @@ class Fleet:
         self._start(name, "-c", NODE, name, *words)
 
     def manager(self, *names: str, **parameters: Any) -> None:
-        fast = {"poll_period_s": 0.1, "retry_s": 0.1, "silent_after_s": 2.0}
+        fast = {"poll_period_s": 0.1, "retry_s": 0.1, "silent_after_s": 5.0}
         words = [f"{key}:={json.dumps(value)}" for key, value in ({"node_names": names} | fast | parameters).items()]
         arguments = [part for word in words for part in ("-p", word)]
         self._start("manager", "-m", "engram.nodes.lifecycle_manager", "--ros-args", *arguments)
@@ -104,7 +104,7 @@ class Client:
         self.states = {item.key: item.value for item in status.values}
         self.level, self.message = status.level, status.message
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 40.0) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"did not come true: {self.message} {self.states}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
@@ -44,7 +45,7 @@ from engram.sim.kinematics import PandaKinematics
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
 
-DOMAIN = 93
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--window-size=560,1000"),
@@ -170,14 +171,24 @@ class Browser:
             target = next(t for t in json.load(answer) if t["type"] == "page")
         self._socket = connect(target["webSocketDebuggerUrl"], max_size=None)
         self._ids = itertools.count(1)
+        self._sent = b""  # what the page sent over its websocket, which lives in a worker of the page
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._ids)
         self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        while True:
-            answer = json.loads(self._socket.recv(timeout=60))
-            if answer.get("id") == number:
-                return answer["result"]
+        while (answer := self._hear()).get("id") != number:
+            pass
+        return answer["result"]
+
+    def _hear(self) -> dict[str, Any]:
+        heard = json.loads(self._socket.recv(timeout=60))
+        if heard.get("method") == "Target.attachedToTarget":
+            worker = {"sessionId": heard["params"]["sessionId"], "method": "Network.enable"}
+            self._socket.send(json.dumps({"id": next(self._ids), **worker}))
+        elif heard.get("method") == "Network.webSocketFrameSent":
+            self._sent += base64.b64decode(heard["params"]["response"]["payloadData"])
+        return heard
 
     def js(self, expression: str) -> Any:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
@@ -197,7 +208,8 @@ class Browser:
         field = "[...document.querySelectorAll('input.mantine-TextInput-input')].at(-1)"
         assert self.js(f"(i => i && !i.value.startsWith('ws:') ? (i.focus(), true) : false)({field})"), self.text()
         self.call("Input.insertText", text=words)
-        time.sleep(1.0)  # the page sends what was typed a moment later
+        while words.encode() not in self._sent:  # the page sends what was typed a moment later
+            self._hear()
 
     def close(self) -> None:
         self._socket.close()

@@ -78,9 +78,16 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     chunks.publish(messages.chunk_to_msg(read, "r"))
     graph.wait(lambda: graph.value("memory_node", "chunks") == "1", 60, "the chunk, before the episode ends")
     ended = messages.EpisodeStatus(5 * 10**8, "r", 1, "pick", "take the red cube", 4, "succeeded")
-    commits = int(graph.value("memory_node", "commits"))
     status.publish(messages.status_to_msg(ended))
-    graph.wait(lambda: int(graph.value("memory_node", "commits")) > commits, 60, "the commit of the episode")
+    happened = MemoryQuery.Request(text="take the red cube", limit=20)
+    success = "'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses"
+
+    def remembered() -> bool:
+        return any(success in one for one in graph.call(MemoryQuery, "memory/query", happened).evidence)
+
+    graph.wait(remembered, 60, "the end of the episode in memory")
+    graph.diagnostics.clear()
+    graph.wait(lambda: graph.value("memory_node", "everything durable") == "yes", 60, "the commit of the episode")
 
     first.end(signal.SIGKILL)
     graph.diagnostics.clear()
@@ -100,8 +107,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     assert can.answer == "robot0 can reach the red cube: 0.41 m away, it reaches 0.85 m."
     recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
     assert recalled.context.count == 1
-    tasks = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="take the red cube", limit=20))
-    assert any("'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses" in one for one in tasks.evidence)
+    assert remembered()
     scenes.publish(messages.scene_to_msg(scene(time.time_ns(), red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 60, "the new object")
 
