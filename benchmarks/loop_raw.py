@@ -190,7 +190,11 @@ class RawLoop:
         self.layout = layout
         self._peers = [self._start("peer", layout, role) for role in LAYOUTS[layout].peers]
         self._origin = self._start("origin", layout, str(size), str(period_s), pipe=subprocess.PIPE)
-        self._read()
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
 
     @staticmethod
     def _start(*words: str, pipe: int | None = None) -> subprocess.Popen:
@@ -216,10 +220,11 @@ class RawLoop:
 
     def close(self) -> None:
         """End the processes."""
-        children = [*self._peers, self._origin]
-        for child in children:
+        assert self._origin.stdin is not None
+        self._origin.stdin.close()  # it reads there, and rclpy would swallow a signal
+        for child in self._peers:
             child.terminate()
-        for child in children:
+        for child in (*self._peers, self._origin):
             child.wait()
 
 
