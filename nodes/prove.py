@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -82,12 +83,14 @@ def run(words: list[str]) -> Any:
     """Run one measurement in a process of its own, show its output, return its last line of JSON."""
     command = [sys.executable, *words]
     print("+", " ".join(words), file=sys.stderr, flush=True)
+    began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
             lines.append(line)
             print("  " + line, end="", file=sys.stderr, flush=True)
+    print(f"  took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     if process.returncode:
         raise ProofError(f"{' '.join(words)}: exit code {process.returncode}")
     return last_json("".join(lines))
@@ -95,7 +98,7 @@ def run(words: list[str]) -> Any:
 
 def prove_experts(config: ProveConfig) -> list[Figure]:
     """Scripted experts: success over randomised poses, each task at least 95 %."""
-    episodes = 20 if config.quick else 200
+    episodes = 10 if config.quick else 200
     report = run(["-m", "engram.nodes.cli", "eval", "experts", "--episodes", str(episodes)])
     return [rate_figure(f"expert_{t}", Rate(**r), EXPERT_TARGET) for t, r in report["per_task"].items()]
 
@@ -128,7 +131,7 @@ def prove_benchmarks(config: ProveConfig) -> list[Figure]:
     """Latency beside a raw round trip, speed of the simulation, scores of perception."""
     quick = ["--quick"] if config.quick else []
     figures = []
-    for part in ("loop", "sim", "memory"):
+    for part in ("loop", "sim"):
         policy = ["--policy", config.policy or "base"] if part == "loop" else []
         figures += [
             _benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{part}", *quick, *policy])["figures"]
