@@ -189,6 +189,8 @@ class LoopClient:
             LoopError: the policy node refused, or has not loaded it within ``timeout_s``.
         """
         what = f"policy {describe_driver(policy, lesion)!r}"
+        self.wait_for(lambda: "policy_node" in self.diagnostics, timeout_s, "diagnostics of the policy node")
+        failed_before = self._said_by_policy().get("problems policy change", "0")
         values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("lesion", lesion))]
         self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters_atomically")
         # one after the other, the node would first try the new policy with the old lesion
@@ -198,13 +200,16 @@ class LoopClient:
             raise LoopError(f"{what} was refused: {result.reason}")
 
         def ready() -> bool:
-            status = self.diagnostics.get("policy_node")
-            said = {v.key: v.value for v in status.values} if status is not None else {}
-            if "policy change" in said.get("last problem", ""):
+            said = self._said_by_policy()
+            if said.get("problems policy change", "0") != failed_before:
                 raise LoopError(f"{what}: {said['last problem']}")
             return said.get(POLICY_READY) == describe_driver(policy, lesion)
 
         self.wait_for(ready, timeout_s, what)
+
+    def _said_by_policy(self) -> dict[str, str]:
+        status = self.diagnostics.get("policy_node")
+        return {v.key: v.value for v in status.values} if status is not None else {}
 
     def drops(self) -> dict[str, int]:
         """Return what found a full queue and was passed over: "node: whose queue" -> how many, without the zeros."""

@@ -110,7 +110,7 @@ class TaskGoals:
         )
         self.goal = goal
         refusal = await self._begin_episode(goal)
-        if refusal:
+        if refusal and self.goal is goal:  # a newer goal may have come meanwhile
             self._finish("rejected", refusal)
         outcome, reason = await goal.done
         return self._result(goal, outcome, reason)
@@ -141,6 +141,8 @@ class TaskGoals:
             answer = await self._reset.call_async(request)
             if not answer.accepted:
                 return answer.message
+            if self.goal is not goal:
+                return ""
             goal.episode = answer.episode
             self._words = {goal.episode: goal.instruction}
         if self.node.status is not None:  # the episode may have begun, and even ended, before the goal came

@@ -6,6 +6,8 @@ import signal
 import numpy as np
 import pytest
 from rclpy.action import ActionClient
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.task import Future
 from safetensors import safe_open
 from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -14,9 +16,11 @@ from tf2_msgs.msg import TFMessage
 from engram.core.types import CameraFrame, Observation, PolicyManifest, Pose
 from engram.learning.weights import make_manifest
 from engram.nodes import messages, qos
+from engram.nodes.loop_client import LoopClient, LoopError
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import ActionChunk, TaskStatus, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
+from engram_interfaces.srv import ResetSim
 from tests.core.gantry import joints
 from tests.ros.policies import Remembers
 
@@ -162,6 +166,13 @@ def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(g
     assert graph.set_parameters("policy_node", policy="nowhere:Nobody") == [""]
     graph.problem("policy_node", "policy change: 'nowhere:Nobody'")
     assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
+    client = LoopClient(domain=graph.domain)
+    try:
+        with pytest.raises(LoopError, match="policy change: 'nobody:Else'"):
+            client.drive_by("nobody:Else", "", 60)
+        client.drive_by("tests.ros.policies:OneWeight", "", 60)  # what failed before is not held against it
+    finally:
+        client.close()
     robot.show(1)
     graph.wait(lambda: robot.chunks, 60, "a chunk")
 
@@ -217,3 +228,30 @@ def test_a_newer_goal_preempts_the_older(graph):
     send_goal(graph, "go left")
     graph.wait(first.done, 60, "result of the first")
     assert first.result().result.outcome == "preempted"
+
+
+def test_a_refusal_that_comes_late_meets_the_older_goal_not_the_newer(graph):
+    asked, late = [], Future(executor=graph.executor)
+
+    async def reset(request, response):
+        asked.append(request.instruction)
+        if len(asked) == 1:
+            await late  # as the simulation does: a reset that is replaced is answered after the one that replaces it
+            response.message = "replaced by a later reset"
+            return response
+        response.accepted, response.episode = True, 2
+        return response
+
+    graph.node.create_service(ResetSim, "sim/reset", reset, callback_group=ReentrantCallbackGroup())
+    robot = Robot(graph, check_instructions=False)
+    _, first = send_goal(graph, "go right", task="reach")
+    graph.wait(lambda: asked, 60, "the first reset")
+    _, second = send_goal(graph, "go left", task="reach")
+    graph.wait(lambda: len(asked) == 2, 60, "the second reset")
+    late.set_result(None)
+    graph.wait(first.done, 60, "result of the first")
+    assert first.result().result.outcome == "preempted"
+    robot.show(1, episode=2)
+    robot.show(2, episode=2, state="succeeded")
+    graph.wait(second.done, 60, "result of the second")
+    assert second.result().result.outcome == "succeeded"
