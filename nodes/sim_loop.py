@@ -120,18 +120,16 @@ class SimLoop:
         try:
             observation = world.reset(request.task, request.seed, request.instruction)
             outcome = world.oracle_outcome()
+            self._show(observation, outcome, False)
         except Exception as error:
             if not isinstance(error, EngramError):  # such as no EGL: whoever asked is not the only one to know
                 self._report("world", f"reset failed: {type(error).__name__}: {error}")
             request.done.set_exception(error)
             return
         self._report("world", "")
-        request.done.set_result(outcome)
+        request.done.set_result(outcome)  # not sooner: what follows from the answer would get in the first step's way
         next_tick = time.monotonic()
-        while True:
-            self._show(observation, outcome, False)
-            if outcome.success or outcome.truncated:
-                return
+        while not (outcome.success or outcome.truncated):
             next_tick += self.config.control_dt_s
             wait = self._lockstep_command if self.config.lockstep else self._realtime_command
             command = wait(observation, outcome, next_tick)
@@ -142,6 +140,7 @@ class SimLoop:
             if not self.config.lockstep and time.monotonic() > next_tick + self.config.control_dt_s:
                 self._count("overruns")
                 next_tick = time.monotonic()
+            self._show(observation, outcome, False)
 
     def _lockstep_command(
         self, observation: Observation, outcome: OracleOutcome, next_tick: float
