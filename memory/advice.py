@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from engram.core.types import Advice
 
@@ -121,18 +122,20 @@ def _expected_way(p: np.ndarray, ways: np.ndarray, orders: np.ndarray, look_m: f
 
 def _worth(p: np.ndarray, ways: np.ndarray, order: Sequence[int], worth_m: float) -> float:
     """Return the value [m] of the best beginning of a search in ``order``."""
-    best, found, way, at, value = float(p.max()), 0.0, 0.0, 0, -np.inf
-    for step, i in enumerate(order):
-        way += (1 - found) * float(ways[at, i])
-        found += float(p[i])
-        guess = float(p[list(order[step + 1 :])].max(initial=0.0))
-        value, at = max(value, (found + guess - best) * worth_m - way), i + 1
+    chance = p[order]
+    found = np.cumsum(chance)
+    legs = ways[np.concatenate(([0], np.array(order[:-1], np.int64) + 1)), order]
+    way = np.cumsum((1 - found + chance) * legs)
+    guess = np.append(np.maximum.accumulate(chance[::-1])[::-1][1:], 0.0)  # the best place not yet looked at
     # of a single place no guess to act on is as good as none: seeing it there makes it one
-    return value if len(p) > 1 else found * worth_m - way
+    best = float(p.max()) if len(p) > 1 else 0.0
+    return float(((found + guess - best) * worth_m - way).max())
 
 
 def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:
     """Return options with those of one place joined: the likelier one's place and label, both probabilities."""
+    if len(options) < 2 or not cKDTree([one.place for one in options]).query_pairs(apart_m):
+        return sorted(options, key=lambda one: -one.probability)
     joined: list[Option] = []
     places = np.empty((len(options), 3))
     for option in sorted(options, key=lambda one: -one.probability):

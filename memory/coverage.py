@@ -49,12 +49,12 @@ class Coverage:
 
     def last_look(self, low: np.ndarray, high: np.ndarray) -> int | None:
         """Return when a surface between ``low`` and ``high`` (3,) m was last seen; None = never."""
-        cells = [np.arange(np.floor(a / CELL_M), np.floor(b / CELL_M) + 1) for a, b in zip(low, high, strict=True)]
-        if np.prod([len(axis) for axis in cells]) > len(self._looked):
+        first, last = (np.floor(np.asarray(one, np.float64) / CELL_M) for one in (low, high))
+        if np.prod(last - first + 1) > len(self._looked):
             parts, when = self._as_arrays()
-            first, last = np.array([axis[[0, -1]] for axis in cells]).T
             inside = when[((parts >= first) & (parts <= last)).all(axis=1)]
             return int(inside.max()) if len(inside) else None
+        cells = [np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]
         grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
         stamps = [self._looked[key] for key in pack((grid + 0.5) * CELL_M).tolist() if key in self._looked]
         return max(stamps, default=None)
