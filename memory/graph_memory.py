@@ -234,10 +234,10 @@ class GraphMemory(Memory):
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what nodes, facts, looks and the journal of merges hold of RAM, with their rows in the store."""
+        """Return what nodes, facts, looks, merges, profiles and indexes hold of RAM, with their rows in the store."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges, tracker.agents)
+        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges, tracker.agents, self.index)
         return rows + sum(part.bytes_used() for part in parts)
 
     def _stay_in_budget(self) -> None:

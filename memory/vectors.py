@@ -25,6 +25,10 @@ class VectorIndex:
         if self._index is not None:
             self._stale |= rows
 
+    def bytes_used(self) -> int:
+        """Return what the graph holds of RAM; 0 while an exact product does."""
+        return 0 if self._index is None else int(self._index.memory_usage)
+
     def nearest(self, vector: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in use (k,) and their cosines (k,), best first; k is ``count`` or all there are."""
         top = len(self._columns.text)
