@@ -92,7 +92,7 @@ def main(config: RamBenchmark | None = None) -> None:
     for count in [size for size in config.sizes if not config.quick or size <= 10_000]:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             row = pool.apply(measure, (count, config.updates, config.seed))
-        ratio = row["grown_mb"] / row["counted_mb"]
+        ratio = row["asked_mb"] / row["counted_mb"]
         print(f"{count:>9,} objects: counted {row['counted_mb']:.1f} MB, process {row['grown_mb']:.1f} MB, "
               f"with indexes {row['asked_mb']:.1f} MB, ratio {ratio:.2f}")  # fmt: skip
         found.append({
