@@ -56,7 +56,7 @@ class FetchBenchmark:
     """How many homes, days and tasks."""
 
     quick: bool = False
-    """One home, four days of rounds, one day of tasks, one of questions."""
+    """Three homes, four days of rounds, one day of tasks, one of questions."""
     homes: int = 6
     """Homes, seeds 300 and up: as many of 4, 5 and 6 rooms."""
     rounds: int = 7
@@ -337,7 +337,7 @@ def main(config: FetchBenchmark | None = None) -> None:
     """Measure and print the figures, JSON last."""
     config = config or tyro.cli(FetchBenchmark)
     if config.quick:
-        config = replace(config, homes=1, rounds=4, streams=1)
+        config = replace(config, homes=3, rounds=4, streams=1)
     where, encoder = machine(), default_text_encoder()
     total: dict[str, list[Trip]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:

@@ -45,11 +45,11 @@ def figures(trips: Mapping[str, Sequence[Trip]], limit: int) -> list[dict]:
         rows += [_success(f"fetch_{arm}_success_within_{looks}_looks", trips[arm], looks) for arm in ("none", "both")]
     for what in ("looks", "rooms", "metres"):
         both, none, least = (_values(trips[arm], what) for arm in ("both", "none", "oracle"))
-        part = _resampled(trips["both"], lambda i, b=both, n=none: b[i].mean() / n[i].mean())
+        part = _resampled(trips["both"], lambda i, b=both, n=none: b[i].mean() / max(n[i].mean(), 1e-9))
         rows.append(
             _judged(f"fetch_{what}_both_over_none", part, trips["both"], "<= 0.333", part[0] <= EXPLORED_TARGET)
         )
-        floor = _resampled(trips["both"], lambda i, o=least, n=none: o[i].mean() / n[i].mean())
+        floor = _resampled(trips["both"], lambda i, o=least, n=none: o[i].mean() / max(n[i].mean(), 1e-9))
         rows.append(_judged(f"fetch_{what}_oracle_over_none", floor, trips["both"], "", None))
         more = _resampled(trips["both"], lambda i, b=both, n=none, o=least: _excess(b[i], n[i], o[i]))
         rows.append(_judged(f"fetch_{what}_beyond_oracle_both_over_none", more, trips["both"], "<= 0.333",
@@ -88,11 +88,16 @@ def _excess(both: np.ndarray, none: np.ndarray, least: np.ndarray) -> float:
 
 
 def _resampled(trips: Sequence[Trip], statistic: Callable[[np.ndarray], float]) -> tuple[float, tuple[float, float]]:
-    """Return a statistic of the tasks with its 95 % interval: a bootstrap that draws whole streams (Efron, 1979)."""
+    """Return a statistic of the tasks with its 95 % interval: a bootstrap that draws whole streams (Efron, 1979).
+
+    Of a single stream it draws tasks; they depend on each other, so that interval is too narrow.
+    """
     streams = sorted({trip.stream for trip in trips})
-    of = {stream: np.array([i for i, trip in enumerate(trips) if trip.stream == stream]) for stream in streams}
-    draws = np.random.default_rng(0).integers(len(streams), size=(_DRAWS, len(streams)))
-    values = [statistic(np.concatenate([of[streams[k]] for k in draw])) for draw in draws]
+    blocks = [np.array([i for i, trip in enumerate(trips) if trip.stream == stream]) for stream in streams]
+    if len(blocks) == 1:
+        blocks = list(np.arange(len(trips))[:, None])
+    draws = np.random.default_rng(0).integers(len(blocks), size=(_DRAWS, len(blocks)))
+    values = [statistic(np.concatenate([blocks[k] for k in draw])) for draw in draws]
     low, high = np.percentile(values, (2.5, 97.5))
     return float(statistic(np.arange(len(trips)))), (float(low), float(high))
 

@@ -136,6 +136,9 @@ def test_exploration_is_held_against_no_memory_and_against_perfect_knowledge():
     assert rows["fetch_looks_both_over_none"]["value"] == 0.5
     assert rows["fetch_looks_both_over_none"]["interval"] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)
     assert rows["fetch_looks_beyond_oracle_both_over_none"]["value"] == pytest.approx(0.4)
+    one_day = {arm: [replace(trip, stream="day 0") for trip in told] for arm, told in trips.items()}
+    alone = next(row for row in fetch_figures(one_day, limit=3) if row["name"] == "fetch_looks_both_over_none")
+    assert alone["interval"] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)  # of its two tasks
     assert rows["where_advised_metres_over_always"]["value"] == 0.5
     assert rows["where_advised_right_above_never"]["value"] == 1.0
 
