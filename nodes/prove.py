@@ -98,14 +98,14 @@ def run(words: list[str]) -> Any:
 
 def prove_experts(config: ProveConfig) -> list[Figure]:
     """Scripted experts: success over randomised poses, each task at least 95 %."""
-    episodes = 10 if config.quick else 200
+    episodes = 20 if config.quick else 200
     report = run(["-m", "engram.nodes.cli", "eval", "experts", "--episodes", str(episodes)])
     return [rate_figure(f"expert_{t}", Rate(**r), EXPERT_TARGET) for t, r in report["per_task"].items()]
 
 
 def prove_policy(config: ProveConfig) -> list[Figure]:
     """The shipped policy from camera images: success per task, and the mean that has the target."""
-    episodes = 5 if config.quick else 100
+    episodes = 10 if config.quick else 100
     report = run(["-m", "engram.nodes.cli", "eval", config.policy or "base", "--episodes", str(episodes)])
     figures = [rate_figure(f"policy_{t}", Rate(**r), None) for t, r in report["per_task"].items()]
     return [*figures, rate_figure("policy_mean", Rate(**report["mean"]), POLICY_TARGET)]
