@@ -257,6 +257,7 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
 def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     status = 0
     node: EngramNode | None = None
+    signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
     try:
         rclpy.init(args=args)
         node = node_class()
@@ -280,6 +281,12 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         _ignore_signals()
         _leave(node)
     return status
+
+
+def _interrupt_once(number: int, frame: object) -> NoReturn:
+    """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began."""
+    _ignore_signals()
+    raise KeyboardInterrupt
 
 
 def _ignore_signals() -> None:

@@ -33,7 +33,7 @@ class NodeProcess:
         arguments = [x for key, value in parameters.items() for x in ("-p", f"{key}:={_yaml(value)}")]
         self.executable = executable
         self.log = tempfile.NamedTemporaryFile("w+", prefix=f"{executable}-", suffix=".log")  # noqa: SIM115
-        environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": _python_path(), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
         environment |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_PYTHON_CHECK_FIELDS": "1"}
         self.child = subprocess.Popen(
             [sys.executable, "-m", f"engram.nodes.{executable}", "--ros-args", *arguments],
@@ -63,7 +63,7 @@ class NodeProcess:
             return self.child.wait()
 
 
-def _python_path() -> str:
+def python_path() -> str:
     """Return the search path of this very process: the nodes run the same checkout as the test."""
     return os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
 
