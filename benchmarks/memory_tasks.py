@@ -2,10 +2,10 @@
 
     python -m engram.benchmarks.memory_tasks [--quick] [--policy memory] [--others none=outputs/none/policy ...]
 
-The policy is run as it is and with its memory spoiled, beside other policies on the same seeds, 0 and up, that training
-never saw; and in conditions that training never had: longer delays, more alternatives, new colours, new wordings.
-Finished blocks of episodes are kept in ``work``: a run that was cut off goes on from there. Prints one table; the last
-line is JSON, which also goes to benchmarks/results/memory_tasks.json.
+The policy is run as it is and with its memory spoiled, beside other policies and the state oracle on the same seeds, 0
+and up, that training never saw; and in conditions that training never had: longer delays, more alternatives, things
+that mean nothing, new colours, new wordings. Finished blocks of episodes are kept in ``work``: a run that was cut off
+goes on from there. Prints two tables; the last line is JSON, which also goes to benchmarks/results/memory_tasks.json.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
+import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,48 +21,54 @@ from typing import Any
 import tyro
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from engram.benchmarks.memory_tasks_figures import OURS, figures, tables
 from engram.benchmarks.report import save_report
+from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.provenance import machine
-from engram.core.statistics import Rate, mean_rate, wilson
-from engram.policies.checkpoint import WEIGHTS, sha256
+from engram.core.provenance import digest, machine
+from engram.core.statistics import Rate, wilson
+from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.opening import checkpoint_folder
-from engram.policies.vla_policy import VlaPolicy, load_policy
+from engram.policies.vla_policy import load_policy
 from engram.sim.evaluation import evaluate
+from engram.sim.oracle import ORACLE_STATE, OracleStatePolicy
+from engram.sim.panda import Profile
+from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.tasks import TASKS, expand, get_task, with_options
-from engram.sim.tasks.memory import MemoryTask
+from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig, MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_tasks.json"
-OURS = "ours"
-SOLVED, SOLVED_TASKS, GAIN = 0.90, 9, 0.40
-"""Targets: so many tasks with at least this success, and so much more than without memory in the mean."""
+CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
 class Condition:
     """What is made harder than in training."""
 
-    delay: int = 1
-    """The delay is so many times as long."""
+    delay: int = 0
+    """The delay is so many times as long as the longest of the training; 0 = as ever."""
     most: bool = False
     """As many alternatives as the task has."""
+    things: int = 1
+    """So many times as many things as there are to tell apart: the others mean nothing."""
     first_color: int = 0
     """Where the palette begins."""
     held_out: bool = False
     """Words that training never used."""
 
-    def task(self, name: str) -> str | None:
-        """Return task ``name`` under this condition; None where it changes nothing."""
+    def task(self, name: str, longest: int) -> str | None:
+        """Return task ``name`` under this condition, where ``longest`` is the longest delay of the training [control
+        steps]; None where it changes nothing."""
         task = get_task(name)
         assert isinstance(task, MemoryTask)
         usual = task.config
         options = {
-            "delay": usual.delay * self.delay if self.delay > 1 and usual.delay else None,
+            "delay": self.delay * longest if self.delay else None,
             "alternatives": task.most if self.most and task.most > usual.alternatives else None,
             "first_color": self.first_color if self.first_color and name in COLORED else None,
+            "distractors": (self.things - 1) * usual.alternatives if self.things > 1 else None,
         }
         changed = self.held_out or any(value is not None for value in options.values())
         return with_options(name, **options) if changed else None
@@ -71,14 +78,16 @@ CONDITIONS = {
     "delay x2": Condition(delay=2),
     "delay x4": Condition(delay=4),
     "most alternatives": Condition(most=True),
-    "new colours": Condition(first_color=3),
+    "things x3": Condition(things=3),
+    "new colours": Condition(first_color=6),
     "held-out words": Condition(held_out=True),
 }
 COLORED = (
     *("remember_color", "match_color", "change_food", "take_it_back", "put_block_back"),
     *("rearrange_block", "intercept_grab", "reopen_drawer"),
 )
-"""Tasks in which things have colours of the palette."""
+"""Tasks in which things have colours of the palette: training may show the first six, these are the last three (of
+intercept_grab's one thing, whose colours are counted from orange on, the third)."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,8 @@ class MemoryTasksBenchmark:
     """Episodes a task with a spoiled memory."""
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     """Conditions beyond training for the policy."""
+    longest_delay: int = 0
+    """Longest delay that the policy was trained with [control steps]; 0 = that of the task names on its card."""
     condition_episodes: int = 20
     """Episodes a task in each condition."""
     block: int = 10
@@ -122,7 +133,7 @@ class Block:
     """Some episodes of one task in one arm."""
 
     arm: str
-    folder: str
+    folder: str  # or the state oracle's name
     lesion: str
     task: str
     first_seed: int
@@ -141,24 +152,30 @@ class Block:
 
 @functools.cache
 def _weights(folder: str) -> str:
-    return sha256(checkpoint_folder(folder) / WEIGHTS)[:12]
+    """Return what the arm is: the first digits of its weights, or of the scripts' code."""
+    return digest("sim/**/*.py") if folder == ORACLE_STATE else sha256(checkpoint_folder(folder) / WEIGHTS)[:12]
 
 
 @functools.cache
-def _world() -> MujocoWorld:
-    return MujocoWorld(WorldConfig(profile="fast"))
+def _world(profile: Profile) -> MujocoWorld:
+    return MujocoWorld(WorldConfig(profile=profile))
 
 
 @functools.cache
-def _policy(folder: str, lesion: str) -> VlaPolicy:
-    return load_policy(folder, lesion=lesion)
+def _policy(folder: str, lesion: str) -> tuple[Policy, MujocoWorld]:
+    if folder == ORACLE_STATE:
+        return OracleStatePolicy(_world("none")), _world("none")
+    return load_policy(folder, lesion=lesion), _world("fast")
 
 
 def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
     """Run the episodes of ``block`` in this process."""
-    policy = _policy(block.folder, block.lesion)
+    policy, world = _policy(block.folder, block.lesion)
+    if block.lesion == "swapped":  # the first episode needs one before it, whose memory it is given
+        before = (block.first_seed or FIRST_TRAINING_SEED) - 1
+        evaluate(policy, world, (block.task,), episodes=1, first_seed=before, progress=False)
     how = {"episodes": block.count, "first_seed": block.first_seed, "held_out": block.held_out}
-    report = evaluate(policy, _world(), (block.task,), progress=False, **how)
+    report = evaluate(policy, world, (block.task,), progress=False, **how)
     return block, {"successes": report.per_task[block.task].successes, "failures": report.failures[block.task]}
 
 
@@ -183,7 +200,7 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     arms = [(OURS, config.policy, "", memory, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[:1]]
     arms += [(name, folder, "", memory, episodes) for name, folder in others.items()]
-    arms += [(OURS, config.policy, "", plain, episodes)]
+    arms += [(ORACLE_STATE, ORACLE_STATE, "", memory, episodes), (OURS, config.policy, "", plain, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[1:]]
     arms += [(name, folder, "", plain, episodes) for name, folder in {"base": "base", **others}.items()]
     found = [
@@ -198,20 +215,46 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
 
 def _beyond(config: MemoryTasksBenchmark, tasks: tuple[str, ...]) -> list[Block]:
     """Return the blocks in which the policy meets what training never had."""
-    n = config.condition_episodes
+    n, longest = config.condition_episodes, config.longest_delay or trained_delay(config.policy)
     return [
         Block(name, config.policy, "", task, first, min(config.block, n - first), row, CONDITIONS[name].held_out)
         for name in config.conditions
         for first in range(0, n, config.block)
         for row in tasks
-        if (task := CONDITIONS[name].task(row)) is not None
+        if (task := CONDITIONS[name].task(row, longest)) is not None
     ]
 
 
-def measure(config: MemoryTasksBenchmark) -> dict[str, dict[str, Rate]]:
-    """Run what is missing and return the rate of each task in each arm."""
+def trained_delay(policy: str) -> int:
+    """Return the longest delay [control steps] that the card of ``policy`` names among its tasks."""
+    names = _card(policy).get("tasks", ())
+    tasks = [get_task(name) for name in names if name.partition(":")[0] in MEMORY_TASKS]
+    return max((task.config.delay for task in tasks if isinstance(task, MemoryTask)), default=MemoryConfig.delay)
+
+
+def _card(policy: str) -> dict[str, Any]:
+    path = checkpoint_folder(policy) / CARD
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def told_arms(wanted: list[Block]) -> dict[str, dict[str, Any]]:
+    """Return what each arm of ``wanted`` is: its weights, how they were trained, how its memory is spoiled."""
+    return {block.arm: _told(block) for block in wanted}
+
+
+def _told(block: Block) -> dict[str, Any]:
+    if block.folder == ORACLE_STATE:
+        return {"policy": "scripted expert, from simulator truth, 4 steps at a time", "code": _weights(block.folder)}
+    folder, card = checkpoint_folder(block.folder), _card(block.folder)
+    memory = json.loads((folder / CONFIG).read_text()).get("memory", "none")
+    trained = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
+    spoiled = {"lesion": block.lesion} if block.lesion else {}
+    return {"memory": memory, "sha256": sha256(folder / WEIGHTS), **trained, **spoiled}
+
+
+def measure(config: MemoryTasksBenchmark, wanted: list[Block]) -> dict[str, dict[str, Rate]]:
+    """Run what of ``wanted`` is missing and return the rate of each task in each arm."""
     config.work.mkdir(parents=True, exist_ok=True)
-    wanted = blocks(config)
     todo = [block for block in wanted if not (config.work / block.name).exists()]
     if todo and not config.so_far:
         with multiprocessing.get_context("spawn").Pool(min(config.workers, len(todo))) as pool:
@@ -234,85 +277,26 @@ def rates(wanted: list[Block], work: Path) -> dict[str, dict[str, Rate]]:
     return {arm: {task: wilson(*count) for task, count in tasks.items()} for arm, tasks in counts.items()}
 
 
-def chance(task: str) -> float:
-    """Return how often a guess is right."""
-    return 1.0 / get_task(task).cues
-
-
-def figures(found: dict[str, dict[str, Rate]], config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
-    """Return what is claimed, each with interval, n and target."""
-    memory, plain = expand(config.tasks), expand(config.plain_tasks)
-    out = []
-    for arm, tasks in found.items():
-        for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
-            if arm not in config.conditions and names and all(name in tasks for name in names):
-                out.append(_figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
-    ours = found[OURS]
-    there = [name for name in memory if name in ours]
-    out += [_figure(f"{name}_ours", ours[name], SOLVED) for name in there]
-    solved = sum(ours[name].rate >= SOLVED for name in there)
-    out.append(_plain("memory_tasks_solved_ours", solved, None, len(there), SOLVED_TASKS, solved >= SOLVED_TASKS))
-    for arm in ("none", f"{OURS}-zeroed"):
-        if arm in found and all(name in found[arm] for name in memory):
-            gain = difference(*(mean_rate([found[a][name] for name in memory]) for a in (OURS, arm)))
-            value, low, high, n = gain
-            out.append(_plain(f"memory_tasks_gain_over_{arm}", value, (low, high), n, GAIN, value >= GAIN))
-    for arm in [arm for arm in config.conditions if arm in found]:
-        under, usual = (mean_rate([found[a][name] for name in found[arm] if name in ours]) for a in (arm, OURS))
-        value, low, high, n = difference(under, usual)
-        name = arm.replace(" ", "_").replace("-", "_")
-        out.append(_figure(f"memory_tasks_mean_{name}", under))
-        out.append(_plain(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
-    guess = sum(chance(name) for name in memory) / len(memory)
-    return [*out, _plain("memory_tasks_mean_chance", guess, None, len(memory), None, None)]
-
-
-def difference(a: Rate, b: Rate) -> tuple[float, float, float, int]:
-    """Return a - b with its interval (MOVER, as in ``mean_rate``), and the lesser n."""
-    value = a.rate - b.rate
-    low = value - ((a.rate - a.low) ** 2 + (b.high - b.rate) ** 2) ** 0.5
-    high = value + ((a.high - a.rate) ** 2 + (b.rate - b.low) ** 2) ** 0.5
-    return value, low, high, min(a.n, b.n)
-
-
-def _figure(name: str, rate: Rate, target: float | None = None) -> dict[str, Any]:
-    met = None if target is None else rate.rate >= target
-    return _plain(name, rate.rate, (rate.low, rate.high), rate.n, target, met)
-
-
-def _plain(
-    name: str, value: float, interval: tuple[float, float] | None, n: int, target: float | None, met: bool | None
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": round(value, 4),
-        "interval": None if interval is None else [round(v, 4) for v in interval],
-        "n": n,
-        "target": target,
-        "met": met,
-    }
-
-
-def table(found: dict[str, dict[str, Rate]], config: MemoryTasksBenchmark) -> Table:
-    """Return success per task and arm in percent, with n."""
-    shown = Table("task", "chance", *found, title="Success in percent (n)")
-    for name in (*expand(config.tasks), *expand(config.plain_tasks)):
-        row = [found[arm].get(name) for arm in found]
-        guess = f"{100 * chance(name):.0f}" if hasattr(get_task(name), "cues") else ""
-        shown.add_row(name, guess, *("" if r is None else f"{100 * r.rate:.0f} ({r.n})" for r in row))
-    return shown
-
-
 def main(config: MemoryTasksBenchmark | None = None) -> None:
     """Measure, print, save."""
     config = config or tyro.cli(MemoryTasksBenchmark)
     where = machine()  # with the load before the measurement
-    found = measure(config)
-    Console(width=150, stderr=True).print(table(found, config))
+    wanted = blocks(config)
+    found, arms = measure(config, wanted), told_arms(wanted)
+    for shown in tables(found, config):
+        Console(width=200, stderr=True).print(shown)
+    for arm, about in arms.items():
+        if arm not in config.conditions:  # there it is ours
+            print(f"{arm}: {', '.join(f'{key} {value}' for key, value in about.items())}", file=sys.stderr)
     rows = {arm: {task: asdict(rate) for task, rate in tasks.items()} for arm, tasks in found.items()}
-    weights = {arm: _weights(folder) for arm, folder in {(b.arm, b.folder) for b in blocks(config)}}
-    config = replace(config, work=Path(config.work.name))  # where it lay on this machine tells nobody anything
-    save_report(config.output, "memory_tasks", where, config, figures=figures(found, config), rows=rows, sha256=weights)
+    told = anonymous(config)
+    save_report(config.output, "memory_tasks", where, told, figures=figures(found, config), rows=rows, arms=arms)
+
+
+def anonymous(config: MemoryTasksBenchmark) -> MemoryTasksBenchmark:
+    """Return ``config`` without folders: where they lay on this machine tells nobody anything."""
+    others = tuple(other.partition("=")[0] for other in config.others)
+    return replace(config, policy=Path(config.policy).name, others=others, work=Path(config.work.name))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ class EvalConfig:
     """Success rates with intervals, in simulation, through the same loop as the nodes."""
 
     policy: tyro.conf.Positional[str] = "base"
-    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts; ``guess``: experts without memory."""
+    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts; ``guess``: experts without memory;
+    ``oracle_state``: the experts, deciding as seldom as a policy."""
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
@@ -66,6 +67,8 @@ def evaluate(config: EvalConfig) -> int:
     tasks = expand(config.tasks or ("tabletop",))
     if config.policy in ("experts", "guess"):
         report = evaluation.experts(config.episodes, tasks, guess=config.policy == "guess")
+    elif config.policy == "oracle_state":
+        report = evaluation.oracle(config.episodes, tasks, config.execute_steps)
     else:
         report = evaluation.policy(
             config.policy,

@@ -7,6 +7,7 @@ measurement with fewer episodes, scenes and rounds, and so with wider intervals.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -38,6 +39,8 @@ class ProveConfig:
     """An honest smaller run of at most about ten minutes on two cores."""
     policy: str = ""
     """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
+    others: tuple[str, ...] = ()
+    """Of the policy: checkpoints to run on the same seeds, as name=folder; one called none is that without memory."""
     output: Path | None = None
     """File for all figures as one JSON list."""
     work: Path | None = None
@@ -220,6 +223,7 @@ def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
     """The policy that remembers on tasks that need it and on those that do not, beside itself with memory spoiled."""
     words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
     words += ["--work", str(config.work)] if config.work else []
+    words += ["--others", *config.others] if config.others else []
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory_tasks", *words])["figures"]]
 
 
@@ -252,7 +256,9 @@ def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) ->
     """Return what ``measure`` finds; with a folder, what it found there before with the same code and settings."""
     if config.work is None:
         return measure(config)
-    settings = "_".join([measure.__name__, config.policy or "default", *(["quick"] if config.quick else [])])
+    others = [hashlib.sha256(repr(config.others).encode()).hexdigest()[:8]] if config.others else []
+    quick = ["quick"] if config.quick else []
+    settings = "_".join([measure.__name__, config.policy or "default", *others, *quick])
     path = config.work / f"{settings}_code_{digest(*CODE)}.json".replace("/", "-")
     if path.exists():
         print(f"{measure.__name__}: finished before, {path}", file=sys.stderr, flush=True)

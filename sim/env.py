@@ -49,6 +49,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         delay: int | None = None,
         alternatives: int | None = None,
         first_color: int | None = None,
+        distractors: int | None = None,
     ) -> None:
         """Make the environment; nothing is rendered before the first reset.
 
@@ -62,7 +63,8 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             world_config: everything else of the world.
             delay: of a memory task [control steps]; None = as the task has it.
             alternatives: of a memory task; None = as the task has it.
-            first_color: of a memory task's palette; None = 0, as in training.
+            first_color: of a memory task's palette; None = 0.
+            distractors: of a memory task, things that mean nothing; None = none.
         """
         if obs_type not in OBSERVATION_TYPES:
             raise unknown_name("obs_type", obs_type, OBSERVATION_TYPES)
@@ -72,7 +74,8 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         if pixels and profile == "none":
             raise InvalidInputError("profile 'none' has no cameras: observe obs_type 'state' instead")
         config = replace(world_config or WorldConfig(), profile=profile if pixels else "none", image_size=image_size)
-        task = with_options(task, delay=delay, alternatives=alternatives, first_color=first_color)
+        options = {"alternatives": alternatives, "first_color": first_color, "distractors": distractors}
+        task = with_options(task, delay=delay, **options)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name
         self.world = MujocoWorld(config)

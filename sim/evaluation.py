@@ -21,6 +21,7 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import JointCommand, Observation, OracleOutcome
 from engram.sim.experts import Expert, Guesser, make_expert
+from engram.sim.oracle import OracleStatePolicy
 from engram.sim.pushes import PushedRunner
 from engram.sim.reconstruction import make_perception
 from engram.sim.record import FIRST_TRAINING_SEED
@@ -288,6 +289,21 @@ def experts(
     return report
 
 
+def oracle(seeds: int = 50, tasks: tuple[str, ...] = tuple(TASKS), execute_steps: int = 0) -> Report:
+    """Evaluate the state oracle: simulator truth, a chunk at a time; the last line is the report as JSON.
+
+    Args:
+        seeds: episodes per task.
+        tasks: which tasks.
+        execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
+    """
+    world = MujocoWorld(WorldConfig(profile="none"))
+    report = evaluate(OracleStatePolicy(world, execute_steps or 4), world, tasks, episodes=seeds)
+    Console(stderr=True).print(report.table())
+    print(report.to_json())
+    return report
+
+
 def policy(
     checkpoint: str,
     seeds: int = 50,
@@ -339,10 +355,10 @@ def policy(
 
 
 def main() -> None:
-    """``python -m engram.sim.evaluation experts|policy``."""
+    """``python -m engram.sim.evaluation experts|oracle|policy``."""
     import tyro
 
-    tyro.extras.subcommand_cli_from_dict({"experts": experts, "policy": policy})
+    tyro.extras.subcommand_cli_from_dict({"experts": experts, "oracle": oracle, "policy": policy})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Things that a task's script moves: shells, lamps, patches, a tunnel, a lens cap. They push only the robot.
+"""Things that a task's script moves: shells, lamps, patches, a tunnel, a lens cap, and pebbles that mean nothing. They
+push only the robot.
 
 They are MuJoCo mocap bodies and begin out of sight, under the table, until a task puts them somewhere.
 """
@@ -10,7 +11,7 @@ from typing import Literal
 
 import mujoco
 
-Shape = Literal["shell", "ball", "block", "lamp", "patch", "plate", "cap", "tunnel"]
+Shape = Literal["shell", "ball", "block", "lamp", "patch", "plate", "cap", "tunnel", "pebble"]
 AWAY_M = -0.5
 """Height of what is out of sight: under the table, which no camera looks through [m]."""
 SHELL_HEIGHT_M, BALL_RADIUS_M, BLOCK_HALF_M = 0.07, 0.02, 0.02
@@ -18,6 +19,7 @@ CAP_RADIUS_M = 0.06
 TUNNEL_HALF_M = (0.06, 0.31, 0.034)
 
 _BOX, _CYLINDER, _SPHERE = (mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_SPHERE)
+_ELLIPSOID = mujoco.mjtGeom.mjGEOM_ELLIPSOID
 _SOLID = {"contype": 0, "conaffinity": 1}  # for the robot alone: things go through
 _GHOST = {"contype": 0, "conaffinity": 0}
 
@@ -48,5 +50,7 @@ def add_prop(spec: mujoco.MjSpec, prop: Prop) -> None:
         body.add_geom(type=_CYLINDER, size=[0.065, 0.0008, 0], pos=[0, 0, 0.0008], rgba=(0.95, 0.95, 0.97, 1), **_GHOST)
     elif prop.shape == "cap":
         body.add_geom(type=_SPHERE, size=[CAP_RADIUS_M, 0, 0], rgba=(0.1, 0.1, 0.1, 1), **_GHOST)
+    elif prop.shape == "pebble":
+        body.add_geom(type=_ELLIPSOID, size=[0.026, 0.018, 0.014], pos=[0, 0, 0.012], rgba=(0.5, 0.5, 0.5, 1), **_GHOST)
     else:
         body.add_geom(type=_BOX, size=TUNNEL_HALF_M, pos=[0, 0, TUNNEL_HALF_M[2]], rgba=(0.25, 0.30, 0.40, 1), **_SOLID)

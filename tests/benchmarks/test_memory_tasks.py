@@ -1,13 +1,28 @@
 """The proof of the policy's memory: what it counts, and that a run goes on where it was cut off."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from engram.benchmarks import memory_tasks
-from engram.benchmarks.memory_tasks import OURS, MemoryTasksBenchmark, blocks, difference, figures, measure, rates
+from engram.benchmarks.memory_tasks import (
+    Block,
+    MemoryTasksBenchmark,
+    anonymous,
+    blocks,
+    measure,
+    rates,
+    run_block,
+    told_arms,
+    trained_delay,
+)
+from engram.benchmarks.memory_tasks_figures import OURS, difference, figures, tables
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.statistics import Rate, wilson
+from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.opening import checkpoint_folder
+from engram.sim.oracle import ORACLE_STATE
 
 
 def small(tmp_path, **fields):
@@ -23,24 +38,25 @@ def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
         seeds.setdefault((block.arm, block.task), []).extend(numbers)
     assert seeds[OURS, "shell_touch"] == list(range(25))
     assert seeds["none", "reach"] == list(range(25))
-    assert seeds[f"{OURS}-noise", "take_it_back"] == list(range(5))
+    assert seeds[f"{OURS}-noise", "take_it_back"] == seeds[f"{OURS}-swapped", "take_it_back"] == list(range(5))
+    assert seeds[f"{OURS}-zeroed", "take_it_back"] == list(range(5))
+    assert seeds[ORACLE_STATE, "take_it_back"] == list(range(25))
     assert [block.first_seed for block in ran if (block.arm, block.task) == (OURS, "reach")] == [0, 10, 20]
     with pytest.raises(InvalidInputError, match="'base', expected name=folder"):
         blocks(small(tmp_path, others=("base",)))
 
 
 def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp_path):
-    chosen = ("delay x4", "new colours", "held-out words")
+    chosen = ("delay x4", "things x3", "new colours", "held-out words")
     config = small(tmp_path, episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5)
-    ran = {(b.arm, b.row): (b.task, b.count, b.held_out) for b in blocks(config) if b.arm != OURS}
-    assert ran == {
-        ("delay x4", "shell_touch"): ("shell_touch:delay=40", 5, False),
-        ("delay x4", "take_it_back"): ("take_it_back:delay=40", 5, False),
-        ("new colours", "take_it_back"): (
-            "take_it_back:first_color=3",
-            5,
-            False,
-        ),  # shells and ball have none to change
+    assert {task for task, _, _ in beyond(config).values()} >= {"shell_touch:delay=40", "take_it_back:delay=40"}
+    assert beyond(replace(config, longest_delay=20)) == {
+        ("delay x4", "shell_touch"): ("shell_touch:delay=80", 5, False),
+        ("delay x4", "take_it_back"): ("take_it_back:delay=80", 5, False),
+        ("things x3", "shell_touch"): ("shell_touch:distractors=6", 5, False),  # 3 shells + 6 = 3 x 3
+        ("things x3", "take_it_back"): ("take_it_back:distractors=6", 5, False),
+        # shells and ball have no colours to change
+        ("new colours", "take_it_back"): ("take_it_back:first_color=6", 5, False),
         ("held-out words", "shell_touch"): ("shell_touch", 5, True),
         ("held-out words", "take_it_back"): ("take_it_back", 5, True),
     }
@@ -50,6 +66,36 @@ def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp
     assert told["memory_tasks_new_colours_minus_ours"] == pytest.approx(-0.3)  # of the tasks that both have
     with pytest.raises(UnknownNameError, match="unknown condition 'dark'"):
         blocks(small(tmp_path, conditions=("dark",)))
+
+
+def beyond(config):
+    return {(b.arm, b.row): (b.task, b.count, b.held_out) for b in blocks(config) if b.arm not in (OURS, ORACLE_STATE)}
+
+
+def test_the_longest_delay_of_the_training_is_read_off_the_card(tmp_path):
+    names = ["stop_cube:delay=20", "stop_cube", "reach", "shell_touch:delay=5,first_color=2"]
+    (tmp_path / CARD).write_text(json.dumps({"tasks": names}))
+    assert trained_delay(str(tmp_path)) == 20
+    (tmp_path / CARD).write_text(json.dumps({"tasks": ["reach", "stop_cube"]}))
+    assert trained_delay(str(tmp_path)) == 10
+    (tmp_path / CARD).unlink()
+    assert trained_delay(str(tmp_path)) == 10
+
+
+def test_each_arm_is_told_by_its_weights_and_no_folder_is(tmp_path):
+    config = small(tmp_path, episodes=5, others=("none=memory",), lesions=("zeroed",), policy="memory")
+    arms = told_arms(blocks(config))
+    digest = sha256(checkpoint_folder("memory") / WEIGHTS)
+    assert (arms[OURS]["sha256"], arms[OURS]["memory"], "lesion" in arms[OURS]) == (digest, "bank", False)
+    assert arms[f"{OURS}-zeroed"]["lesion"] == "zeroed"
+    assert arms["base"]["memory"] == "none"
+    assert "sha256" not in arms[ORACLE_STATE]
+    assert str(tmp_path) not in str(anonymous(replace(config, policy=str(tmp_path), others=(f"gru={tmp_path}",))))
+
+
+def test_the_state_oracle_succeeds_in_its_block():
+    _, result = run_block(Block(ORACLE_STATE, ORACLE_STATE, "", "shell_touch:delay=0", 0, 2))
+    assert result == {"successes": 2, "failures": ()}
 
 
 def test_a_difference_of_rates_has_the_interval_of_mover():
@@ -65,14 +111,31 @@ def test_targets_are_judged_on_every_task():
     assert (found["memory_tasks_solved_ours"]["value"], found["memory_tasks_solved_ours"]["met"]) == (1, False)
     assert found["memory_tasks_gain_over_none"]["value"] == pytest.approx(0.55)
     assert found["memory_tasks_gain_over_none"]["met"]
+    assert "intercept_grab_ours_minus_none" not in found
     assert found["memory_tasks_mean_chance"]["value"] == pytest.approx(1 / 3, abs=1e-4)
+
+
+def test_no_loss_is_judged_by_the_interval_and_other_arms_have_no_target():
+    config = MemoryTasksBenchmark(tasks=("intercept_grab",), plain_tasks=("reach",))
+    ours = {"intercept_grab": wilson(98, 100), "reach": wilson(50, 100)}
+    none = {"intercept_grab": wilson(100, 100), "reach": wilson(90, 100)}
+    found = {f["name"]: f for f in figures({OURS: ours, "none": none, ORACLE_STATE: none}, config)}
+    assert found["intercept_grab_ours_minus_none"]["met"]
+    assert found["intercept_grab_ours_minus_none"]["value"] == pytest.approx(-0.02)
+    assert not found["markovian_tasks_ours_minus_none"]["met"]
+    assert found[f"memory_tasks_gain_over_{ORACLE_STATE}"]["target"] is None
+    as_trained, *beyond_training = tables({OURS: ours, "none": none}, config)
+    assert not beyond_training
+    assert next(iter(as_trained.columns[2].cells)) == "98 [93, 99] (100)"
 
 
 def test_blocks_that_were_run_are_not_run_again(tmp_path, monkeypatch):
     config = small(tmp_path, episodes=10, lesions=(), tasks=("shell_touch",), plain_tasks=())
-    (block,) = blocks(config)
+    oracle, block = sorted(blocks(config), key=lambda block: block.arm == OURS)
     (tmp_path / block.name).write_text(json.dumps({"successes": 7}))
+    (tmp_path / oracle.name).write_text(json.dumps({"successes": 10}))
     monkeypatch.setattr(memory_tasks, "run_block", None)
-    assert measure(config) == {OURS: {"shell_touch": wilson(7, 10)}}
+    found = {OURS: {"shell_touch": wilson(7, 10)}, ORACLE_STATE: {"shell_touch": wilson(10, 10)}}
+    assert measure(config, blocks(config)) == found
     more = small(tmp_path, episodes=20, lesions=(), tasks=("shell_touch",), so_far=True)
-    assert measure(more) == rates(blocks(more), tmp_path) == measure(config)
+    assert measure(more, blocks(more)) == rates(blocks(more), tmp_path) == found

@@ -160,6 +160,27 @@ def test_other_colours_come_into_play(world: MujocoWorld) -> None:
     np.testing.assert_allclose(painted, [PALETTE[color] for color in ("yellow", "purple", "orange")], atol=1e-6)
 
 
+@pytest.mark.parametrize("task", ["shell_touch", "put_block_back", "intercept_grab", "reopen_drawer"])
+def test_pebbles_change_nothing_but_the_view(world: MujocoWorld, task: str) -> None:
+    """They lie apart from one another and beside all else, and the expert does, bit for bit, what it does without."""
+    name = with_options(task, distractors=8, delay=0)
+    with_them = ExpertRunner(world)(name, 4)
+    assert with_them.oracle_success
+    spots = np.array([world.oracle_pose(body).position for body in world.task.pebbles])
+    np.testing.assert_array_equal(np.abs(spots[:, 1]) > 0.31, True)
+    apart = np.linalg.norm(spots[:, None] - spots[None], axis=-1) + np.eye(8)
+    assert (len(spots), apart.min() > 0.04) == (8, True)
+    np.testing.assert_array_equal(with_them.commands, ExpertRunner(world)(with_options(task, delay=0), 4).commands)
+
+
+@pytest.mark.render
+def test_pebbles_are_in_sight() -> None:
+    seeing = MujocoWorld(WorldConfig(image_size=64))
+    views = [seeing.reset(with_options("shell_touch", distractors=n or None), 0).camera("front").color for n in (0, 6)]
+    seeing.close()
+    assert (views[0] != views[1]).any(axis=-1).sum() > 12  # 6 of some 2 pixels each, at least
+
+
 def test_names_carry_options_and_suites_stand_for_their_tasks() -> None:
     task = get_task("shell_touch:delay=20,alternatives=4")
     assert (task.config.delay, task.k, task.name) == (20, 4, "shell_touch")
@@ -172,10 +193,14 @@ def test_names_carry_options_and_suites_stand_for_their_tasks() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("shell_touch:speed=3", "'speed=3' is no option; valid: delay, alternatives, first_color = whole number"),
+        (
+            "shell_touch:speed=3",
+            "'speed=3' is no option; valid: delay, alternatives, first_color, distractors = whole number",
+        ),
         ("shell_touch:delay=-1", "'delay=-1' is no option"),
         ("shell_touch:alternatives=7", r"alternatives=7, expected 2\.\.4"),
         ("shell_touch:first_color=9", r"first_color: 9, expected 0\.\.8"),
+        ("shell_touch:distractors=11", r"distractors: 11, expected 0\.\.10"),
         ("touch_unseen:first_color=1", "'touch_unseen': first_color=1, its words say red: 0"),
         ("reach:delay=3", "reach takes no options"),
     ],

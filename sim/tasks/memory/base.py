@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from engram.core.errors import InvalidInputError
 from engram.sim.panda import HAND_BODY
-from engram.sim.props import AWAY_M
+from engram.sim.props import AWAY_M, Prop
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import upright
@@ -42,6 +42,8 @@ PALETTE: dict[str, Color] = {
 }
 """More colours than the words of the tabletop tasks know; the first ``alternatives`` from ``first_color`` on are in
 play."""
+CLUTTER = np.array([(x, side * 0.33) for x in (0.22, 0.29, 0.36, 0.43, 0.50) for side in (-1, 1)])
+"""Places (10, 2) m beside all that the tasks use, in sight of the front camera: for pebbles that mean nothing."""
 DARK, LIT = (0.20, 0.20, 0.20), (1.0, 0.95, 0.45)
 
 
@@ -54,7 +56,11 @@ class MemoryConfig:
     alternatives: int = 3
     """Among how many things, places or numbers the memory must tell."""
     first_color: int = 0
-    """Where in the palette the colours begin: with 0 things have those of the training data, with more others."""
+    """Where in the palette the colours begin: with another number, things have other colours."""
+    distractors: int = 0
+    """Pebbles in colours of the palette that lie beside the task and mean nothing."""
+    distractors: int = 0
+    """How many pebbles in colours of the palette lie around that have nothing to do with the task."""
 
     def __post_init__(self) -> None:
         if self.delay < 0:
@@ -62,6 +68,8 @@ class MemoryConfig:
         if not 0 <= self.first_color < len(PALETTE):
             valid = f"0..{len(PALETTE) - 1}"
             raise InvalidInputError(f"MemoryConfig.first_color: {self.first_color}, expected {valid}")
+        if not 0 <= self.distractors <= len(CLUTTER):
+            raise InvalidInputError(f"MemoryConfig.distractors: {self.distractors}, expected 0..{len(CLUTTER)}")
 
 
 class MemoryTask(Task):
@@ -82,7 +90,10 @@ class MemoryTask(Task):
         colors, first = list(PALETTE.items()), self.config.first_color
         self.palette: dict[str, Color] = dict(colors[first:] + colors[:first])
         """Colours in the order in which they come into play."""
-        self.scene: SceneConfig = self.build_scene()  # type: ignore[misc]  # depends on the number of alternatives
+        self.pebbles = tuple(f"pebble_{i}" for i in range(self.config.distractors))
+        scene = self.build_scene()
+        props = (*scene.props, *(Prop(name, "pebble") for name in self.pebbles))
+        self.scene: SceneConfig = replace(scene, props=props)  # type: ignore[misc]  # depends on the configuration
         self.max_steps: int = self.show_steps + self.config.delay + self.act_steps  # type: ignore[misc]
         self.oracle_cue = 0
         self.deciding = False
@@ -120,9 +131,18 @@ class MemoryTask(Task):
     def setup(self, world: MujocoWorld, rng: np.random.Generator, instruction: str = "") -> str:
         """Arrange the table as every task does, and begin the script."""
         words = super().setup(world, rng, instruction)
+        self._scatter_pebbles(world, rng)
         self._script = self.script(world)
         self.tick(world)
         return words
+
+    def _scatter_pebbles(self, world: MujocoWorld, rng: np.random.Generator) -> None:
+        """Lay them out; drawn after all else, so that the same seed is the same table with and without them."""
+        places, colors = rng.permutation(CLUTTER), rng.permutation(list(PALETTE.values()))
+        for i, name in enumerate(self.pebbles):
+            spot = places[i] + rng.uniform(-0.01, 0.01, 2)
+            world.set_pose(name, upright(spot, 0.0, rng.uniform(0.0, np.pi)))
+            world.set_color(name, colors[i % len(colors)])
 
     def color(self, name: str) -> Color:
         """Return the colour of what is ``name``, unless the colours begin elsewhere in the palette."""

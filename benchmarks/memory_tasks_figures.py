@@ -1,0 +1,127 @@
+"""What the proof of the policy's memory claims: rates with intervals, differences, and the tables they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from engram.core.statistics import Rate, mean_rate
+from engram.sim.tasks import expand, get_task
+
+if TYPE_CHECKING:
+    from engram.benchmarks.memory_tasks import MemoryTasksBenchmark
+
+OURS = "ours"
+SOLVED, SOLVED_TASKS, GAIN = 0.90, 9, 0.40
+"""Targets: so many tasks with at least this success, and so much more than without memory in the mean."""
+MEMORYLESS = ("none", f"{OURS}-zeroed")
+"""Arms that act by the present alone."""
+Found = dict[str, dict[str, Rate]]
+"""Arm -> task -> rate."""
+
+
+def chance(task: str) -> float:
+    """Return how often a guess is right."""
+    return 1.0 / get_task(task).cues
+
+
+def figures(found: Found, config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
+    """Return what is claimed, each with interval, n and target."""
+    memory, plain = expand(config.tasks), expand(config.plain_tasks)
+    out = []
+    for arm, tasks in found.items():
+        for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
+            if arm not in config.conditions and names and all(name in tasks for name in names):
+                out.append(_figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
+    ours = found[OURS]
+    there = [name for name in memory if name in ours]
+    out += [_figure(f"{name}_ours", ours[name], SOLVED) for name in there]
+    solved = sum(ours[name].rate >= SOLVED for name in there)
+    out.append(_plain("memory_tasks_solved_ours", solved, None, len(there), SOLVED_TASKS, solved >= SOLVED_TASKS))
+    out += _gains(found, memory, config) + _losses(found, plain)
+    for arm in [arm for arm in config.conditions if arm in found]:
+        under, usual = (mean_rate([found[a][name] for name in found[arm] if name in ours]) for a in (arm, OURS))
+        value, low, high, n = difference(under, usual)
+        name = arm.replace(" ", "_").replace("-", "_")
+        out.append(_figure(f"memory_tasks_mean_{name}", under))
+        out.append(_plain(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
+    guess = sum(chance(name) for name in memory) / len(memory)
+    return [*out, _plain("memory_tasks_mean_chance", guess, None, len(memory), None, None)]
+
+
+def _gains(found: Found, memory: tuple[str, ...], config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
+    """Return by how much ours is better in the mean than each arm that has run everywhere."""
+    out = []
+    for arm in found:
+        if arm == OURS or arm in config.conditions or not all(name in found[a] for a in (OURS, arm) for name in memory):
+            continue
+        value, low, high, n = difference(*(mean_rate([found[a][name] for name in memory]) for a in (OURS, arm)))
+        target = GAIN if arm in MEMORYLESS else None
+        met = None if target is None else value >= target
+        out.append(_plain(f"memory_tasks_gain_over_{arm}", value, (low, high), n, target, met))
+    return out
+
+
+def _losses(found: Found, plain: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return what a memory costs where none is needed, or hurt others: no loss if the interval reaches 0."""
+    out = []
+    for arm, name, tasks in (
+        *((arm, "markovian_tasks", plain) for arm in ("base", "none")),
+        ("none", "intercept_grab", ("intercept_grab",)),
+    ):
+        if arm in found and tasks and all(task in found[a] for a in (OURS, arm) for task in tasks):
+            value, low, high, n = difference(*(mean_rate([found[a][task] for task in tasks]) for a in (OURS, arm)))
+            out.append(_plain(f"{name}_ours_minus_{arm}", value, (low, high), n, 0.0, high >= 0.0))
+    return out
+
+
+def difference(a: Rate, b: Rate) -> tuple[float, float, float, int]:
+    """Return a - b with its interval (MOVER, as in ``mean_rate``), and the lesser n."""
+    value = a.rate - b.rate
+    low = value - ((a.rate - a.low) ** 2 + (b.high - b.rate) ** 2) ** 0.5
+    high = value + ((a.high - a.rate) ** 2 + (b.rate - b.low) ** 2) ** 0.5
+    return value, low, high, min(a.n, b.n)
+
+
+def _figure(name: str, rate: Rate, target: float | None = None) -> dict[str, Any]:
+    met = None if target is None else rate.rate >= target
+    return _plain(name, rate.rate, (rate.low, rate.high), rate.n, target, met)
+
+
+def _plain(
+    name: str, value: float, interval: tuple[float, float] | None, n: int, target: float | None, met: bool | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": round(value, 4),
+        "interval": None if interval is None else [round(v, 4) for v in interval],
+        "n": n,
+        "target": target,
+        "met": met,
+    }
+
+
+def tables(found: Found, config: MemoryTasksBenchmark) -> list[Table]:
+    """Return success per task and arm in percent, with its interval and n: as trained, and in other conditions."""
+    arms = [arm for arm in found if arm not in config.conditions]
+    beyond = [arm for arm in (OURS, *config.conditions) if arm in found]
+    memory, plain = expand(config.tasks), expand(config.plain_tasks)
+    shown = [_table("As trained", (memory, plain), found, arms)]
+    return shown if len(beyond) < 2 else [*shown, _table("Beyond training", (memory,), found, beyond)]
+
+
+def _table(title: str, suites: tuple[tuple[str, ...], ...], found: Found, arms: list[str]) -> Table:
+    shown = Table("task", "chance", *arms, title=f"{title}: success in percent [95 % interval] (n)")
+    for tasks in suites:
+        for name in tasks:
+            guess = f"{100 * chance(name):.0f}" if hasattr(get_task(name), "cues") else ""
+            shown.add_row(name, guess, *(_cell(found[arm].get(name)) for arm in arms))
+        there = {arm: [found[arm][name] for name in tasks if name in found[arm]] for arm in arms}
+        shown.add_row("mean", "", *(_cell(mean_rate(rates) if rates else None) for rates in there.values()))
+        shown.add_section()
+    return shown
+
+
+def _cell(rate: Rate | None) -> str:
+    return "" if rate is None else f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}] ({rate.n})"
