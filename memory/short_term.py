@@ -9,7 +9,8 @@ import numpy as np
 
 from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
-from engram.memory.eviction import Write, make_eviction
+from engram.memory.eviction import Write
+from engram.memory.eviction_policies import make_eviction
 from engram.memory.surroundings import Surroundings, describe
 
 _NO_CHANGE = ("merged", "split", "deleted")

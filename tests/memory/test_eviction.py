@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
-from engram.memory.eviction import EVICTIONS, EvictionPolicy, Write, make_eviction
+from engram.memory.eviction import EvictionPolicy, Write
+from engram.memory.eviction_policies import EVICTIONS, make_eviction
 from engram.memory.learned_eviction import ADD, DELETE, FEATURES, NOOP, UPDATE, EvictionWeights, LearnedEviction
 from engram.memory.tiny_lfu import CountMinSketch, TinyLFUConfig, WTinyLFU
 from tests.contracts.eviction import EvictionContract
