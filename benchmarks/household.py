@@ -32,7 +32,7 @@ from engram.memory.advice import AdviceConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore
-from engram.memory.tracker import TrackerConfig
+from engram.memory.tracker_config import TrackerConfig
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.camera_sense import CameraSense
 from engram.sim.household.layout import Home, make_home

@@ -250,7 +250,7 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     memory = GraphMemory(store, settings, encoder, (table(),))
     for room in rooms(world):
         memory.tracker.scene.put(replace(room, id=memory.tracker.scene.new_id("room")))
-    memory.tracker.relate_all()
+    memory.tracker.relating.relate_all()
     gc.collect()
     gc.freeze()  # as memory_node does
     bare, n, few = Bare(world, data, config), config.repetitions, max(3, config.repetitions // 10)

@@ -110,6 +110,11 @@ class NodeColumns:
         assert text is not None
         return text
 
+    def agent_id(self, name: str) -> str | None:
+        """Return the node id of the agent called ``name``."""
+        texts = (self.about(row) for row in sorted(self.agents))
+        return next((text.id for text in texts if text.label == name), None)
+
     def put(self, node: SceneNode, votes: Mapping[str, float] | None = None, row: int | None = None) -> int:
         """Add ``node`` or replace the one with its id; return its row."""
         if node.layer not in LAYERS:

@@ -122,7 +122,7 @@ def take_in(
     for ours_id, theirs_id in matched:
         tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
     _take_grips(tracker, stored, robot, dict((theirs_id, ours_id) for ours_id, theirs_id in matched), agents)
-    tracker.relate_all()
+    tracker.relating.relate_all()
     tracker.sequence += 1
     gone = {theirs_id for _, theirs_id in matched}
     added = tuple(n.id for n in moved if n.id not in gone)
@@ -155,7 +155,7 @@ def take_out(tracker: Tracker, robot: str) -> int:
         tracker.grasps.forget(node_id)
         tracker.scene.remove(node_id)
         tracker.gone.add(node_id)
-    tracker.relate_all()
+    tracker.relating.relate_all()
     tracker.sequence += 1
     return len(merges) + len(own)
 

@@ -51,7 +51,8 @@ from engram.memory.retrieval import (
     text_embedder,
 )
 from engram.memory.store import GraphStore, Stored
-from engram.memory.tracker import Tracker, TrackerConfig
+from engram.memory.tracker import Tracker
+from engram.memory.tracker_config import TrackerConfig
 from engram.memory.vectors import VectorIndex
 
 _MB = 1 << 20
@@ -133,7 +134,7 @@ class GraphMemory(Memory):
             if place.label not in labels:
                 pose = replace(place.pose, frame=self.config.tracker.frame)
                 self.tracker.scene.put(replace(place, id=self.tracker.scene.new_id(place.layer), pose=pose))
-        self.tracker.relate_all()
+        self.tracker.relating.relate_all()
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
@@ -228,7 +229,7 @@ class GraphMemory(Memory):
             issued[node.layer] = max(issued.get(node.layer, 0), int(number) if number.isdigit() else 0)
         self.tracker.scene.restore(issued)
         self._begin_history()
-        self.tracker.relate_all()
+        self.tracker.relating.relate_all()
         self.tracker.sequence, self.tracker.stamp_ns = max(1, graph.sequence), graph.stamp_ns
 
     # -- bounded growth ------------------------------------------------------------------------------------------
@@ -328,7 +329,7 @@ class GraphMemory(Memory):
         """Objects without a fact (a store of an earlier version): what they are is their first."""
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
-        tracker.gone = set(history.node_ids()) - set(columns.row_of)
+        tracker.gone |= set(history.node_ids()) - set(columns.row_of)
         rows, facts = columns.rows("object", "agent"), []
         rows = rows[columns.belief[rows] > 0]
         for row in rows.tolist():

@@ -215,7 +215,7 @@ class RobotMemory(TaskMemory):
     def _tell_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""
         skills = self._lanes["semantic"].read(self.semantic.skills).result()
-        self.scene.tracker.learnt(skills[-_SKILLS:])
+        self.scene.tracker.bodies.learnt(skills[-_SKILLS:])
 
     def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
         """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""

@@ -70,7 +70,7 @@ def make_memory(
     from engram.memory.places import read_places
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
     from engram.memory.store import GraphStore, GraphStoreConfig
-    from engram.memory.tracker import TrackerConfig
+    from engram.memory.tracker_config import TrackerConfig
 
     budget = budget or Budget()
     known = read_places(places) if places is not None else (table(),) if frame == "base_link" else ()

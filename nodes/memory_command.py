@@ -325,7 +325,7 @@ def _adopt(path: Path, file: Path) -> int:
     from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
     from engram.memory.spark_dsg_file import load
     from engram.memory.store import GraphStore
-    from engram.memory.tracker import TrackerConfig
+    from engram.memory.tracker_config import TrackerConfig
 
     graph = load(file)
     frame = next((node.pose.frame for node in graph.nodes), "map")
@@ -378,7 +378,7 @@ def _graph_config(stored: Any) -> Any:
     """Return the settings under which ``stored`` (None = nothing) opens: its own frame and map."""
     from engram.memory.epochs import Anchor, anchor_of
     from engram.memory.graph_memory import GraphMemoryConfig
-    from engram.memory.tracker import TrackerConfig
+    from engram.memory.tracker_config import TrackerConfig
 
     anchor = Anchor() if stored is None else anchor_of(stored)
     return GraphMemoryConfig(map=anchor.map, tracker=TrackerConfig(frame=anchor.frame))

@@ -21,7 +21,7 @@ from engram.memory.questions import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.spark_dsg_file import load, save
 from engram.memory.store import GraphStore, read_snapshot
-from engram.memory.tracker import TrackerConfig
+from engram.memory.tracker_config import TrackerConfig
 from tests.memory.scenes import IDENTITY, WordEncoder, seen, view
 
 SECOND = 10**9

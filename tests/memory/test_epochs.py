@@ -14,7 +14,7 @@ from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.plane import PlaneTransform
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, read_snapshot, whole
-from engram.memory.tracker import TrackerConfig
+from engram.memory.tracker_config import TrackerConfig
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
