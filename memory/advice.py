@@ -1,10 +1,11 @@
 """Whether looking is worth its way: value of information before a search.
 
-Acting on the best guess now succeeds with probability max p. A search that looks at places 1 .. k in turn, until it
-finds, succeeds with p_1 + .. + p_k, or by the best guess among the others: the difference, times what a success is
-worth in metres, less the way that is driven on average, is the value of that search (Howard, *Information Value
-Theory*, 1966). Places are taken in the order of probability a metre, the rule that is best for boxes at a cost of their
-own, and then in a better one where ways between places make one.
+Answering now is right with the chance that the object is still where it was last seen. A search that looks at places
+1 .. k in turn, until it finds, is right when it was still there or was moved to one of them, or else by the best guess
+among the others: the difference, times what a right answer is worth in metres, less the way that is driven on average,
+is the value of that search (Howard, *Information Value Theory*, 1966). That something is usually on the shelf is where
+to look, but no answer. Places are taken in the order of probability a metre, the rule that is best for boxes at a cost
+of their own, and then in a better one where ways between places make one.
 """
 
 from __future__ import annotations
@@ -39,16 +40,22 @@ class Option:
 
     place: np.ndarray  # (3,) m
     label: str
-    probability: float  # 0..1
+    seen: float  # 0..1, that the one seen here is still where it was; several objects of a name are independent
+    moved: float = 0.0  # 0..1, that none is where it was seen, and that a look here finds one all the same
+
+    @property
+    def probability(self) -> float:
+        """Chance that a look here finds it."""
+        return min(1.0, self.seen + self.moved)
 
 
 def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: AdviceConfig | None = None) -> Advice:
     """Return where a look is worth most, or that none is; without ``robot_place`` ways cost nothing.
 
-    ``options`` are alternatives: probabilities that add up to more than 1 are scaled down to 1.
+    The route takes ``options`` for alternatives: chances that add up to more than 1 are scaled down to 1.
     """
     config = config or AdviceConfig()
-    known = max(options, key=lambda option: option.probability, default=None)
+    known = max(options, key=lambda option: option.seen, default=None)
     options = _gathered([option for option in options if option.probability > 0], config.hint_m)
     if not options:
         return Advice(False, "I know of no place where a look could help.")
@@ -60,9 +67,9 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
         ways = np.linalg.norm(np.vstack([robot_place, places])[:, None] - places[None], axis=2)
     order = search_order(p, ways, config.look_m)
     route, chances = tuple(places[j] for j in order), tuple(float(p[j]) for j in order)
-    if known is not None and known.probability >= config.sure:
+    if known is not None and known.seen >= config.sure:
         return Advice(False, f"No look is needed: it is at {known.label}.", route=route, chances=chances)
-    value, cost = _worth(p, ways, order, config.worth_m), float(ways[0, order[0]])
+    value, cost = _worth([options[j] for j in order], ways, order, config.worth_m), float(ways[0, order[0]])
     option = options[order[0]]
     chance = f"{100 * chances[0]:.0f} % that it is there, {cost:.1f} m away"
     if value <= 0:
@@ -120,20 +127,21 @@ def _expected_way(p: np.ndarray, ways: np.ndarray, orders: np.ndarray, look_m: f
     return ((1.0 - (np.cumsum(chance, axis=1) - chance)) * legs).sum(axis=1)
 
 
-def _worth(p: np.ndarray, ways: np.ndarray, order: Sequence[int], worth_m: float) -> float:
-    """Return the value [m] of the best beginning of a search in ``order``."""
-    chance = p[order]
-    found = np.cumsum(chance)
+def _worth(options: Sequence[Option], ways: np.ndarray, order: Sequence[int], worth_m: float) -> float:
+    """Return the value [m] of the best beginning of a search of ``options``, which are in ``order``."""
+    seen, moved = np.array([(one.seen, one.moved) for one in options]).T
+    gone = np.cumprod(1.0 - seen)  # none of those seen at the places up to here is there any more
+    found = np.minimum(1.0, 1.0 - gone + np.cumsum(moved))
     legs = ways[np.concatenate(([0], np.array(order[:-1], np.int64) + 1)), order]
-    way = np.cumsum((1 - found + chance) * legs)
-    guess = np.append(np.maximum.accumulate(chance[::-1])[::-1][1:], 0.0)  # the best place not yet looked at
+    way = np.cumsum(np.concatenate(([1.0], 1.0 - found[:-1])) * legs)
+    guess = np.append(np.maximum.accumulate(seen[::-1])[::-1][1:], 0.0)  # the best place not yet looked at
     # of a single place no guess to act on is as good as none: seeing it there makes it one
-    best = float(p.max()) if len(p) > 1 else 0.0
-    return float(((found + guess - best) * worth_m - way).max())
+    best = float(seen.max()) if len(seen) > 1 else 0.0
+    return float(((np.minimum(1.0, found + gone * guess) - best) * worth_m - way).max())
 
 
 def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:
-    """Return options with those of one place joined: the likelier one's place and label, both probabilities."""
+    """Return options with those of one place joined: the likelier one's place and label, the chances of both."""
     if len(options) < 2 or not cKDTree([one.place for one in options]).query_pairs(apart_m):
         return sorted(options, key=lambda one: -one.probability)
     joined: list[Option] = []
@@ -143,7 +151,8 @@ def _gathered(options: Sequence[Option], apart_m: float) -> list[Option]:
         near = np.flatnonzero(np.einsum("ni,ni->n", away, away) < apart_m**2)
         if len(near):
             one = joined[near[0]]
-            joined[near[0]] = Option(one.place, one.label, min(1.0, one.probability + option.probability))
+            seen = 1.0 - (1.0 - one.seen) * (1.0 - option.seen)
+            joined[near[0]] = Option(one.place, one.label, seen, one.moved + option.moved)
         else:
             places[len(joined)] = option.place
             joined.append(option)

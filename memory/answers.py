@@ -60,7 +60,7 @@ def options(
     """Return where the object may be: where it was last, and, if it left, its ``usual`` places and all others.
 
     A place that was looked at since the object was last seen counts as much less as the time in which it can have been
-    brought there unseen is shorter.
+    brought there unseen is shorter. What was put down elsewhere on the same surface is found by the same look.
     """
     wanted = hits.nodes[0].label if hits.nodes else ""
     found = [Option(n.pose.position, where(tracker, n.pose.position) or f"{n.label}'s last place", sure)
@@ -78,11 +78,13 @@ def options(
         if looked is not None and looked > last_seen:
             since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else _UNHEARD_OF
             weights[i] *= min(1.0, max(0.0, since))
-    left = 1.0 - max((option.probability for option in found), default=0.0)
+    left = float(np.prod([1.0 - option.seen for option in found]))
     shares = left * weights / (weights.sum() + _NOWHERE)
-    for option in found:  # another look at its surface would see it there, too
-        shares[_carriers(option.place, centre, half)] = 0.0
-    return found + [Option(p.copy(), f"the {tracker.columns.about(int(row)).label}", float(s))
+    for i, option in enumerate(found):
+        here = _carriers(option.place, centre, half)
+        found[i] = replace(option, moved=float(shares[here].sum()))
+        shares[here] = 0.0
+    return found + [Option(p.copy(), f"the {tracker.columns.about(int(row)).label}", 0.0, float(s))
                     for row, p, s in zip(rows, centre, shares, strict=True) if s > 0]  # fmt: skip
 
 

@@ -203,7 +203,7 @@ class HabitTable:
 
 @dataclass(frozen=True)
 class Survival:
-    """The curve within what was seen, the constant rate beyond and where stays are few."""
+    """The curve where many stays were seen, the constant rate beyond and where there are few."""
 
     rate: MovingRate
     curve: SurvivalCurve | None
@@ -213,12 +213,9 @@ class Survival:
 
         ``known_s``: it was still seen there after this time.
         """
-        if self.curve is None or age_s > self.curve.longest_s:
+        if self.curve is None:
             return self.rate.still_there(age_s - known_s)
-        then, now = self.curve.still_there(known_s).value, self.curve.still_there(age_s)
-        if then <= 0:  # it has outlasted all others
-            return self.rate.still_there(age_s - known_s)
-        return Chance(now.value / then, now.low / then, min(1.0, now.high / then))
+        return self.curve.goes_on(known_s, age_s, self.rate)
 
     @property
     def median_s(self) -> float:

@@ -16,6 +16,10 @@ from engram.core.errors import InvalidInputError
 warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
 
 
+_PRIOR_STAYS = 5.0
+"""Stays that the constant rate counts as beside those that were seen."""
+
+
 @dataclass(frozen=True)
 class Chance:
     """A probability with its 95 % interval."""
@@ -46,8 +50,12 @@ class MovingRate:
         By the mean of a gamma-distributed rate, half a move in ``prior_s`` before anything was seen (Jeffreys, and the
         mean of the others as in empirical Bayes): who never saw one move is not sure that none does.
         """
-        mean = min(max((self.moves + 0.5) / (self.exposure_s + self.prior_s), self.low), self.high)
-        return Chance(exp(-mean * age_s), exp(-self.high * age_s), exp(-self.low * age_s))
+        return Chance(exp(-self.mean * age_s), exp(-self.high * age_s), exp(-self.low * age_s))
+
+    @property
+    def mean(self) -> float:
+        """Moves a second by that mean."""
+        return min(max((self.moves + 0.5) / (self.exposure_s + self.prior_s), self.low), self.high)
 
     @property
     def median_s(self) -> float:
@@ -79,7 +87,7 @@ class SurvivalCurve:
         self._times = curve.quantiles
         self._values = curve.probabilities
         self._low, self._high = interval.low.probabilities, interval.high.probabilities
-        self.longest_s = float(stayed.max())
+        self._stayed, self._ends = np.sort(stayed), np.sort(stayed[over])
 
     def still_there(self, age_s: float) -> Chance:
         """Return the share of stays that are longer than ``age_s``; beyond the longest, what held at its end."""
@@ -89,6 +97,24 @@ class SurvivalCurve:
         value = float(self._values[i])
         low, high = float(self._low[i]), float(self._high[i])  # not a number where the curve reaches 0 or is 1
         return Chance(value, low if np.isfinite(low) else 0.0, high if np.isfinite(high) else max(value, 1.0))
+
+    def goes_on(self, known_s: float, age_s: float, rate: MovingRate) -> Chance:
+        """Return the chance that a stay that lasted ``known_s`` lasts to ``age_s``.
+
+        By the posterior mean of the hazard between these stays and a constant ``rate`` that counts as ``_PRIOR_STAYS``
+        of them (the beta process of Hjort, 1990): where few were watched for so long, that none of them ended is no
+        reason to be sure. The interval takes both ends of the rate's, and Greenwood's variance.
+        """
+        ends = self._ends[(self._ends > known_s) & (self._ends <= age_s)]
+        lasting = len(self._stayed) - np.searchsorted(self._stayed, ends)
+        lasting = _PRIOR_STAYS + lasting - (np.arange(len(ends)) - np.searchsorted(ends, ends))  # one tie after another
+        ended = float(np.log1p(-1.0 / lasting).sum())
+        edges = np.array([known_s, *self._stayed[(self._stayed > known_s) & (self._stayed < age_s)], age_s])
+        share = _PRIOR_STAYS / (_PRIOR_STAYS + len(self._stayed) - np.searchsorted(self._stayed, edges[1:]))
+        prior_s = float((share * np.diff(edges)).sum())
+        spread = 1.96 * float(np.sqrt((1.0 / (lasting * (lasting - 1.0))).sum()))
+        low, high = exp(ended - spread - rate.high * prior_s), exp(ended + spread - rate.low * prior_s)
+        return Chance(exp(ended - rate.mean * prior_s), low, min(1.0, high))
 
     @property
     def median_s(self) -> float:

@@ -7,24 +7,43 @@ import itertools
 import numpy as np
 import pytest
 
+from engram.core.contracts import MemoryQuery
 from engram.memory.advice import AdviceConfig, Option, advise, search_order
+from engram.memory.answers import options
+from engram.memory.graph_memory import GraphMemory, known_place
+from tests.memory.scenes import WordEncoder, seen, view
 
 ROBOT = np.zeros(3)
 KITCHEN, HALL = np.array([3.0, 0, 0]), np.array([0.0, 8.0, 0])
 
 
-def test_a_look_is_worth_the_second_best_guess_if_it_is_at_the_best_place():
-    """p = 0.6, 0.3: seeing the kitchen settles it, gain 0.6 + 0.3 - 0.6 = 0.3 = 6 m of 20, less 3 m of way."""
-    advice = advise([Option(KITCHEN, "kitchen", 0.6), Option(HALL, "hall", 0.3)], ROBOT)
+def test_a_look_is_worth_the_second_guess_when_the_first_is_wrong():
+    """Two of a name, p = 0.6 and 0.5: without a look 0.6; a look leaves 0.4 * 0.5 more = 4 m of 20, less 3 m of way."""
+    advice = advise([Option(KITCHEN, "kitchen", 0.6), Option(HALL, "hall", 0.5)], ROBOT)
     assert advice.look and advice.label == "kitchen"
-    assert advice.value_m == pytest.approx(0.3 * 20 - 3)
-    assert (advice.cost_m, advice.probability) == (3.0, 0.6)
+    assert advice.value_m == pytest.approx(0.4 * 0.5 * 20 - 3)
+    assert (advice.probability, advice.cost_m) == (pytest.approx(0.6 / 1.1), 3.0)
     np.testing.assert_array_equal(advice.place, KITCHEN)
 
 
+def test_that_something_is_usually_there_is_where_to_look_but_no_answer():
+    """Answering now is right with 0.2, however likely the kitchen is; after a look there with 0.6 + 0.2."""
+    advice = advise([Option(KITCHEN, "kitchen", 0.0, moved=0.6), Option(HALL, "hall", 0.2)], ROBOT)
+    assert advice.look and advice.label == "kitchen"
+    assert advice.value_m == pytest.approx(0.6 * 20 - 3)
+
+
+def test_a_look_finds_what_was_put_down_elsewhere_on_the_same_surface():
+    """Still there 0.5, elsewhere on it 0.3: a look gains the 0.3, and on to the hall, 8.5 m in a fifth, 0.1 more."""
+    advice = advise([Option(KITCHEN, "kitchen", 0.5, moved=0.3), Option(HALL, "hall", 0.0, moved=0.1)], ROBOT)
+    assert advice.look and advice.value_m == pytest.approx(0.4 * 20 - 3 - 0.2 * np.hypot(3, 8))
+    assert advice.probability == pytest.approx(0.8)
+
+
 def test_too_far_is_not_worth_it_and_the_answer_says_so():
-    advice = advise([Option(KITCHEN, "kitchen", 0.8), Option(HALL, "hall", 0.1)], ROBOT)  # gain 0.1 = 2 m, 3 m away
-    assert not advice.look and advice.value_m == pytest.approx(-1.0)
+    """Gain 0.2 * 0.1 = 0.4 m, 3 m away."""
+    advice = advise([Option(KITCHEN, "kitchen", 0.8), Option(HALL, "hall", 0.1)], ROBOT)
+    assert not advice.look and advice.value_m == pytest.approx(0.4 - 3)
     assert advice.text.startswith("Looking is not worth it: the best place, kitchen")
 
 
@@ -41,13 +60,13 @@ def test_nothing_to_go_by_is_said():
     assert "no place" in advise([], ROBOT).text
 
 
-def test_guesses_of_one_place_add_up_and_more_than_all_is_scaled():
-    """Kitchen 0.5 + 0.5, hall 0.8: 1 and 0.8 of 1.8; a look at the kitchen gains 0.8 / 1.8, and so one at the hall."""
+def test_guesses_of_one_place_are_one_look_and_more_than_all_is_scaled():
+    """Kitchen 0.5 and 0.5, so 0.75 that one is there; hall 0.8: a look at the kitchen leaves 0.25 * 0.2 wrong."""
     near = KITCHEN + np.array([0.4, 0, 0])
     options = [Option(KITCHEN, "a", 0.5), Option(near, "b", 0.5), Option(HALL, "hall", 0.8)]
     advice = advise(options, ROBOT, AdviceConfig(worth_m=90))
-    assert advice.probability == pytest.approx(1 / 1.8)
-    assert advice.value_m == pytest.approx(0.8 / 1.8 * 90 - 3)
+    assert advice.probability == pytest.approx(0.75 / 1.55)
+    assert advice.value_m == pytest.approx((0.95 - 0.8) * 90 - 3)
 
 
 def test_no_order_of_few_places_is_better_on_average():
@@ -71,3 +90,18 @@ def test_who_is_sure_is_told_the_way_to_the_nearest_of_two_all_the_same():
     assert not advice.look
     np.testing.assert_array_equal(advice.route[0], KITCHEN)
     assert sum(advice.chances) == pytest.approx(1.0)
+
+
+def test_what_left_its_place_is_looked_for_on_the_same_surface_too():
+    """A cup that is always put on the desk: of the chance that it was moved, 0.7 + 0.3 / 2 goes to the desk again."""
+    places = (known_place("place", "desk", (0.5, 0.0, -0.02), (0.6, 0.6, 0.04)),
+              known_place("place", "shelf", (5.0, 0.0, 1.0), (0.6, 0.6, 0.04)))  # fmt: skip
+    memory = GraphMemory(encoder=WordEncoder(), places=places)
+    for tick in range(3):
+        memory.update(view([seen("red cup", (0.5, 0.1, 0.02))], tick))
+    later = 5 * 86400 * 10**9
+    hits = memory.search(memory.embedded(MemoryQuery("red cup", now_ns=later)))
+    (cup, shelf) = options(memory.tracker, hits, later, [(np.array([0.4, 0.0, 0.02]), 1.0)])
+    assert cup.seen == hits.confidence[0] < 0.6
+    assert cup.moved == pytest.approx((1 - cup.seen) * 0.85 / 1.05)
+    assert (shelf.label, shelf.seen, shelf.moved) == ("the shelf", 0.0, pytest.approx((1 - cup.seen) * 0.15 / 1.05))

@@ -99,10 +99,24 @@ def test_survival_counts_whole_stays_and_the_time_of_all():
     assert (survival.rate.moves, survival.rate.exposure_s) == (12, pytest.approx(6 * 150 + 40))
     # the first stay began unseen: 11 whole ones (5 x 50, 6 x 100), and 40 s so far
     assert survival.curve.still_there(60.0).value == pytest.approx(6 / 11)
-    assert survival.still_there(1000.0).value == pytest.approx(exp(-1000 * 12 / 940))  # beyond what was seen
-    # it has been there for 40 s: all six longer ones of the eleven lasted to 60
-    assert store.still_there("object_1", "cup", int((940 + 20) * SECOND)).value == pytest.approx(6 / 11)
+    rate = 12 / 940
+    # it has been there for 40 s, 20 more are asked: 11 lasted to 50, when five ended, and 6 to 60, beside 5 of the rate
+    expected = exp(-rate * 5 * (10 / 16 + 10 / 11)) * (1 - 5 / 16)
+    assert store.still_there("object_1", "cup", int((940 + 20) * SECOND)).value == pytest.approx(expected)
+    # beyond the longest only the rate tells
+    assert survival.still_there(1100.0, known_s=100.0).value == pytest.approx(exp(-1000 * rate))
     assert store.still_there("object_9", "cup", 0) is None and store.survival("bowl") is None
+
+
+def test_that_none_of_few_long_stays_ended_is_no_certainty():
+    """Ten stays of 50 s, two that go on since 900 s: nothing ever ended between 700 and 800 s."""
+    curve, rate = SurvivalCurve([50.0] * 10 + [900.0] * 2, [True] * 10 + [False] * 2), moving_rate(10, 2300.0)
+    assert curve.still_there(800.0).value == curve.still_there(700.0).value
+    chance = curve.goes_on(700.0, 800.0, rate)
+    assert chance.value == pytest.approx(exp(-100 * 10.5 / 2300 * 5 / 7))  # the rate's five stays beside the two
+    assert chance.low < chance.value < chance.high
+    many = SurvivalCurve([50.0] * 10 + [900.0] * 995, [True] * 10 + [False] * 995)
+    assert many.goes_on(700.0, 800.0, rate).value > 0.99
 
 
 def test_an_unnoticed_move_is_dated_to_the_middle_of_the_gap():
