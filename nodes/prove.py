@@ -1,8 +1,8 @@
 """``engram prove <part>``: the figures of one part, measured again from fixed seeds.
 
-The last line of output for every figure is one JSON object: name, value, interval, n, target, met. Measurements are
-the libraries' own; this module only runs them and judges by the targets written down here. ``--quick`` is the same
-measurement with fewer episodes, scenes and rounds, and so with wider intervals.
+A table shows which targets are missed and met; then comes a line of JSON for every figure: name, value, interval, n,
+target, met. Measurements are the libraries' own; this module only runs them and judges by the targets written down
+here. ``--quick`` is the same measurement with fewer episodes, scenes and rounds, and so with wider intervals.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from engram.core.errors import EngramError, unknown_name
 from engram.core.provenance import digest
@@ -268,6 +271,18 @@ def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) ->
     return figures
 
 
+def judged(figures: Sequence[Figure]) -> Table:
+    """Return the figures that have a target as one table, those that miss it first."""
+    rows = sorted((f for f in figures if f.met is not None), key=lambda f: bool(f.met))
+    met = sum(bool(f.met) for f in rows)
+    table = Table("figure", "value", "95 % interval", "n", "target", "met", title=f"{met} of {len(rows)} targets met")
+    for f in rows:
+        interval = "" if f.interval is None else f"[{f.interval[0]:g}, {f.interval[1]:g}]"
+        value = "" if f.value is None else f"{f.value:g}"
+        table.add_row(f.name, value, interval, str(f.n), escape(f.target), "yes" if f.met else "NO")
+    return table
+
+
 def prove(config: ProveConfig) -> int:
     """Run every measurement of the part; 1 when one failed or a target was not met."""
     if config.part not in PARTS:
@@ -285,6 +300,7 @@ def prove(config: ProveConfig) -> int:
             except ProofError as error:
                 broken.append(str(error))
                 print(f"engram prove: {error}", file=sys.stderr, flush=True)
+    Console(stderr=True, width=150).print(judged(figures))
     for figure in figures:
         print(json.dumps(asdict(figure)))
     if config.output is not None:

@@ -47,8 +47,12 @@ def test_figures_are_lines_of_json_and_a_missed_target_is_an_exit_code(
     monkeypatch.setitem(module.PARTS, "loop", (lambda _: [good, bad],))
     capsys.readouterr()
     assert prove(ProveConfig()) == 1
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = capsys.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines()]
     assert [row["met"] for row in rows] == [True, False]
+    assert "1 of 2 targets met" in shown.err
+    first, second = [line.split() for line in shown.err.splitlines() if "0.8" in line]  # what is missed comes first
+    assert (first[1], first[3], first[-2]) == ("bad", "0.1", "NO") and (second[1], second[-2]) == ("good", "yes")
     assert set(rows[0]) == {"name", "value", "interval", "n", "target", "met"}
     monkeypatch.setitem(module.PARTS, "loop", (broken, lambda _: [good]))
     assert prove(ProveConfig()) == 1  # the others are measured all the same
