@@ -50,6 +50,7 @@ class KeptExecutor(SingleThreadedExecutor):
         super().__init__(**kwargs)
         self._waited: _Waited | None = None
         self._events_at = 0.0  # monotonic s
+        self._asleep: Any = None  # the newest task, once it was called and waits for something
         self._take: dict[str, Callable[[Any], Any]] = {
             "subscription": self._take_subscription,
             "guard_condition": self._take_guard_condition,
@@ -77,9 +78,13 @@ class KeptExecutor(SingleThreadedExecutor):
     # -- coroutines ----------------------------------------------------------------------------------------------
 
     def _run_tasks(self) -> None:
-        """Call every task that is not done; again when one is, for another may have waited for it."""
-        progress = True
-        while progress and self._tasks:
+        """If there is a new task, call every one that is not done; again when one is, for another may wait for it.
+
+        Without a new one nothing has happened that a coroutine could have waited for: a future that is set calls
+        back in a task of its own, and so do clients, services and timers.
+        """
+        progress = bool(self._tasks) and self._tasks[-1][0] is not self._asleep
+        while progress:
             progress = False
             with self._tasks_lock:
                 tasks = [task for task, _, _ in self._tasks]
@@ -89,6 +94,8 @@ class KeptExecutor(SingleThreadedExecutor):
                     progress = progress or task.done()
             with self._tasks_lock:
                 self._tasks = [t for t in self._tasks if not (t[0].done() or t[0].cancelled())]
+                newest = self._tasks[-1][0] if self._tasks else None
+                self._asleep = newest if newest in tasks else None
             for task in tasks:
                 if task.done() and task.exception() is not None:
                     raise task.exception()

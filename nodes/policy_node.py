@@ -28,7 +28,7 @@ from engram.nodes.factories import make_kinematics, make_policy, make_robot
 from engram.nodes.params import param
 from engram.nodes.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.nodes.policy_runner import PolicyRunner, PolicyStep
-from engram.nodes.task_goals import TaskGoals
+from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.transforms import TransformBuffer
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
@@ -127,7 +127,7 @@ class PolicyNode(EngramNode):
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
         self.loading = self.worker("policy change", self._change_policy, capacity=1)
-        self.goals = TaskGoals(self)
+        self.goals = TaskGoals(self, self.runner, self.publish_status)
         key = load_public_key(config.trusted_key) if config.trusted_key else None
         folder = self._folder(config.weights_folder)
         self.weights = WeightsInbox(self, folder, config.accept, self.runner.offer_weights, key)
@@ -267,11 +267,19 @@ class PolicyNode(EngramNode):
         if self.experience is not None:
             now = replace(status, stamp_ns=observation.stamp_ns)
             self.experience.observed(observation, now, instruction)
-        self.thread.put(PolicyStep(observation, status.episode, instruction, memory, halted))
-        self.goals.on_step(replace(status, stamp_ns=observation.stamp_ns))
+        goal = self.goals.on_step(status)
+        self.thread.put((PolicyStep(observation, status.episode, instruction, memory, halted), goal))
 
-    def _think(self, step: PolicyStep) -> None:
-        """Run the policy; in the worker's thread."""
+    def _think(self, work: tuple[PolicyStep, RunningGoal | None]) -> None:
+        """Run the policy, then tell how the goal goes: no command waits for that. In the worker's thread."""
+        step, goal = work
+        try:
+            self._answer(step)
+        finally:
+            if goal is not None:
+                self.goals.tell(goal, self.phase)
+
+    def _answer(self, step: PolicyStep) -> None:
         began = time.perf_counter()
         stamp_ns = step.observation.stamp_ns
         self.health.trace("policy begins", stamp_ns)

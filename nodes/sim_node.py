@@ -7,6 +7,7 @@ In lock-step every control step waits for the command with its own stamp; in fre
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NoReturn
@@ -17,7 +18,7 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.types import CameraFrame, Observation, OracleOutcome
+from engram.core.types import CameraFrame, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.factories import make_world
@@ -186,15 +187,13 @@ class SimNode(EngramNode):
         return news
 
     def _publish_transforms(self, observation: Observation) -> None:
-        transforms = {
-            name: messages.pose_to_transform(frame.pose, messages.optical_frame(name), observation.stamp_ns)
-            for name, frame in observation.cameras.items()
-        }
-        static = {name: t for name, t in transforms.items() if name in self.config.static_cameras}
-        if moving := [t for name, t in transforms.items() if name not in static]:
-            self.tf.publish(TFMessage(transforms=moving))
-        if static and self._is_news("mounts", {name: t.transform for name, t in static.items()}):  # latched
-            self.tf_static.publish(TFMessage(transforms=[*static.values()]))
+        poses = {name: frame.pose for name, frame in observation.cameras.items()}
+        static = {name: pose for name, pose in poses.items() if name in self.config.static_cameras}
+        if moving := {name: pose for name, pose in poses.items() if name not in static}:
+            self.tf.publish(_transforms(moving, observation.stamp_ns))
+        where = {name: (p.position.tobytes(), p.quaternion.tobytes(), p.frame) for name, p in static.items()}
+        if static and self._is_news("mounts", where):  # latched
+            self.tf_static.publish(_transforms(static, observation.stamp_ns))
 
     def _outputs(self, camera: str) -> dict[str, Publisher]:
         if camera not in self.images:
@@ -216,6 +215,12 @@ class SimNode(EngramNode):
     def _publish_color(self, frame: CameraFrame) -> None:
         color = messages.color_to_msg(frame.color, frame.stamp_ns, messages.optical_frame(frame.name))
         self._outputs(frame.name)["color"].publish(color)
+
+
+def _transforms(poses: Mapping[str, Pose], stamp_ns: int) -> TFMessage:
+    """Return the poses of cameras as transforms of their optical frames."""
+    frames = messages.optical_frame
+    return TFMessage(transforms=[messages.pose_to_transform(p, frames(name), stamp_ns) for name, p in poses.items()])
 
 
 def main() -> NoReturn:

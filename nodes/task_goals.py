@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.task import Future
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.nodes.base import EngramNode
 from engram.nodes.messages import EpisodeStatus
+from engram.nodes.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
-
-if TYPE_CHECKING:
-    from engram.nodes.policy_node import PolicyNode
 
 
 @dataclass
@@ -32,11 +32,20 @@ class RunningGoal:
 
 
 class TaskGoals:
-    """One goal at a time; a newer one preempts the older."""
+    """One goal at a time; a newer one preempts the older.
 
-    def __init__(self, node: PolicyNode) -> None:
-        self.node = node
+    Args:
+        node: whose action it is; its parameters say who begins episodes and how long a goal may take.
+        runner: what drives.
+        publish_status: tells what an episode of our own is doing.
+    """
+
+    def __init__(
+        self, node: EngramNode, runner: PolicyRunner, publish_status: Callable[[EpisodeStatus], None]
+    ) -> None:
+        self.node, self.runner, self._publish_status = node, runner, publish_status
         self.goal: RunningGoal | None = None
+        self.status: EpisodeStatus | None = None  # newest
         self._halted: set[int] = set()  # episodes whose goal was cancelled
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
         self._episodes = 0  # goals that began an episode of their own (robot)
@@ -70,6 +79,7 @@ class TaskGoals:
 
     def on_status(self, status: EpisodeStatus) -> None:
         """Tie the goal to its episode, and end it with the episode."""
+        self.status = status
         goal = self.goal
         if goal is None or status.state == "idle":
             return
@@ -82,15 +92,21 @@ class TaskGoals:
         outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
         self._finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
 
-    def on_step(self, status: EpisodeStatus) -> None:
-        """Count a control step and tell what the robot does in it."""
+    def on_step(self, status: EpisodeStatus) -> RunningGoal | None:
+        """Count a control step; return the goal that it belongs to."""
         goal = self.goal
         if goal is None or goal.episode != status.episode:
-            return
+            return None
         goal.steps += 1
+        return goal
+
+    def tell(self, goal: RunningGoal, phase: str) -> None:
+        """Tell the client of ``goal`` what the robot does; callable from any thread."""
+        if self.goal is not goal:  # it ended meanwhile
+            return
         # No reward model runs here, and time that went by is no progress: a robot that is stuck makes none.
-        feedback = ExecuteTask.Feedback(step=goal.steps, progress=float("nan"), phase=self.node.phase)
-        feedback.policy_version = self.node.runner.policy.version
+        feedback = ExecuteTask.Feedback(step=goal.steps, progress=float("nan"), phase=phase)
+        feedback.policy_version = self.runner.policy.version
         goal.handle.publish_feedback(feedback)
 
     # -- the action ------------------------------------------------------------------------------------------------
@@ -118,8 +134,7 @@ class TaskGoals:
     def _check_words(self, request: ExecuteTask.Goal) -> None:
         if not request.instruction.strip():
             raise InvalidInputError("instruction: empty, expected words")
-        status = self.node.status
-        task = request.task or (status.task if status is not None else "")
+        task = request.task or (self.status.task if self.status is not None else "")
         if self.node.config.check_instructions and task:
             from engram.sim.tasks import get_task
 
@@ -145,8 +160,8 @@ class TaskGoals:
                 return ""
             goal.episode = answer.episode
             self._words = {goal.episode: goal.instruction}
-        if self.node.status is not None:  # the episode may have begun, and even ended, before the goal came
-            self.on_status(self.node.status)
+        if self.status is not None:  # the episode may have begun, and even ended, before the goal came
+            self.on_status(self.status)
         return ""
 
     def _finish(self, outcome: str, reason: str) -> None:
@@ -167,7 +182,7 @@ class TaskGoals:
         else:
             goal.handle.abort()
         duration_s = (self._now_ns() - goal.started_ns) / 1e9
-        chunk = self.node.runner.chunk
+        chunk = self.runner.chunk
         result = ExecuteTask.Result(outcome=outcome, reason=reason, steps=goal.steps, duration_s=duration_s)
         result.evidence_ids = list(chunk.memory_ids) if chunk is not None else []
         return result
@@ -185,7 +200,7 @@ class TaskGoals:
         status = EpisodeStatus(
             self._now_ns(), self.node.config.robot_id, goal.episode or 0, "", goal.instruction, goal.steps, state
         )
-        self.node.publish_status(status)
+        self._publish_status(status)
 
     def _now_ns(self) -> int:
         return self.node.get_clock().now().nanoseconds

@@ -107,3 +107,37 @@ def test_the_wait_set_is_made_once_while_nothing_changes(spinning):
     node.create_timer(1.0, lambda: None)
     executor.spin_once(timeout_sec=0.0)
     assert executor._waited.wait_set is not kept
+
+
+@pytest.mark.parametrize("spinning", [KeptExecutor], indirect=True)
+def test_a_coroutine_that_waits_is_left_alone_while_messages_come(spinning):
+    node, executor = spinning
+    looks, heard = [], []
+
+    class Door:
+        open = False
+
+        def __await__(self):
+            while not self.open:
+                looks.append(1)
+                yield
+
+    door = Door()
+
+    async def wait() -> str:
+        await door
+        return "through"
+
+    waiting = executor.create_task(wait)
+    node.create_subscription(Int32, "numbers", lambda msg: heard.append(msg.data), 10)
+    numbers = node.create_publisher(Int32, "numbers", 10)
+    spin_until(executor, lambda: looks)
+    before = len(looks)
+    for value in range(20):
+        numbers.publish(Int32(data=value))
+        spin_until(executor, lambda: heard and heard[-1] == value)  # noqa: B023 - called at once
+    assert len(looks) == before
+    door.open = True
+    executor.create_task(lambda: None)  # as a future does when it is set
+    spin_until(executor, waiting.done)
+    assert waiting.result() == "through"
