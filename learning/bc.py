@@ -35,6 +35,8 @@ class BehaviourCloningConfig:
     """Gradients are clipped to this norm."""
     ema_decay: float = 0.99
     """Of the averaged weights, which are what is shipped."""
+    foresight: float = 0.5
+    """Of a policy with a memory of its episode: weight of foreseeing where the tool will be, as in ``engram train``."""
 
 
 class BehaviourCloning:
@@ -42,6 +44,8 @@ class BehaviourCloning:
 
     Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
     """
+
+    whole_episodes = False
 
     def __init__(
         self,
@@ -62,15 +66,16 @@ class BehaviourCloning:
         ]
         self._optimizer = torch.optim.AdamW([g for g in groups if g["params"]], self.config.learning_rate)
         self._steps = 0
+        self._carried: dict[str, Tensor] = {}  # what an update leaves for the next beside the weights
 
-    def update(self, batch: Batch, seed: int) -> Mapping[str, float]:
+    def update(self, batch: Any, seed: int) -> Mapping[str, float]:
         """Take one step; return ``loss``, the gradient's norm before clipping and the policy's own figures.
 
         Raises:
             WeightsError: the loss is not finite; weights and optimiser are as before.
         """
         torch.manual_seed(seed)
-        loss, figures = self.policy(self._preprocess(to_tensors(batch)))
+        loss, figures, carried = self._loss(batch)
         if not torch.isfinite(loss):
             raise WeightsError(
                 f"behaviour cloning: loss {float(loss.detach())} at update {self._steps}, not learnt from"
@@ -80,6 +85,7 @@ class BehaviourCloning:
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.gradient_norm)
         self._optimizer.step()
         self._steps += 1
+        self._carried = carried
         self._average()
         own = {k: float(v) for k, v in (figures or {}).items() if isinstance(v, int | float | Tensor)}
         return own | {"loss": float(loss.detach()), "gradient_norm": float(norm)}
@@ -93,11 +99,12 @@ class BehaviourCloning:
         return self._shrink(feature, images) if self._shrink else np.ascontiguousarray(images)
 
     def save(self) -> bytes:
-        """Return weights, averages, optimiser and step as one safetensors block."""
+        """Return weights, averages, optimiser, step and what is carried on as one safetensors block."""
         tensors = {f"policy.{k}": v for k, v in self.policy.state_dict().items()}
         tensors |= {f"averaged.{k}": v for k, v in self._averaged.state_dict().items()}
         for index, entries in self._optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in entries.items()}
+        tensors |= {f"carried.{k}": v for k, v in self._carried.items()}
         about = {"steps": self._steps, "config": asdict(self.config)}
         return save(_contiguous(tensors), metadata={"behaviour_cloning": json.dumps(about)})
 
@@ -119,7 +126,12 @@ class BehaviourCloning:
             index, name = key.split(".", 1)
             entries.setdefault(int(index), {})[name] = tensor
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": entries})
+        self._carried = _under(tensors, "carried.")
         self._steps = int(about["steps"])
+
+    def _loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]:
+        """Return the loss of ``batch``, the policy's own figures, and what the next update needs of this one."""
+        return *self.policy(self._preprocess(to_tensors(batch))), {}
 
     @torch.no_grad()
     def _average(self) -> None:

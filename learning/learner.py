@@ -13,7 +13,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.database import sync_folder, write_atomic
-from engram.learning.replay import Batch, ReplayBuffer, ReplayConfig
+from engram.learning.replay import Batch, ReplayBuffer, ReplayConfig, Walk, Windows
 from engram.learning.store import EpisodeInfo
 from engram.learning.weights import make_manifest, tensor_specs, verify
 
@@ -21,7 +21,11 @@ from engram.learning.weights import make_manifest, tensor_specs, verify
 class Trainer(Protocol):
     """An update rule with the policy it updates."""
 
-    def update(self, batch: Batch, seed: int) -> Mapping[str, float]:
+    whole_episodes: bool
+    """What it learns from: True = :class:`engram.learning.replay.Windows`, as a policy with a memory of its episode
+    needs them, one after the other; False = single steps, a Batch."""
+
+    def update(self, batch: Batch | Windows, seed: int) -> Mapping[str, float]:
         """Take one optimiser step on ``batch``; everything random follows from ``seed``."""
 
     def weights(self) -> bytes:
@@ -54,7 +58,9 @@ class LearnerConfig:
     updates_per_episode: int = 20
     """Updates that each new success pays for: learning follows experience instead of running free."""
     batch_size: int = 32
-    """Samples an update."""
+    """Steps an update learns from."""
+    window: int = 16
+    """Of a policy with a memory of its episode: so many steps in a row, of batch_size // window episodes at once."""
     first_episodes: int = 5
     """Successes to wait for before the first update."""
     candidate_updates: int = 100
@@ -62,6 +68,10 @@ class LearnerConfig:
     seed: int = 0
     """Of samples and of everything random in the updates."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise InvalidInputError(f"LearnerConfig.window: {self.window}, expected 1 or more")
 
 
 @dataclass
@@ -78,6 +88,7 @@ class _Progress:
     parent: str = ""
     loss: float = 0.0  # running mean
     replay: list[int] = field(default_factory=list)  # numbers of the episodes in RAM
+    lanes: list[list[int]] = field(default_factory=list)  # where the walk through whole episodes stands
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -106,6 +117,9 @@ class Learner:
         self._folder = Path(folder)
         self._specs = tensor_specs(trainer.weights())
         self._replay = replay or ReplayBuffer(self.config.replay, trainer.shrink)
+        self._walk: Walk | None = None
+        if trainer.whole_episodes:
+            self._walk = Walk(self._replay, max(1, self.config.batch_size // self.config.window), self.config.window)
         self._progress = _Progress(parent=parent, config=asdict(self.config))
         if (self._folder / "current").exists():
             self._resume()
@@ -135,13 +149,18 @@ class Learner:
         state = self._progress
         if state.due == 0 or state.successes < self.config.first_episodes:
             return None
-        batch = self._replay.sample(self.config.batch_size, (self.config.seed, state.updates))
-        metrics = self.trainer.update(batch, seed=self.config.seed * 1_000_003 + state.updates)
+        metrics = self.trainer.update(self._batch(), seed=self.config.seed * 1_000_003 + state.updates)
         state.updates += 1
         state.due -= 1
         weight = 1 / min(state.updates, 100)
         state.loss += weight * (float(metrics["loss"]) - state.loss)
         return metrics
+
+    def _batch(self) -> Batch | Windows:
+        seed = (self.config.seed, self._progress.updates)
+        if self._walk is not None:
+            return self._walk.next(seed)
+        return self._replay.sample(self.config.batch_size, seed)
 
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights with their manifest when enough updates were taken since the last ones, else None.
@@ -167,6 +186,7 @@ class Learner:
     def save(self) -> None:
         """Write the whole state; a crash leaves this one or the one before, never half of either."""
         self._progress.replay = list(self._replay.numbers)
+        self._progress.lanes = [] if self._walk is None else self._walk.places
         name = f"state-{self._progress.updates:09d}-{self._progress.cursor:09d}"
         folder = self._folder / name
         write_atomic(folder / "trainer.safetensors", self.trainer.save())
@@ -187,17 +207,20 @@ class Learner:
         except (OSError, ValueError) as error:
             raise StoreError(f"{folder}: the learner's state cannot be read: {error}") from error
         now = json.loads(json.dumps(asdict(self.config)))
-        if progress["config"] != now:
-            changed = sorted(k for k in now if progress["config"].get(k) != now[k])
+        before = now | progress["config"]  # a setting that it does not know yet has changed nothing
+        if before != now:
+            changed = sorted(k for k in before if before[k] != now.get(k))
             raise InvalidInputError(
                 f"{folder}: was trained with another {', '.join(changed)} "
-                f"({', '.join(str(progress['config'].get(k)) for k in changed)}); use that or another folder"
+                f"({', '.join(str(before[k]) for k in changed)}); use that or another folder"
             )
         try:
             self.trainer.restore(state)
         except WeightsError as error:
             raise WeightsError(f"{folder}: {error}") from error
         self._progress = _Progress(**progress)
+        if self._walk is not None and self._progress.lanes:
+            self._walk.places = self._progress.lanes
         for number in self._progress.replay:
             transitions = self._source.episode(number)
             if transitions:  # the store's own bound may have let it go

@@ -1,4 +1,4 @@
-"""Successful episodes in RAM, and behaviour-cloning batches out of them."""
+"""Successful episodes in RAM, and behaviour-cloning batches out of them: single steps, or whole episodes in windows."""
 
 from __future__ import annotations
 
@@ -42,13 +42,23 @@ class ReplayConfig:
 
 
 @dataclass(frozen=True)
-class _Episode:
+class Episode:
+    """One success, whole."""
+
     number: int
     task: str
     instruction: str
     images: Mapping[str, np.ndarray]  # (n, 3, H, W) uint8
     state: np.ndarray  # (n, 15) float32
     action: np.ndarray  # (n, a) float32, as executed: a human's correction is what is to be learnt
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Which steps (n,) moved nothing: the arm was held. They are not learnt, as in ``engram train``."""
+        return np.asarray((self.action[:, :-1] == 0).all(axis=1))
 
 
 class ReplayBuffer:
@@ -59,7 +69,7 @@ class ReplayBuffer:
     ) -> None:
         self.config = config or ReplayConfig()
         self._shrink = shrink
-        self._episodes: dict[int, _Episode] = {}
+        self._episodes: dict[int, Episode] = {}
         self._steps = 0
 
     @property
@@ -91,24 +101,39 @@ class ReplayBuffer:
         while self._steps > self.config.capacity and len(self._episodes) > 1:
             self._drop_one(number)
 
+    def get(self, number: int) -> Episode | None:
+        """Return episode ``number``; None if it has gone."""
+        return self._episodes.get(number)
+
+    def draw(self, rng: np.random.Generator) -> Episode:
+        """Return a whole episode, with the chance that one of its steps has of being sampled."""
+        new, old = self._new_and_old()
+        if old and rng.random() >= self.config.share_new:
+            return _draw_balanced(rng, old, 1)[0][0]
+        return _draw_steps(rng, new, 1)[0][0]
+
     def sample(self, size: int, seed: Sequence[int]) -> Batch:
         """Return ``size`` samples; the same ``seed`` and contents give the same batch.
 
-        A chunk that runs past the end of its episode repeats the last action and is marked in ``action_is_pad``.
+        A chunk that runs past the end of its episode repeats the last action and is marked in ``action_is_pad``, as are
+        steps at which nothing was to move.
 
         Raises:
             InvalidInputError: the buffer is empty.
         """
-        if not self._episodes:
-            raise InvalidInputError("ReplayBuffer: empty, expected at least one successful episode")
         rng = np.random.default_rng(tuple(seed))
-        episodes = list(self._episodes.values())
-        new, old = episodes[-self.config.newest :], episodes[: -self.config.newest]
+        new, old = self._new_and_old()
         count = round(size * self.config.share_new) if old else size
         picks = _draw_steps(rng, new, count) + _draw_balanced(rng, old, size - count)
         return self._batch(picks)
 
-    def _pack(self, number: int, transitions: Sequence[Transition]) -> _Episode:
+    def _new_and_old(self) -> tuple[list[Episode], list[Episode]]:
+        if not self._episodes:
+            raise InvalidInputError("ReplayBuffer: empty, expected at least one successful episode")
+        episodes = list(self._episodes.values())
+        return episodes[-self.config.newest :], episodes[: -self.config.newest]
+
+    def _pack(self, number: int, transitions: Sequence[Transition]) -> Episode:
         names = sorted(transitions[0].images)
         try:
             images = {name: np.stack([t.images[name] for t in transitions]).transpose(0, 3, 1, 2) for name in names}
@@ -118,7 +143,7 @@ class ReplayBuffer:
             raise InvalidInputError(f"episode {number}: images or actions change within it: {error}") from None
         shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
-        return _Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
+        return Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
 
     def _drop_one(self, keep: int) -> None:
         """Drop a random episode, not ``keep``, of the task that fills most: tasks do not push each other out."""
@@ -132,27 +157,64 @@ class ReplayBuffer:
         victim = self._episodes.pop(candidates[int(rng.integers(len(candidates)))])
         self._steps -= len(victim.state)
 
-    def _batch(self, picks: Sequence[tuple[_Episode, int]]) -> Batch:
+    def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
         horizon = np.arange(self.config.chunk_size)
         names = picks[0][0].images
         batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in names}
         rows = [i + horizon for _, i in picks]
-        last = [len(e.state) - 1 for e, _ in picks]
+        there = [np.minimum(r, len(e) - 1) for (e, _), r in zip(picks, rows, strict=True)]
+        padded = [(r >= len(e)) | e.idle[t] for (e, _), r, t in zip(picks, rows, there, strict=True)]
         return batch | {
             "observation.state": np.stack([e.state[i] for e, i in picks]),
-            "action": np.stack([e.action[np.minimum(r, n)] for (e, _), r, n in zip(picks, rows, last, strict=True)]),
-            "action_is_pad": np.stack([r > n for r, n in zip(rows, last, strict=True)]),
+            "action": np.stack([e.action[t] for (e, _), t in zip(picks, there, strict=True)]),
+            "action_is_pad": np.stack(padded),
             "task": [e.instruction for e, _ in picks],
         }
 
 
-def _form(episode: _Episode) -> str:
+@dataclass(frozen=True)
+class Windows:
+    """The next steps of several episodes side by side, for a policy that remembers."""
+
+    episodes: tuple[Episode, ...]  # one a lane
+    at: np.ndarray  # (lanes,) int64: its first step in the window; 0: the episode begins here
+    steps: int  # of a window; an episode that ends sooner leaves the rest empty
+
+
+class Walk:
+    """Walks through whole episodes of ``replay`` in several lanes, a window of steps at a time.
+
+    ``places`` is where it stands, [episode, next step] for each lane: whoever keeps them goes on from there.
+    """
+
+    def __init__(self, replay: ReplayBuffer, lanes: int, window: int) -> None:
+        self.replay, self.window = replay, window
+        self.places: list[list[int]] = [[0, 0] for _ in range(lanes)]  # episodes count from 1
+
+    def next(self, seed: Sequence[int]) -> Windows:
+        """Return the next window and move on; ``seed`` draws the episodes that begin. One that has gone is left off.
+
+        Raises:
+            InvalidInputError: the buffer is empty.
+        """
+        episodes, at = [], []
+        for lane, (number, step) in enumerate(self.places):
+            episode = self.replay.get(number)
+            if episode is None or step >= len(episode):
+                episode, step = self.replay.draw(np.random.default_rng((*seed, lane))), 0
+            episodes.append(episode)
+            at.append(step)
+            self.places[lane] = [episode.number, step + self.window]
+        return Windows(tuple(episodes), np.array(at, np.int64), self.window)
+
+
+def _form(episode: Episode) -> str:
     """Return what must be alike in all episodes, in words."""
     cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
     return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
 
 
-def _draw_steps(rng: np.random.Generator, episodes: Sequence[_Episode], count: int) -> list[tuple[_Episode, int]]:
+def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
     """Draw steps, every step of ``episodes`` alike."""
     if count == 0:
         return []
@@ -163,10 +225,10 @@ def _draw_steps(rng: np.random.Generator, episodes: Sequence[_Episode], count: i
     return [(episodes[k], int(f - starts[k])) for k, f in zip(which, flat, strict=True)]
 
 
-def _draw_balanced(rng: np.random.Generator, episodes: Sequence[_Episode], count: int) -> list[tuple[_Episode, int]]:
+def _draw_balanced(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
     """Draw steps, every task alike and every step of a task alike."""
     tasks = sorted({e.task for e in episodes})
-    picks: list[tuple[_Episode, int]] = []
+    picks: list[tuple[Episode, int]] = []
     for _ in range(count):
         task = tasks[int(rng.integers(len(tasks)))]
         picks += _draw_steps(rng, [e for e in episodes if e.task == task], 1)

@@ -9,6 +9,7 @@ import torch
 
 from engram.core.errors import InvalidInputError
 from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
+from engram.learning.episodes import EpisodeCloning
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.processor_engram_vla import DownsampleImages
 from engram.policies.vla_policy import VlaPolicy
@@ -17,17 +18,12 @@ from engram.policies.vla_policy import VlaPolicy
 def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = None) -> BehaviourCloning:
     """Return the trainer of a copy of ``policy``'s network; the policy itself goes on acting with its weights.
 
-    Replay keeps images at the policy's own size: a part of the memory of full ones, and the same bits for training.
+    A policy with a memory of its episode learns from whole episodes, another one from single steps. Replay keeps images
+    at the policy's own size: a part of the memory of full ones, and the same bits for training.
 
     Raises:
-        InvalidInputError: the policy's preprocessor does not downsample images, or the policy has a memory of its
-            episode: replay draws single frames.
+        InvalidInputError: the policy's preprocessor does not downsample images, or it is a frozen backbone.
     """
-    if policy.remembers:
-        raise InvalidInputError(
-            f"{policy.version} has memory {policy.network.config.memory!r}, which replayed single frames cannot train; "
-            "the learner needs a policy with memory 'none'"
-        )
     if not isinstance(policy.network, EngramVLAPolicy):
         raise InvalidInputError(f"{policy.version} is a frozen backbone; the learner needs a policy of type engram_vla")
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
@@ -40,4 +36,5 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
     def shrink(feature: str, images: np.ndarray) -> np.ndarray:
         return steps[0].image(feature, torch.from_numpy(np.ascontiguousarray(images))).numpy()
 
-    return BehaviourCloning(copy.deepcopy(policy.network), policy.preprocess, config, shrink)
+    kind = EpisodeCloning if policy.remembers else BehaviourCloning
+    return kind(copy.deepcopy(policy.network), policy.preprocess, config, shrink)

@@ -33,7 +33,9 @@ class EpisodeKeeper:
         arrays = policy.memory_state() if isinstance(policy, Remembering) else {}
         if not arrays:
             return
-        about = json.dumps({"episode": episode, "instruction": instruction, "stamp_ns": stamp_ns})
+        about = json.dumps(
+            {"episode": episode, "instruction": instruction, "stamp_ns": stamp_ns, "version": policy.version}
+        )
         partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,19 +44,22 @@ class EpisodeKeeper:
         except OSError as error:  # a full disk must not stop the robot
             self._on_problem(f"{self.path}: the memory of this episode would not survive a restart: {error}")
 
-    def restore(self, policy: Policy, episode: int, instruction: str, stamp_ns: int) -> bool:
-        """Give ``policy`` what it remembered of this very episode, if it is there; return whether it was."""
+    def restore(self, policy: Policy, episode: int, instruction: str, stamp_ns: int) -> str:
+        """Give ``policy`` what it remembered of this very episode, if it is there.
+
+        Returns the version of the weights that wrote it; empty when there was none.
+        """
         if not isinstance(policy, Remembering) or not self.path.exists():
-            return False
+            return ""
         try:
             with safe_open(self.path, framework="np") as file:
                 about = json.loads(file.metadata()["about"])
             gap_ns = stamp_ns - about["stamp_ns"]
             same = (about["episode"], about["instruction"]) == (episode, instruction)
             if not same or not 0 <= gap_ns <= LONGEST_GAP_NS:
-                return False
+                return ""
             policy.restore_memory(load_file(self.path))
         except (OSError, SafetensorError, InvalidInputError) as error:
             self._on_problem(f"{self.path}: the memory of this episode is lost: {error}")
-            return False
-        return True
+            return ""
+        return str(about.get("version", ""))

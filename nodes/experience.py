@@ -22,6 +22,7 @@ from engram.nodes.messages import EpisodeStatus
 @dataclass
 class _Step:
     observation: Observation
+    held: bool  # the cell held the arm: whatever was let through moved nothing
     proposed: np.ndarray | None = None  # (a,)
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
@@ -62,7 +63,7 @@ class ExperienceRecorder:
         if status.episode != self._episode:
             self._begin(status)
         self._words = (status.task, instruction)
-        self._steps[observation.stamp_ns] = _Step(observation)
+        self._steps[observation.stamp_ns] = _Step(observation, status.state == "held")
         self._propose()
         self._statuses.setdefault((status.episode, status.stamp_ns), status)
         self._flush()
@@ -125,6 +126,8 @@ class ExperienceRecorder:
         observation, (task, instruction) = step.observation, self._words
         row = executed.actions[0]
         proposed = row if step.proposed is None else step.proposed  # a human may act before the policy did
+        if step.held and executed.space == "ee_delta":
+            row = np.append(np.zeros(len(row) - 1), row[-1])
         return Transition(
             robot_id="",
             boot_id="",

@@ -31,7 +31,8 @@ class PolicyRunner:
 
     A chunk is due when none of this episode covers the step: row index >= ``execute_steps``. A new episode, other
     words, or time that went back begin anew; with a ``keeper``, an episode that a process before this one had begun
-    is taken up with what it remembered.
+    is taken up with what it remembered. Weights wait for the next episode while the policy remembers something of this
+    one: others than those that wrote it would have to read it.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class PolicyRunner:
         self._episode: tuple[int, str] | None = None
         self._stamp_ns = -1
         self._weights: tuple[Path, str] | None = None
+        self._written_by = ""  # the version that wrote what a process before this one remembered
         self.label = ""  # what drives now, for those who watch
         self._next: tuple[Policy, str] | None = None
         self._lock = threading.Lock()
 
     def offer_weights(self, path: Path, version: str) -> None:
-        """Use the verified safetensors file ``path`` from the next chunk on; callable from any thread."""
+        """Use the verified safetensors file ``path`` from the next chunk on, with a memory from the next episode on;
+        callable from any thread."""
         with self._lock:
             self._weights = (path, version)
 
@@ -72,9 +75,11 @@ class PolicyRunner:
         episode = (step.episode, step.instruction)
         if episode != self._episode or stamp_ns < self._stamp_ns:
             self._swap_policy()
+            self._swap_weights()
             self.policy.reset(step.instruction, step.episode, step.episode)
+            self._written_by = ""
             if self.keeper is not None and self._episode is None:
-                self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
+                self._written_by = self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
             self._episode, self.chunk = episode, None
         self._stamp_ns = stamp_ns
         self.policy.observe(step.observation, step.memory)
@@ -82,7 +87,8 @@ class PolicyRunner:
             self.keeper.save(self.policy, step.episode, step.instruction, stamp_ns)
         if not self._due(stamp_ns):
             return None
-        self._swap_weights()
+        if self._weights_fit():
+            self._swap_weights()
         chunk = self.policy.act()
         self.chunk = _standstill(chunk) if step.halted else chunk
         return self.chunk
@@ -91,6 +97,13 @@ class PolicyRunner:
         if self.chunk is None:
             return True
         return round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9)) >= self.chunk.execute_steps
+
+    def _weights_fit(self) -> bool:
+        """Tell whether new weights can go on with what is remembered: nothing, or what they wrote themselves."""
+        if not isinstance(self.policy, Remembering) or not self.policy.memory_state():
+            return True
+        with self._lock:
+            return self._weights is not None and self._weights[1] == self._written_by
 
     def _swap_policy(self) -> None:
         with self._lock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.learning.replay import ReplayBuffer, ReplayConfig
+from engram.learning.replay import ReplayBuffer, ReplayConfig, Walk
 from tests.learning.transitions import episode
 
 
@@ -84,3 +86,62 @@ def test_an_episode_of_another_form_is_refused_with_both_forms():
         ReplayBuffer().sample(1, (0,))
     with pytest.raises(InvalidInputError, match="share_new"):
         ReplayConfig(share_new=1.5)
+
+
+def test_steps_at_which_an_arm_was_held_are_not_learnt():
+    steps = episode(0, steps=4)
+    still = np.array([0, 0, 0, 0, 0, 0, 1], np.float32)
+    replay = buffer([steps[0], replace(steps[1], executed_action=still), *steps[2:]], chunk_size=2)
+    batch = replay.sample(64, seed=(0,))
+    for state, pad in zip(batch["observation.state"], batch["action_is_pad"], strict=True):
+        (i,) = [i for i, t in enumerate(steps) if (t.state == state).all()]
+        assert pad.tolist() == [i == 1, i in (0, 3)]
+
+
+def walked(walk, windows):
+    """Return what each lane has walked through: (episode, steps) window by window."""
+    lanes = [[] for _ in walk.places]
+    for number in range(windows):
+        window = walk.next((0, number))
+        for lane, (found, at) in enumerate(zip(window.episodes, window.at, strict=True)):
+            lanes[lane].append((found.number, at, min(at + window.steps, len(found))))
+    return lanes
+
+
+def test_a_lane_walks_through_whole_episodes_in_windows():
+    lengths = {1: 5, 2: 3, 3: 8}
+    for lane in walked(Walk(buffer(*(episode(i, n) for i, n in lengths.items())), lanes=2, window=3), 30):
+        before = None
+        for number, begin, end in lane:
+            if before is None or before[1] == lengths[before[0]]:
+                assert begin == 0
+            else:
+                assert (number, begin) == before
+            before = (number, end)
+        assert {number for number, *_ in lane} == set(lengths)
+
+
+def test_a_walk_goes_on_from_its_places_and_leaves_an_episode_that_has_gone():
+    replay = buffer(episode(0, 9), episode(1, 9))
+    straight, first, second = Walk(replay, 2, 4), Walk(replay, 2, 4), Walk(replay, 2, 4)
+    expected = [straight.next((0, i)) for i in range(5)][-1]
+    for i in range(4):
+        first.next((0, i))
+    second.places = first.places
+    resumed = second.next((0, 4))
+    assert [e.number for e in resumed.episodes] == [e.number for e in expected.episodes]
+    assert resumed.at.tolist() == expected.at.tolist()
+    second.places = [[77, 4], [1, 4]]
+    window = second.next((0,))
+    assert window.at.tolist() == [0, 4]
+    assert window.episodes[0].number in (1, 2)
+
+
+def test_whole_episodes_are_drawn_as_their_steps_would_be():
+    """Nine of ten steps of the new are those of the long one; of the old, every task counts alike."""
+    new = buffer(episode(0, 90), episode(1, 10), newest=2)
+    numbers = [new.draw(np.random.default_rng(i)).number for i in range(400)]
+    assert 0.84 < numbers.count(1) / 400 < 0.96  # binomial sd 0.015
+    old = [episode(i, 10) for i in range(9)] + [episode(9, 10, task="stack"), episode(10, 10)]
+    tasks = [buffer(*old, newest=1, share_new=0.0).draw(np.random.default_rng(i)).task for i in range(100)]
+    assert 30 < tasks.count("stack") < 70

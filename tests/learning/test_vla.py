@@ -9,32 +9,36 @@ import pytest
 import torch
 from safetensors.numpy import load, save_file
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import WeightsError
 from engram.learning.bc import BehaviourCloningConfig
+from engram.learning.episodes import EpisodeCloning, gather, window
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.replay import ReplayConfig
+from engram.learning.replay import ReplayBuffer, ReplayConfig, Walk, Windows
 from engram.learning.store import SqliteExperienceStore
 from engram.learning.vla import clone_behaviour
-from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
-from engram.policies.vla_policy import VlaPolicy
+from engram.policies.sequences import Lanes, SequenceFeed
 from tests.learning.transitions import episode
-from tests.policies.tiny import tiny_policy
+from tests.policies.tiny import tiny_vla
 
 
 @pytest.fixture
 def policy():
-    """A tiny policy with processors; it is not asked to act, so it needs no kinematics."""
-    torch.set_num_threads(1)
-    network = tiny_policy(state=15, state_dropout=0.0, camera_sizes={}, crops={})
-    ones = {"mean": np.zeros(1), "std": np.ones(1)}
-    stats = {
-        "observation.state": {"mean": np.zeros(15), "std": np.ones(15)},
-        "action": {"mean": np.zeros(7), "std": np.ones(7)},
-        "observation.images.front": {k: v.reshape(1, 1, 1).repeat(3, 0) for k, v in ones.items()},
-        "observation.images.wrist": {k: v.reshape(1, 1, 1).repeat(3, 0) for k, v in ones.items()},
-    }
-    pre, post = make_engram_vla_pre_post_processors(network.config, stats)
-    return VlaPolicy(network, pre, post, kinematics=None, version="base")  # type: ignore[arg-type]
+    return tiny_vla()
+
+
+@pytest.fixture
+def remembering():
+    return tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = SqliteExperienceStore(tmp_path / "store")
+    for number in range(4):
+        store.append(reach(number))
+    store.commit()
+    yield store
+    store.close()
 
 
 def reach(number: int):
@@ -46,20 +50,27 @@ def reach(number: int):
     ]
 
 
-def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(policy, tmp_path):
-    store = SqliteExperienceStore(tmp_path / "store")
-    for number in range(4):
-        store.append(reach(number))
-    store.commit()
-    trainer = clone_behaviour(policy, BehaviourCloningConfig(learning_rate=1e-2))
-    config = LearnerConfig(
-        updates_per_episode=15, batch_size=16, candidate_updates=60, first_episodes=1, replay=ReplayConfig(chunk_size=6)
-    )
-    learner = Learner(store, trainer, tmp_path / "learner", policy.version, config)
-    assert learner.poll() == 4
+CONFIG = LearnerConfig(
+    updates_per_episode=15, batch_size=16, candidate_updates=60, first_episodes=1, replay=ReplayConfig(chunk_size=6)
+)
+
+
+def learnt(learner):
+    """Take all updates that are paid for and return their losses."""
     losses = []
     while (metrics := learner.step()) is not None:
         losses.append(metrics["loss"])
+    return losses
+
+
+@pytest.mark.parametrize("kind", ["policy", "remembering"])
+def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(kind, request, store, tmp_path):
+    policy = request.getfixturevalue(kind)
+    trainer = clone_behaviour(policy, BehaviourCloningConfig(learning_rate=1e-2))
+    assert trainer.whole_episodes == policy.remembers == (kind == "remembering")
+    learner = Learner(store, trainer, tmp_path / "learner", policy.version, replace(CONFIG, window=4))
+    assert learner.poll() == 4
+    losses = learnt(learner)
     assert np.mean(losses[-10:]) < 0.7 * np.mean(losses[:10])
 
     data, manifest = learner.candidate()
@@ -69,8 +80,54 @@ def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(policy,
     assert policy.version == manifest.version
     after = policy.network.state_dict()
     assert set(load(data)) == set(after)
-    assert any((before[name] != after[name]).any() for name in after)
-    store.close()
+    for part in ("head.", "recall.") if policy.remembers else ("head.",):  # recall: the memory and its gate
+        assert any((before[name] != after[name]).any() for name in after if name.startswith(f"model.{part}"))
+
+
+def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_path):
+    """An episode has 8 steps, a window 4: every second save falls into the middle of one."""
+    config, folder = replace(CONFIG, window=4, updates_per_episode=2), tmp_path / "learner"
+    straight = Learner(store, clone_behaviour(remembering), tmp_path / "straight", "base", config)
+    straight.poll()
+    expected, losses = learnt(straight), []
+    for _ in range(8):
+        learner = Learner(store, clone_behaviour(remembering), folder, "base", config)
+        learner.poll()
+        losses.append(learner.step()["loss"])
+        learner.save()
+    assert losses == expected
+    assert learner.trainer.weights() == straight.trainer.weights()
+
+
+def test_its_windows_are_those_of_the_offline_training(remembering, store):
+    """The same episode, once walked through by the learner's feed and once by that of ``engram train``."""
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6), clone_behaviour(remembering).shrink)
+    replay.add(1, store.episode(1))
+    model, walk = remembering.network, Walk(replay, lanes=1, window=3)
+    windows = [walk.next((0,)) for _ in range(3)]
+    frames = gather(windows[0], 0)
+    offline = SequenceFeed(frames, Lanes(frames, 1, 3, 0.5, (0,)), 0.1, remembering.preprocess, foresight=0.5)
+    trainer = EpisodeCloning(model, remembering.preprocess)
+    for part in windows:
+        torch.manual_seed(int(part.at[0]))
+        loss, _, trainer._carried = trainer._loss(part)
+        torch.manual_seed(int(part.at[0]))
+        assert torch.equal(loss, offline.loss(model, torch.device("cpu")))
+    assert [int(part.at[0]) for part in windows] == [0, 3, 6]
+
+
+def test_lanes_of_different_lengths_lie_one_behind_the_other(remembering):
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6))
+    for number, steps in ((1, 3), (2, 5)):
+        replay.add(number, episode(number, steps, image_size=64))
+    pair = Windows((replay.get(1), replay.get(2)), np.array([0, 3]), 4)
+    rows = window(pair)
+    assert rows.valid.tolist() == [[True, True, True, False], [True, True, False, False]]
+    assert rows.rows.tolist() == [[0, 1, 2, 0], [6, 7, 0, 0]]
+    assert (rows.first.tolist(), rows.step.tolist()) == ([True, False], [0, 3])
+    frames = gather(pair, 0)
+    assert frames.last.tolist() == [2] * 3 + [7] * 5
+    np.testing.assert_array_equal(frames.state[3:], replay.get(2).state)
 
 
 def test_replay_keeps_images_as_the_policy_sees_them(policy):
@@ -90,10 +147,3 @@ def test_weights_of_another_shape_are_refused_by_name_and_the_old_ones_stay(poli
     with pytest.raises(WeightsError, match=f"tensor {name!r} has shape"):
         policy.load_weights(tmp_path / "wrong.safetensors", "wrong")
     assert policy.version == "base"
-
-
-def test_a_policy_with_a_memory_of_its_episode_is_refused_by_the_learner(policy):
-    network = tiny_policy(memory="gru", memory_details=1)
-    remembering = VlaPolicy(network, policy.preprocess, policy.postprocess, policy.kinematics, version="v")
-    with pytest.raises(InvalidInputError, match="memory 'gru', which replayed single frames cannot train"):
-        clone_behaviour(remembering)

@@ -9,11 +9,11 @@ from engram.nodes.episode_keeper import EpisodeKeeper
 from engram.nodes.policy_runner import PolicyRunner
 from tests.sim.test_runtime import GoRight
 
-from .test_policy_runner import step
+from .test_policy_runner import Loadable, step
 
 
-class Counting(GoRight, Remembering):
-    """GoRight that counts the steps of its episode."""
+class Counting(Loadable, Remembering):
+    """Counts the steps of its episode, which 3 of every 4 rows of its chunks last."""
 
     count = 0
 
@@ -67,6 +67,32 @@ def test_another_episode_begins_anew(restart, after):
     second = restart()
     second.step(after)
     assert second.policy.count == 1
+
+
+def test_new_weights_wait_for_the_next_episode_while_something_is_remembered(restart):
+    runner = restart()
+    runner.step(step(0))
+    runner.offer_weights("w", "v1")
+    for i in (3, 6):
+        assert runner.step(step(i)) is not None
+        assert runner.policy.version == "v0"
+    runner.step(step(9, episode=2))
+    assert (runner.policy.version, runner.policy.count) == ("v1", 1)
+
+
+def test_a_new_process_takes_the_weights_that_wrote_what_it_remembers_in_mid_episode(restart):
+    first = restart()
+    first.offer_weights("w", "v1")
+    for i in range(5):
+        first.step(step(i))
+    second = restart()
+    second.step(step(5))
+    assert second.policy.version == "v0"  # as it was started
+    for version, drives in (("v2", "v0"), ("v1", "v1")):
+        second.offer_weights("w", version)
+        second.step(step(8 if drives == "v0" else 11))
+        assert second.policy.version == drives
+    assert second.policy.count == 8
 
 
 def test_within_one_process_an_episode_that_begins_again_begins_anew(restart):

@@ -29,11 +29,11 @@ class Episode:
         success, truncated = state == "succeeded", state == "failed"
         return EpisodeStatus(step * STEP_NS, "r", episode, "reach", "go", step, state, success, reward, truncated)
 
-    def observe(self, step, episode=1):
+    def observe(self, step, episode=1, state="running"):
         stamp = step * STEP_NS
         joints = JointState(stamp, PANDA_2F85.joint_names, np.append(PANDA_2F85.home, 0.0), np.zeros(8))
         observation = Observation(stamp, {"front": camera_frame(stamp, shade=step)}, joints)
-        self.recorder.observed(observation, self.status(step, episode=episode), "go")
+        self.recorder.observed(observation, self.status(step, state, episode), "go")
 
     def chunk(self, step, episode=1):
         rows = np.tile(np.arange(4)[:, None] / 10, (1, 7))
@@ -105,3 +105,16 @@ def test_an_episode_that_was_broken_off_ends_truncated_and_the_next_is_numbered_
     episode.execute(7, 0.0, episode=2)
     episode.recorder.became(episode.status(8, "succeeded", episode=2))
     assert (episode.out[-1].episode, episode.out[-1].step) == (3, 0)  # named by its first sequence number
+
+
+def test_what_a_held_arm_was_told_was_not_executed_but_for_the_gripper(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0, state="held")
+    episode.chunk(0)
+    episode.execute(0, 0.3)
+    episode.observe(1)
+    episode.execute(1, 0.3)
+    episode.recorder.became(episode.status(2, "succeeded", reward=1.0))
+    held, free = episode.out
+    np.testing.assert_allclose(held.executed_action, [0, 0, 0, 0, 0, 0, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(free.executed_action, 0.3, rtol=1e-6)

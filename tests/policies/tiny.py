@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from lerobot.configs import FeatureType, PolicyFeature
 from torch import Tensor
 
 from engram.policies import EngramVLAConfig, EngramVLAPolicy
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
+from engram.policies.vla_policy import VlaPolicy
 
 STATE = 11
 """Length of the gantry's proprioception: position 3, quaternion 4, gripper 1, joints 3."""
@@ -53,6 +56,21 @@ def tiny_policy(seed: int = 0, **fields: Any) -> EngramVLAPolicy:
         for layer in (*policy.model.head.modulate, policy.model.head.leave):
             layer.weight.normal_(std=0.5)
     return policy
+
+
+def tiny_vla(**fields: Any) -> VlaPolicy:
+    """Return a tiny policy with processors for the Panda's state; not to be asked to act: it has no kinematics."""
+    torch.set_num_threads(1)
+    network = tiny_policy(state=15, state_dropout=0.0, camera_sizes={}, crops={}, **fields)
+    ones = {"mean": np.zeros(1), "std": np.ones(1)}
+    stats = {
+        "observation.state": {"mean": np.zeros(15), "std": np.ones(15)},
+        "action": {"mean": np.zeros(7), "std": np.ones(7)},
+        "observation.images.front": {k: v.reshape(1, 1, 1).repeat(3, 0) for k, v in ones.items()},
+        "observation.images.wrist": {k: v.reshape(1, 1, 1).repeat(3, 0) for k, v in ones.items()},
+    }
+    pre, post = make_engram_vla_pre_post_processors(network.config, stats)
+    return VlaPolicy(network, pre, post, kinematics=None, version="base")  # type: ignore[arg-type]
 
 
 def tiny_batch(size: int = 2, state: int = STATE) -> dict[str, Tensor]:

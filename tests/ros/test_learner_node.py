@@ -9,18 +9,21 @@ from engram.core.types import Transition
 from engram.learning.spool import Spool
 from engram.learning.weights import verify
 from engram.nodes import messages, qos
+from engram.policies.checkpoint import export
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
+from tests.policies.tiny import tiny_vla
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(400)]
 
 
-def episode(number: int, steps: int) -> list[Transition]:
+def episode(number: int, steps: int, cameras=("front",), size=8) -> list[Transition]:
     rng = np.random.default_rng(number)
     return [
         Transition(
             "", "", 0, number, step, step * 10**8, "reach", "go",
-            {"front": rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)}, rng.random(15, dtype=np.float32),
+            {name: rng.integers(0, 255, (size, size, 3), dtype=np.uint8) for name in cameras},
+            rng.random(15, dtype=np.float32),
             rng.random(7, dtype=np.float32), rng.random(7, dtype=np.float32), float(step == steps - 1), "oracle",
             step == steps - 1, False, step == steps - 1, False, "v0",
         )
@@ -28,10 +31,10 @@ def episode(number: int, steps: int) -> list[Transition]:
     ]  # fmt: skip
 
 
-def start(graph, tmp_path, promote, trainer="Counting"):
+def start(graph, tmp_path, promote, policy="tests.ros.trainers:Counting"):
     return graph.start(
         "learner_node",
-        policy=f"tests.ros.trainers:{trainer}",
+        policy=policy,
         folder=str(tmp_path / "learner"),
         promote=promote,
         commit_period_s=0.1,
@@ -54,13 +57,13 @@ def assemble(manifest, chunks):
 class Robot:
     """Sends the six transitions of one episode, and hears what the learner says."""
 
-    def __init__(self, graph, tmp_path):
+    def __init__(self, graph, tmp_path, **how):
         self.graph = graph
         self.out = graph.node.create_publisher(Experience, "experience", qos.EXPERIENCE)
         self.acks = graph.listen(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = graph.listen(PolicyManifest, "policy/manifest", qos.LATCHED)
         self.spool = Spool(tmp_path / "spool", "r")
-        for transition in episode(1, 6):
+        for transition in episode(1, 6, **how):
             self.spool.add(transition)
         self.spool.commit()
 
@@ -117,7 +120,7 @@ def test_state_of_an_older_network_is_set_aside_and_learning_begins_anew_with_th
 
     graph.diagnostics.clear()
     manifests.clear()
-    new = start(graph, tmp_path, "auto", "Wider")
+    new = start(graph, tmp_path, "auto", "tests.ros.trainers:Wider")
     graph.active("learner_node")
     folder = tmp_path / "learner"
     (aside,) = folder.glob("set-aside-*")
@@ -129,3 +132,21 @@ def test_state_of_an_older_network_is_set_aside_and_learning_begins_anew_with_th
     assert graph.value("learner_node", "stored transitions") == "6"
     again = graph.wait(lambda: [m for m in manifests if m.stage == "approved"], 60, "a candidate from old experience")
     assert (again[-1].parent, again[-1].size > 4 * 30_000) == ("tests.ros.trainers.Wider", True)
+
+
+def test_a_policy_with_memory_learns_from_the_episodes_that_robots_send(graph, tmp_path):
+    policy = tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
+    export(tmp_path / "policy", policy.network, policy.preprocess, policy.postprocess, {})
+    robot = Robot(graph, tmp_path, cameras=policy.cameras, size=32)
+    chunks = graph.listen(WeightChunk, "policy/weights", qos.WEIGHTS)
+    start(graph, tmp_path, "manual", str(tmp_path / "policy"))
+    graph.active("learner_node")
+    robot.send()
+    candidate = graph.wait(lambda: [m for m in robot.manifests if m.stage == "candidate"], 120, "a candidate")[-1]
+    data = graph.wait(lambda: assemble(candidate, chunks), 60, "all slices")
+    (tmp_path / "candidate.safetensors").write_bytes(data)
+    before = policy.network.state_dict()
+    policy.load_weights(tmp_path / "candidate.safetensors", candidate.version)
+    after = policy.network.state_dict()
+    assert policy.version == candidate.version
+    assert any((before[name] != after[name]).any() for name in after if name.startswith("model.recall.memory."))

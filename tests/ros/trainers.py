@@ -12,6 +12,7 @@ class Counting:
     """Each update adds one."""
 
     size = 20_000
+    whole_episodes = False
 
     def __init__(self):
         self.count = np.zeros(self.size, np.float32)
