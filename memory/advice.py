@@ -65,7 +65,7 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
     ways = np.zeros((len(p) + 1, len(p)))
     if robot_place is not None:
         ways = np.linalg.norm(np.vstack([robot_place, places])[:, None] - places[None], axis=2)
-    order = search_order(p, ways, config.look_m)
+    order = search_order(p, ways, config.look_m) if robot_place is not None else np.argsort(-p, kind="stable").tolist()
     route, chances = tuple(places[j] for j in order), tuple(float(p[j]) for j in order)
     if known is not None and known.seen >= config.sure:
         return Advice(False, f"No look is needed: it is at {known.label}.", route=route, chances=chances)

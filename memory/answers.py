@@ -73,11 +73,9 @@ def options(
     for place, share in usual:
         on = _carriers(place, centre, half)
         weights[on] += (1 - _ANYWHERE) * share / max(1, on.sum())
-    for i in range(len(rows)):
-        looked = tracker.coverage.last_look(centre[i] - half[i], centre[i] + half[i])
-        if looked is not None and looked > last_seen:
-            since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else _UNHEARD_OF
-            weights[i] *= min(1.0, max(0.0, since))
+    looked = tracker.coverage.last_looks(centre - half, centre + half)
+    since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else np.full(len(rows), _UNHEARD_OF)
+    weights *= np.where(looked > last_seen, np.clip(since, 0.0, 1.0), 1.0)
     left = float(np.prod([1.0 - option.seen for option in found]))
     shares = left * weights / (weights.sum() + _NOWHERE)
     for i, option in enumerate(found):

@@ -14,6 +14,8 @@ CELL_BYTES = 400
 """RAM of a cell: three dictionaries; tracemalloc."""
 GRAIN_NS = 10_000_000_000
 """A cell that is looked at again within this time is no news for the store."""
+_AT_ONCE = 200_000
+"""Up to so many pairs of box and cell."""
 _SPAN = 1 << 20  # cells along each axis: 262 km
 
 
@@ -58,6 +60,19 @@ class Coverage:
         grid = np.stack(np.meshgrid(*cells, indexing="ij"), axis=-1).reshape(-1, 3)
         stamps = [self._looked[key] for key in pack((grid + 0.5) * CELL_M).tolist() if key in self._looked]
         return max(stamps, default=None)
+
+    def last_looks(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Return what :meth:`last_look` does for many boxes, ``low`` to ``high`` (n, 3) m, as stamps (n,); -1 = never.
+
+        Few boxes and cells are compared all at once; else each box looks up its own cells.
+        """
+        if len(low) * len(self._looked) > _AT_ONCE:
+            found = (self.last_look(a, b) for a, b in zip(low, high, strict=True))
+            return np.array([-1 if stamp is None else stamp for stamp in found], np.int64)
+        parts, when = self._as_arrays()
+        first, last = np.floor(low / CELL_M)[:, None], np.floor(high / CELL_M)[:, None]
+        inside = ((parts >= first) & (parts <= last)).all(axis=2)
+        return np.where(inside, when, -1).max(axis=1, initial=-1)
 
     def _as_arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the looked cells (n, 3) and their stamps (n,); built anew when something was looked at since."""
