@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from engram.core.errors import unknown_name
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
@@ -65,6 +65,7 @@ def evaluate(config: EvalConfig) -> int:
 
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     tasks = expand(config.tasks or ("tabletop",))
+    path = _writable(config.output)
     if config.policy in ("experts", "guess"):
         report = evaluation.experts(config.episodes, tasks, guess=config.policy == "guess")
     elif config.policy == "oracle_state":
@@ -83,11 +84,22 @@ def evaluate(config: EvalConfig) -> int:
             push=config.push,
             reconstruct=config.reconstruct,
         )
-    if config.output:
-        path = Path(config.output).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if path is not None:
         path.write_text(json.dumps({**json.loads(report.to_json()), **where}, indent=1) + "\n")
     return 0
+
+
+def _writable(output: str) -> Path | None:
+    """Return the file ``output``, empty and there: an evaluation of an hour shall not end with a folder that is not."""
+    if not output:
+        return None
+    path = Path(output).expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise InvalidInputError(f"output {output!r}: cannot be written: {error}") from None
+    return path
 
 
 def record(config: RecordConfig) -> int:

@@ -265,6 +265,9 @@ def check_tasks(names: tuple[str, ...]) -> list[str]:
 def demo(config: DemoConfig) -> int:
     """Run the demo; see the module's docstring for what it prints and returns."""
     config = with_environment(config)
+    for name in ("episodes", "memory_episodes"):
+        if getattr(config, name) < 0:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
     tasks = check_tasks(config.tasks)
     check_tasks((config.memory_task,))
     if not config.headless:

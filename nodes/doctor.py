@@ -300,6 +300,7 @@ def show(check: Check) -> None:
 
 def doctor(config: DoctorConfig) -> int:
     """Run all checks and print them as they end; 1 when one failed."""
+    port_owner(config.port)  # a port that cannot be is the caller's mistake, not the machine's
     results = []
     for check in CHECKS:
         results.append(run_check(check, config))

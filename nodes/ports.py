@@ -6,7 +6,7 @@ import socket
 
 import psutil
 
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, InvalidInputError
 
 
 class PortInUseError(EngramError):
@@ -15,6 +15,8 @@ class PortInUseError(EngramError):
 
 def port_owner(port: int) -> str:
     """Return ``name (pid n)`` of the process that listens on ``port``, or what is known; empty when it is free."""
+    if not 1 <= port <= 65535:
+        raise InvalidInputError(f"port {port}: expected 1..65535")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -121,6 +121,7 @@ class SimNode(EngramNode):
     def _report_refusal(self, done: Future) -> None:
         if not done.cancelled() and done.exception() is not None:
             self.health.problem("task", str(done.exception()), ERROR, lasting=True)
+            self.get_logger().error(f"task: {done.exception()}")
 
     def _report(self, key: str, text: str) -> None:
         if not self.context.ok():  # a signal ended the context under the simulation's feet: no problem of ours

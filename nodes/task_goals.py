@@ -40,9 +40,7 @@ class TaskGoals:
         publish_status: tells what an episode of our own is doing.
     """
 
-    def __init__(
-        self, node: EngramNode, runner: PolicyRunner, publish_status: Callable[[EpisodeStatus], None]
-    ) -> None:
+    def __init__(self, node: EngramNode, runner: PolicyRunner, publish_status: Callable[[EpisodeStatus], None]) -> None:
         self.node, self.runner, self._publish_status = node, runner, publish_status
         self.goal: RunningGoal | None = None
         self.status: EpisodeStatus | None = None  # newest

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.policies.memories import State
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
@@ -45,12 +46,27 @@ def gather_states(state: State, rank: int, world: int) -> list[State]:
 
 
 def training_device(name: str) -> torch.device:
-    """Return the device called ``name``; auto = this process's GPU, or the CPU where there is none."""
+    """Return the device called ``name``; auto = this process's GPU, or the CPU where there is none.
+
+    Raises:
+        InvalidInputError: this machine has no such device.
+    """
     if name != "auto":
-        return torch.device(name)
+        return _existing_device(name)
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+
+
+def _existing_device(name: str) -> torch.device:
+    valid = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise unknown_name("device", name, valid) from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidInputError(f"device {name!r}: this machine has no such GPU; valid: {', '.join(valid)}")
+    return device
 
 
 def keep_freed_memory() -> None:

@@ -130,8 +130,9 @@ class TrainConfig:
 
 def main(config: TrainConfig) -> Path:
     """Train and return the folder of the exported policy."""
-    if config.processes < 1 or config.batch_size < 1 or config.steps < 1:
-        raise InvalidInputError(f"TrainConfig: processes, batch_size and steps must be at least 1, got {config}")
+    for name in ("processes", "batch_size", "steps"):
+        if getattr(config, name) < 1:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 1")
     if config.window < 0 or config.window > config.batch_size:
         raise InvalidInputError(f"window: {config.window}, expected 0..{config.batch_size}, the batch_size")
     if config.memory != NONE and config.window == 0:
@@ -146,6 +147,11 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"frozen_draws: {config.frozen_draws}, expected at least 1")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
+    training_device(config.device)
+    if not (Path(config.dataset) / "meta" / "info.json").is_file():
+        raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
+        raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
     frames = _frames(config)  # decoded once, before any other process needs them
     if config.evaluate:
         simulated_tasks(frames.groups)  # better now than after hours of training

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from engram.benchmarks import report
 from engram.benchmarks.report import RESULTS, result_file, save_report
 
 
@@ -17,10 +18,10 @@ class Config:
 def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
     output = tmp_path / "results" / "x.json"
     save_report(output, "x", "a machine", Config(), figures=[{"name": "speed", "value": 2.0}])
-    report = json.loads(capsys.readouterr().out)
-    assert report == json.loads(output.read_text())
-    assert report.pop("commit") != ""
-    assert report == {
+    said = json.loads(capsys.readouterr().out)
+    assert said == json.loads(output.read_text())
+    assert said.pop("commit") != ""
+    assert said == {
         "benchmark": "x",
         "figures": [{"name": "speed", "value": 2.0}],
         "config": {"rounds": 3, "folder": "somewhere"},
@@ -32,3 +33,14 @@ def test_a_quick_run_keeps_off_the_quoted_figures(tmp_path):
     assert result_file(RESULTS / "x.json", quick=False) == RESULTS / "x.json"
     assert result_file(RESULTS / "x.json", quick=True) == Path("runs/bench/x.json")
     assert result_file(tmp_path / "x.json", quick=True) == tmp_path / "x.json"
+
+
+def test_part_of_a_run_keeps_off_the_quoted_figures(tmp_path, monkeypatch):
+    quoted = tmp_path / "x.json"
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    both = [{"name": "speed", "n": 100}, {"name": "size", "n": None}]
+    assert result_file(quoted, False, both) == quoted  # nothing is quoted yet
+    quoted.write_text(json.dumps({"figures": both}))
+    assert result_file(quoted, False, [{"name": "more", "n": 1}, {"name": "speed", "n": 90}, both[1]]) == quoted
+    assert result_file(quoted, False, both[:1]) == Path("runs/bench/x.json")  # a figure is missing
+    assert result_file(quoted, False, [{"name": "speed", "n": 89}, both[1]]) == Path("runs/bench/x.json")

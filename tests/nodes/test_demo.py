@@ -16,6 +16,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.demo import (
     DemoConfig,
     check_tasks,
+    demo,
     launch_values,
     memory_figures,
     summary,
@@ -114,6 +115,12 @@ def test_make_demo_is_headless_when_asked_in_either_way(words: tuple[str, ...]) 
     command = [*words, "-o", "setup", f"BIN={Path(sys.executable).parent}", "ARGS=--headless --tasks nonsense"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert "unknown task 'nonsense'" in done.stderr  # the flags were understood: only the task is wrong
+
+
+@pytest.mark.parametrize("wrong", ["episodes", "memory_episodes"])
+def test_less_than_no_episodes_is_an_error(wrong: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{wrong}: -1, expected 0 or more"):
+        demo(DemoConfig(**{wrong: -1}))
 
 
 def test_unknown_tasks_are_named() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engram.core.errors import InvalidInputError
 from engram.nodes import doctor
 from engram.nodes.doctor import Check, DoctorConfig
 from engram.nodes.ports import PortInUseError, free_port, port_owner, require_free_port
@@ -40,6 +41,8 @@ def test_a_port_in_use_is_named_with_its_owner() -> None:
         assert check.level == "warn"
         assert f"--port {port + 1}" in check.advice
     assert port_owner(free_port()) == ""
+    with pytest.raises(InvalidInputError, match=r"port 99999: expected 1\.\.65535"):
+        doctor.doctor(DoctorConfig(port=99999))
 
 
 @pytest.mark.render

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import EngramError, InvalidInputError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.frames import load_frames
 from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions
@@ -58,9 +59,26 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         main(config(dataset, tmp_path / "none", resume=True))
 
 
-def test_no_processes_is_an_error(dataset, tmp_path):
-    with pytest.raises(InvalidInputError, match="at least 1"):
-        main(config(dataset, tmp_path, processes=0))
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"processes": 0}, "processes: 0, expected at least 1"),
+        ({"steps": 0}, "steps: 0, expected at least 1"),
+        ({"dataset": "nowhere"}, r"dataset 'nowhere': no LeRobotDataset \(it has no meta/info.json\)"),
+        ({"device": "cuda:99"}, "device 'cuda:99': this machine has no such GPU; valid: auto, cpu"),
+        ({"device": "gpu"}, "unknown device 'gpu'; .*valid: auto, cpu"),
+    ],
+)
+def test_what_cannot_be_trained_is_named_before_anything_is_decoded(dataset, tmp_path, wrong, message):
+    with pytest.raises(EngramError, match=message):
+        main(dataclasses.replace(config(dataset, tmp_path / "out"), **wrong))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_that_lies_there_is_not_written_over(dataset, tmp_path):
+    main(config(dataset, tmp_path, steps=1))
+    with pytest.raises(InvalidInputError, match="holds a policy already; choose another folder, or --resume"):
+        main(config(dataset, tmp_path, steps=1))
 
 
 def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset, tmp_path):

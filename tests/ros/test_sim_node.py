@@ -33,3 +33,10 @@ def test_without_cameras_no_opengl_is_needed(graph, monkeypatch):
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")
     graph.start("sim_node", world_config__profile="none")
     graph.active("sim_node")
+
+
+def test_a_task_that_does_not_exist_is_named_in_the_log_and_the_diagnostics(graph):
+    sim = graph.start("sim_node", task="bogus", world_config__profile="none")
+    graph.problem("sim_node", "unknown task 'bogus'; valid: ")
+    graph.wait(lambda: "task: unknown task 'bogus'; valid: " in sim.output(), 20, "the log names the task")
+    assert graph.value("sim_node", "state") == "active"  # sim/reset begins another
