@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
+from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
 
-from engram.core.errors import StoreError
-from engram.core.types import GraphUpdate
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
+from engram.memory.agents import embodiment_from
 from engram.memory.records import SCHEMA, TABLES
 from engram.memory.store import GraphStore, Stored, whole
 
@@ -84,17 +87,70 @@ def to_networkx(graph: GraphUpdate) -> nx.DiGraph:
     """Return nodes and relations of ``graph`` with the attributes that GraphML knows: text and numbers."""
     out = nx.DiGraph(stamp_ns=str(graph.stamp_ns), sequence=graph.sequence)
     for node in graph.nodes:
-        x, y, z = node.pose.position.tolist()
-        sx, sy, sz = node.size.tolist()
+        numbers = {**_named("", "xyz", node.pose.position), **_named("q", "wxyz", node.pose.quaternion),
+                   **_named("size_", "xyz", node.size), **_named("color_", "rgb", node.color)}  # fmt: skip
         out.add_node(
-            node.id, layer=node.layer, label=node.label, state=node.state, belief=node.belief, x=x, y=y, z=z,
-            size_x=sx, size_y=sy, size_z=sz, frame=node.pose.frame, observations=node.observations,
+            node.id, layer=node.layer, label=node.label, state=node.state, belief=node.belief, **numbers,
+            frame=node.pose.frame, observations=node.observations,
             first_seen_ns=str(node.first_seen_ns), last_seen_ns=str(node.last_seen_ns),
             first_evidence=node.first_evidence, last_evidence=node.last_evidence,
+            covariance=json.dumps(node.position_covariance.tolist()),
+            embedding=base64.b64encode(node.embedding.astype("<f4").tobytes()).decode(),
             embodiment="" if node.embodiment is None else json.dumps(asdict(node.embodiment)),
         )  # fmt: skip
     out.add_edges_from((edge.source, edge.target, {"relation": edge.relation}) for edge in graph.edges)
     return out
+
+
+def from_networkx(graph: nx.DiGraph, name: str = "import") -> GraphUpdate:
+    """Return what :func:`to_networkx` made, bit for bit; of other graphs, a node needs its layer, label, x, y and z.
+
+    Raises:
+        StoreError: naming ``name`` and the node that lacks one of them or has a value that is none.
+    """
+    nodes = []
+    for node_id, data in graph.nodes(data=True):
+        try:
+            nodes.append(_node(str(node_id), data))
+        except (KeyError, ValueError, TypeError, InvalidInputError) as error:
+            raise StoreError(f"{name} node {node_id!r}: {error!r}") from error
+    edges = (SceneEdge(str(a), str(b), str(relation)) for a, b, relation in graph.edges(data="relation") if relation)
+    about = graph.graph
+    return GraphUpdate(int(about.get("stamp_ns", 0)), int(about.get("sequence", 1)), True, tuple(nodes),
+                       tuple(sorted(edges, key=str)))  # fmt: skip
+
+
+def read_graphml(path: Path) -> GraphUpdate:
+    """Return the graph in a file of GraphML; raises StoreError naming it."""
+    try:
+        graph = nx.read_graphml(path)
+    except (OSError, ElementTree.ParseError, nx.NetworkXError) as error:
+        raise StoreError(f"{path}: not GraphML ({error})") from error
+    return from_networkx(graph, str(path))
+
+
+def _node(node_id: str, data: Mapping[str, Any]) -> SceneNode:
+    pose = Pose(_array(data, "", "xyz"), _array(data, "q", "wxyz", (1.0, 0.0, 0.0, 0.0)), data.get("frame", "map"))
+    vector = np.frombuffer(base64.b64decode(data.get("embedding", "")), "<f4")
+    return SceneNode(
+        node_id, data["layer"], data["label"], pose,
+        np.array(json.loads(data["covariance"])) if "covariance" in data else np.eye(3) * 1e-2,
+        _array(data, "size_", "xyz", (0.1,) * 3), _array(data, "color_", "rgb", (0.5,) * 3),
+        vector.astype(np.float32) if len(vector) else np.zeros(EMBEDDING_DIM, np.float32),
+        float(data.get("belief", 0.9)), data.get("state", "unseen"), int(data.get("first_seen_ns", 0)),
+        int(data.get("last_seen_ns", 0)), int(data.get("observations", 1)), data.get("first_evidence", ""),
+        data.get("last_evidence", ""), embodiment_from(json.loads(body)) if (body := data.get("embodiment")) else None,
+    )  # fmt: skip
+
+
+def _named(prefix: str, axes: str, values: np.ndarray) -> dict[str, float]:
+    return {prefix + axis: value for axis, value in zip(axes, values.tolist(), strict=True)}
+
+
+def _array(data: Mapping[str, Any], prefix: str, axes: str, default: tuple[float, ...] | None = None) -> np.ndarray:
+    if default is not None and prefix + axes[0] not in data:
+        return np.array(default)
+    return np.array([float(data[prefix + axis]) for axis in axes])
 
 
 def _plain(value: Any) -> Any:

@@ -86,7 +86,7 @@ class Export(StoreArgument):
 
 @dataclass(frozen=True)
 class Import(StoreArgument):
-    """Make a new store of a .jsonl file, or of a graph of spark_dsg (.sparkdsg, .json)."""
+    """Make a new store of a .jsonl file, or of a graph of spark_dsg (.sparkdsg, .json) or networkx (.graphml)."""
 
     file: tyro.conf.Positional[Path] = Path("memory.jsonl")
     """What ``engram memory export`` wrote."""
@@ -253,7 +253,7 @@ def import_(config: Import) -> None:
     """Read a file."""
     from engram.memory.exchange import read_jsonl, store_all
 
-    if config.file.suffix in SPARK_DSG:
+    if config.file.suffix == ".graphml" or config.file.suffix in SPARK_DSG:
         print(f"{config.store}: sequence {_adopt(config.store, config.file)}")
         return
     with config.file.open(encoding="utf-8") as source:
@@ -321,13 +321,14 @@ def repair(config: Repair) -> None:
 
 
 def _adopt(path: Path, file: Path) -> int:
-    """Make a new store of a graph of spark_dsg; return its sequence."""
+    """Make a new store of a graph of spark_dsg or networkx; return its sequence."""
+    from engram.memory.exchange import read_graphml
     from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
     from engram.memory.spark_dsg_file import load
     from engram.memory.store import GraphStore
     from engram.memory.tracker_config import TrackerConfig
 
-    graph = load(file)
+    graph = load(file) if file.suffix in SPARK_DSG else read_graphml(file)
     frame = next((node.pose.frame for node in graph.nodes), "map")
     with closing(GraphStore(path)) as store:
         if store.load() is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, StoreError, UnknownNameError
-from engram.memory.exchange import read_jsonl, store_all, to_networkx, write_jsonl
+from engram.memory.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
 from engram.memory.places import read_places
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore, read_snapshot
@@ -87,6 +87,32 @@ def test_graphml_is_read_by_networkx(stored, tmp_path):
     assert graph.edges["object_0001", "place_0001"]["relation"] == "on"
     past = to_networkx(memory.graph(10**9))
     assert past.nodes["object_0001"]["x"] == pytest.approx(0.4)
+
+
+def test_graphml_comes_back_bit_for_bit(stored, tmp_path):
+    graph = RobotMemory(stored=stored, encoder=WordEncoder()).graph()
+    nx.write_graphml(to_networkx(graph), tmp_path / "now.graphml")
+    again = read_graphml(tmp_path / "now.graphml")
+    assert (again.stamp_ns, again.edges) == (graph.stamp_ns, graph.edges)
+    for one, other in zip(graph.nodes, again.nodes, strict=True):
+        assert (one.id, one.label, one.state, one.last_evidence) == (
+            other.id, other.label, other.state, other.last_evidence)  # fmt: skip
+        for part in ("embedding", "position_covariance", "size", "color"):
+            np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+        np.testing.assert_array_equal(one.pose.quaternion, other.pose.quaternion)
+
+
+def test_graphml_of_others_needs_layer_label_and_place(tmp_path):
+    graph = nx.DiGraph()
+    graph.add_node("sofa", layer="object", label="sofa", x=1.0, y=2.0, z=0.5)
+    (sofa,) = from_networkx(graph).nodes
+    np.testing.assert_array_equal(sofa.pose.position, (1.0, 2.0, 0.5))
+    graph.add_node("lamp", layer="object", x=1.0, y=2.0, z=0.5)
+    with pytest.raises(StoreError, match=r"node 'lamp': .*label"):
+        from_networkx(graph)
+    (tmp_path / "no.graphml").write_text("nonsense")
+    with pytest.raises(StoreError, match=r"no\.graphml: not GraphML"):
+        read_graphml(tmp_path / "no.graphml")
 
 
 def test_places_come_from_a_file_and_hold_what_is_in_them(tmp_path):
