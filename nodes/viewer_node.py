@@ -31,10 +31,11 @@ from engram.nodes.ports import require_free_port
 from engram.nodes.viewer_page import NodeState, Outcome, PageActions, PolicyState, ViewerPage
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
-from engram_interfaces.srv import GetGraph
+from engram_interfaces.srv import GetGraph, MemoryQuery
 
 LEVEL_NAMES = {OK: "ok", WARN: "warn", ERROR: "error"}
 OUTCOMES_SHOWN = 6
+EVIDENCE_SHOWN = 3
 OBJECT_LAYERS = ("object", "objects")
 
 
@@ -94,12 +95,15 @@ class ViewerNode(EngramNode):
         self.policy = PolicyState()
         self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
         self.wishes: deque[str] = deque()
+        self.questions: deque[str] = deque()
         self.stop_client: Client = self.create_client(Trigger, "safety/stop")
         self.release_client: Client = self.create_client(Trigger, "safety/reset")
         self.graph_client: Client = self.create_client(GetGraph, "memory/get_graph")
+        self.memory_client: Client = self.create_client(MemoryQuery, "memory/query")
         self.task_client: ActionClient = ActionClient(self, ExecuteTask, "execute_task")
         actions = PageActions(
             instruct=self.wishes.append,
+            ask=self.questions.append,
             stop=lambda: self._trigger(self.stop_client, "stop"),
             release=lambda: self._trigger(self.release_client, "release"),
         )
@@ -117,6 +121,7 @@ class ViewerNode(EngramNode):
             self.subscribe(Image, f"camera/{name}/color/image_raw", take, qos.SENSOR_BEST_EFFORT)
         self.every(self.config.refresh_s, self._refresh, "page")
         self.every(0.05, self._fulfil, "instruction")
+        self.every(0.05, self._inquire, "question")
         self.every(1.0, self._keep_graph, "memory/get_graph")
 
     def teardown(self) -> None:
@@ -236,6 +241,25 @@ class ViewerNode(EngramNode):
         self.task_client.send_goal_async(ExecuteTask.Goal(instruction=words, task=task)).add_done_callback(
             lambda future: self._follow(words, future)
         )
+
+    def _inquire(self) -> None:
+        """Put a question to the memory."""
+        if not self.questions:
+            return
+        words = self.questions.popleft()
+        if not words or not self.memory_client.service_is_ready():
+            self.page.tell("Write a question first." if not words else "There is no memory node to ask.")
+            return
+        self.page.tell(f'"{words}" ...')
+        self.memory_client.call_async(MemoryQuery.Request(text=words)).add_done_callback(self._told)
+
+    def _told(self, future: Future) -> None:
+        found = future.result()
+        if found is None:
+            self.page.tell("The memory gave no answer.")
+            return
+        sure = f"{100 * found.confidence:.0f} % sure" + (f", {found.age:.0f} s ago" if found.age >= 0 else "")
+        self.page.tell(found.answer, sure, found.advice, *found.evidence[:EVIDENCE_SHOWN])
 
     def _follow(self, words: str, future: Future) -> None:
         handle = future.result()

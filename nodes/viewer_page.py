@@ -29,6 +29,7 @@ class PageActions:
     """What a visitor can ask for. Called from viser's threads."""
 
     instruct: Callable[[str], None]
+    ask: Callable[[str], None]
     stop: Callable[[], None]
     release: Callable[[], None]
 
@@ -84,6 +85,7 @@ class ViewerPage:
         with self.server.gui.add_folder("Nodes"):
             self._nodes = self.server.gui.add_html(_node_table(()))
         with self.server.gui.add_folder("Memory"):
+            self._add_question()
             self._memory = self.server.gui.add_html(_memory_table(()))
             self._agents = self.server.gui.add_html(agent_table((), {}))
         blank = np.full((128, 128, 3), 40, np.uint8)
@@ -122,6 +124,13 @@ class ViewerPage:
         send.on_click(lambda _: self._send())
         stop.on_click(lambda _: self._actions.stop())
         release.on_click(lambda _: self._actions.release())
+
+    def _add_question(self) -> None:
+        gui = self.server.gui
+        question = gui.add_text("Question", "", hint="What the memory shall tell: where is the red cup")
+        ask = gui.add_button("Ask", hint="Ask the memory (memory/query).")
+        self._told = gui.add_html(_paragraph(""))
+        ask.on_click(lambda _: self._actions.ask(question.value.strip()))
 
     def _send(self) -> None:
         words = self._instruction.value.strip()
@@ -204,6 +213,10 @@ class ViewerPage:
     def show_status(self, text: str) -> None:
         """Say what the robot is doing."""
         self._status.content = _paragraph(text)
+
+    def tell(self, *words: str) -> None:
+        """Show what the memory answered, a paragraph each."""
+        self._told.content = "".join(_paragraph(one) for one in words if one)
 
     def answer(self, text: str) -> None:
         """Answer the visitor's last wish."""

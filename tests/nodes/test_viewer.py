@@ -44,6 +44,7 @@ from engram.nodes.viewer_page import Outcome, PageActions, PolicyState, ViewerPa
 from engram.sim.kinematics import PandaKinematics
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
+from engram_interfaces.srv import MemoryQuery
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 FLAGS = (
@@ -144,7 +145,7 @@ def test_robots_in_the_memory_are_told_with_what_they_are_and_hold() -> None:
 
 def test_a_port_in_use_is_an_error_and_not_another_port() -> None:
     port = free_port()
-    actions = PageActions(lambda _: None, lambda: None, lambda: None)
+    actions = PageActions(lambda _: None, lambda _: None, lambda: None, lambda: None)
     page = ViewerPage(port, actions, ())
     try:
         with pytest.raises(PortInUseError, match=rf"port {port} is in use by .*pid {os.getpid()}"):
@@ -203,9 +204,9 @@ class Browser:
         found = f"[...document.querySelectorAll('button')].find(b => b.innerText.trim() === {json.dumps(label)})"
         assert self.js(f"(b => b ? (b.click(), true) : false)({found})"), f"no button {label!r} in:\n{self.text()}"
 
-    def type(self, words: str) -> None:
-        # the first text fields belong to viser's own settings
-        field = "[...document.querySelectorAll('input.mantine-TextInput-input')].at(-1)"
+    def type(self, words: str, nth: int = -2) -> None:
+        # the first text fields belong to viser's own settings; the last ones are the instruction and the question
+        field = f"[...document.querySelectorAll('input.mantine-TextInput-input')].at({nth})"
         assert self.js(f"(i => i && !i.value.startsWith('ws:') ? (i.focus(), true) : false)({field})"), self.text()
         self.call("Input.insertText", text=words)
         while words.encode() not in self._sent:  # the page sends what was typed a moment later
@@ -236,11 +237,18 @@ class Robot(Node):
         }
         self.create_service(Trigger, "safety/stop", lambda q, r: self._answer("stop", r))
         self.create_service(Trigger, "safety/reset", lambda q, r: self._answer("reset", r))
+        self.create_service(MemoryQuery, "memory/query", self._remember)
         self.server = ActionServer(self, ExecuteTask, "execute_task", self._execute)
 
     def _answer(self, what: str, response: Trigger.Response) -> Trigger.Response:
         self.asked.append(what)
         response.success, response.message = True, f"{what} was heard"
+        return response
+
+    def _remember(self, request: MemoryQuery.Request, response: MemoryQuery.Response) -> MemoryQuery.Response:
+        self.asked.append(request.text)
+        response.answer, response.confidence, response.age = "The red cube is on the table.", 0.75, 12.0
+        response.advice, response.evidence = "Look at the table.", ["graph: red cube visible"]
         return response
 
     def _execute(self, handle: Any) -> ExecuteTask.Result:
@@ -343,7 +351,10 @@ def test_a_visitor_sees_the_robot_gives_an_instruction_and_stops_it(robot: Robot
     browser.type(" and make coffee")
     browser.click("Do it")
     browser.sees("no task fits")
-    assert len(robot.asked) == 3
+    browser.type("where is the red cube", nth=-1)
+    browser.click("Ask")
+    browser.sees("The red cube is on the table.", "75 % sure, 12 s ago", "Look at the table.", "red cube visible")
+    assert robot.asked[3:] == ["where is the red cube"]
 
 
 def answers(page: str) -> bool:
