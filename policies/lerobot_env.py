@@ -12,7 +12,9 @@ from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.envs.configs import EnvConfig
 from lerobot.utils.constants import ACTION, OBS_IMAGES, OBS_STATE
 
+from engram.core.errors import unknown_name
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
+from engram.sim import ENVIRONMENTS
 
 CAMERAS = ("front", "wrist")
 
@@ -47,6 +49,8 @@ class EngramEnvConfig(EnvConfig):
     )
 
     def __post_init__(self) -> None:
+        if self.gym_id not in ENVIRONMENTS:
+            raise unknown_name("env.task", str(self.task), [name.removeprefix("engram/") for name in ENVIRONMENTS])
         self.features = _features(self.image_size)
 
     @property

@@ -9,6 +9,7 @@ from lerobot.configs import PreTrainedConfig
 from lerobot.envs.configs import EnvConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
+from engram.core.errors import UnknownNameError
 from engram.policies import EngramVLAPolicy
 from engram.policies.lerobot_env import EngramEnvConfig
 
@@ -58,6 +59,11 @@ def test_the_environment_is_registered_and_maps_to_the_policy_s_features():
     assert set(config.features_map[key] for key in config.features) == {
         "action", "observation.state", "observation.images.front", "observation.images.wrist"
     }  # fmt: skip
+
+
+def test_a_task_that_is_no_environment_is_named_with_those_that_are():
+    with pytest.raises(UnknownNameError, match=r"env\.task 'reach'; did you mean 'Reach-v0'\? valid: .*Stack-v0"):
+        EngramEnvConfig(task="reach")
 
 
 @pytest.mark.slow
