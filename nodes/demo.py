@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.statistics import wilson
+from engram.nodes.factories import check_policy_name
 from engram.nodes.latency import camera_to_command_ms
 from engram.nodes.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
 from engram.nodes.loop_client import OUTCOMES, EpisodeReport, LoopClient, LoopError
@@ -270,6 +271,8 @@ def demo(config: DemoConfig) -> int:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
     tasks = check_tasks(config.tasks)
     check_tasks((config.memory_task,))
+    for policy in filter(None, (config.policy, config.memory_policy)):
+        check_policy_name(policy)
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
     log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,15 @@ def make_policy(
     policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay, lesion=lesion)
     _warm_up(policy)
     return follow(policy, ensemble, adaptive_m, real_time_delay)
+
+
+def check_policy_name(spec: str) -> None:
+    """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
+    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
+    shipped = sorted(folder.name for folder in checkpoints.iterdir() if folder.is_dir())
+    on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
+    if not (spec in shipped or ":" in spec or on_hub or Path(spec).is_dir()):
+        raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
 
 
 def _warm_up(policy: Any) -> None:

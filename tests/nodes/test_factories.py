@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
-from engram.nodes.factories import make_policy
+from engram.core.errors import UnknownNameError
+from engram.nodes.factories import check_policy_name, make_policy
 from engram.policies import load_policy
 from engram.sim.runtime import CommandPipeline, Runtime
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -19,6 +21,16 @@ def test_a_policy_is_ready_when_it_is_made():
         "assert 'engram.perception.minilm' in sys.modules, 'the text encoder is not loaded yet'\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
+    for name in ("base", str(tmp_path), "owner/name", "some.module:factory"):
+        check_policy_name(name)
+    for name in ("bass", "no/such/folder", "./nothing"):
+        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*base, memory, owner/name"):
+            check_policy_name(name)
+    program = "import sys; from engram.nodes.factories import check_policy_name; check_policy_name('base')\n"
+    subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
 
 
 def test_making_it_ready_leaves_no_trace_in_what_it_does():
