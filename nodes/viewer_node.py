@@ -258,7 +258,8 @@ class ViewerNode(EngramNode):
         if found is None:
             self.page.tell("The memory gave no answer.")
             return
-        sure = f"{100 * found.confidence:.0f} % sure" + (f", {found.age:.0f} s ago" if found.age >= 0 else "")
+        ago = f", {found.age:.0f} s ago" if found.age >= 0 else ""
+        sure = f"{100 * found.confidence:.0f} % sure{ago}" if found.confidence > 0 else ""
         self.page.tell(found.answer, sure, found.advice, *found.evidence[:EVIDENCE_SHOWN])
 
     def _follow(self, words: str, future: Future) -> None:
