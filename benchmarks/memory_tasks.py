@@ -41,6 +41,8 @@ from engram.sim.world import MujocoWorld, WorldConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_tasks.json"
 CONFIG = "config.json"
+FULL = ("none", "gru")
+"""Policies beside ours that are measured as often as ours."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,9 @@ class MemoryTasksBenchmark:
     plain_tasks: tuple[str, ...] = tuple(TASKS)
     """Tasks that need no memory, for the policy, ``base`` and the others."""
     episodes: int = 100
-    """Episodes a task: seeds 0 to episodes - 1."""
+    """Episodes a task, seeds 0 to episodes - 1, of the policy and of the arms none, gru and oracle_state."""
     lesion_episodes: int = 50
-    """Episodes a task with a spoiled memory."""
+    """Episodes a task with a spoiled memory, and of the other policies: the first so many seeds."""
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     """Conditions beyond training for the policy."""
     longest_delay: int = 0
@@ -199,10 +201,12 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     memory, plain = expand(config.tasks), expand(config.plain_tasks)
     arms = [(OURS, config.policy, "", memory, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[:1]]
-    arms += [(name, folder, "", memory, episodes) for name, folder in others.items()]
+    counts = {name: episodes if name in FULL else spoiled for name in others}
+    arms += [(name, folder, "", memory, counts[name]) for name, folder in others.items()]
     arms += [(ORACLE_STATE, ORACLE_STATE, "", memory, episodes), (OURS, config.policy, "", plain, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[1:]]
-    arms += [(name, folder, "", plain, episodes) for name, folder in {"base": "base", **others}.items()]
+    arms += [("base", "base", "", plain, episodes)]
+    arms += [(name, folder, "", plain, counts[name]) for name, folder in others.items()]
     found = [
         Block(arm, folder, lesion, task, first, min(config.block, n - first))
         for arm, folder, lesion, tasks, n in arms

@@ -499,3 +499,10 @@ class OracleOutcome:
     success: bool
     reward: float
     truncated: bool
+    failed: bool = False
+    """A choice was made that is final, and wrong: no step can lead to success any more."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode ends here."""
+        return self.success or self.truncated or self.failed

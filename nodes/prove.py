@@ -26,10 +26,12 @@ from rich.table import Table
 
 from engram.core.errors import EngramError, unknown_name
 from engram.core.provenance import digest
-from engram.core.statistics import Rate, wilson
+from engram.core.statistics import Rate, mean_rate, wilson
 
 EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET = 0.95, 0.80, 0.95
 CENTRE_TARGET_MM = 10.0
+SWAP_TARGETS = {"unswapped": None, "swapped_goal": POLICY_TARGET, "original_goal": None}
+"""What a policy reaches with its own words, with other words the goal of those, and with other words its own goal."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,14 @@ def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory_tasks", *words])["figures"]]
 
 
+def prove_swap(config: ProveConfig) -> list[Figure]:
+    """The policy that remembers, told to use another object on the same table: which goal it then reaches."""
+    episodes = 3 if config.quick else 50
+    report = run(["-m", "engram.nodes.cli", "eval", config.policy or "memory", "--swap", "--episodes", str(episodes)])
+    means = {goal: mean_rate([Rate(**rate) for rate in report[goal].values()]) for goal in SWAP_TARGETS}
+    return [rate_figure(f"swap_{goal}", rate, SWAP_TARGETS[goal]) for goal, rate in means.items()]
+
+
 def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -245,7 +255,7 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
-    "policy": (prove_memory_tasks,),
+    "policy": (prove_memory_tasks, prove_swap),
 }
 """Part -> its measurements."""
 

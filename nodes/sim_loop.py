@@ -129,7 +129,7 @@ class SimLoop:
         self._report("world", "")
         request.done.set_result(outcome)  # not sooner: what follows from the answer would get in the first step's way
         next_tick = time.monotonic()
-        while not (outcome.success or outcome.truncated):
+        while not outcome.over:
             next_tick += self.config.control_dt_s
             wait = self._lockstep_command if self.config.lockstep else self._realtime_command
             command = wait(observation, outcome, next_tick)

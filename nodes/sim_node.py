@@ -143,7 +143,7 @@ class SimNode(EngramNode):
             self.shown = {stamp_ns: time.monotonic()}
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
-        state = "succeeded" if outcome.success else "failed" if outcome.truncated else "running"
+        state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
         if state == "running" and observation.joints.held:
             state = "held"
         self._publish_status(

@@ -29,7 +29,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
     Observation: ``agent_pos`` (15,) float32 as in :func:`engram.core.control.proprioception`; with ``obs_type``
     ``pixels_agent_pos`` also ``pixels``: ``front`` and ``wrist`` (H, W, 3) uint8. Action: (7,) in [-1, 1], relative
     tool motion and gripper (``ee_delta``). The reward is the simulator's verdict; success ends the episode
-    (``terminated``), the task's step limit cuts it (``truncated``).
+    (``terminated``), as does a choice that is final and wrong; the task's step limit cuts it (``truncated``).
     """
 
     metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # gymnasium leaves out ClassVar
@@ -120,7 +120,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         observation = self.world.step(self.pipeline.execute(action, self._joints))
         self._joints = observation.joints
         outcome = self.world.oracle_outcome()
-        done = outcome.success
+        done = outcome.success or outcome.failed
         return self._observe(observation), outcome.reward, done, outcome.truncated and not done, self._info(outcome)
 
     def render(self) -> np.ndarray | None:

@@ -136,7 +136,7 @@ class ExpertRunner:
         pipeline = CommandPipeline(self.world.kinematics, self.world.robot)
         pipeline.reset()
         outcome, commands = self.world.oracle_outcome(), []
-        while not (outcome.success or outcome.truncated):
+        while not outcome.over:
             command = pipeline.execute(expert.act(), observation.joints)
             commands.append(command.positions)
             seen, observation = observation, self.world.step(command)

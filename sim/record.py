@@ -178,7 +178,7 @@ def record_episode(
         scene.begin()
     frames: list[dict[str, Any]] = []
     outcome, left = world.oracle_outcome(), tail_steps
-    while left > 0 and not (outcome.truncated and not outcome.success):
+    while left > 0 and (outcome.success or not outcome.over):
         action = expert.act()
         executed = action if bursts is None or outcome.success else bursts.disturb(action)
         seen, observation = observation, world.step(pipeline.execute(executed, observation.joints))

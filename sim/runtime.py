@@ -146,7 +146,7 @@ class Runtime:
             self.memory.introduce("robot0", robot, observation.stamp_ns)
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
         commands: list[np.ndarray] = []
-        while not (outcome.success or outcome.truncated):
+        while not outcome.over:
             command = self._decide(observation, outcome.instruction)
             commands.append(command.positions)
             seen, observation = observation, self.world.step(command)

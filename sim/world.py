@@ -117,6 +117,7 @@ class MujocoWorld(World):
             success=self.task.oracle_success(self),
             reward=float(self.task.oracle_reward(self)),
             truncated=self._step >= self.task.max_steps,
+            failed=self.task.lost,
         )
 
     def close(self) -> None:

@@ -39,6 +39,9 @@ class Task(ABC):
     parked: bool = False
     """The cell brings the arm home and holds it there, whatever it is told: while a cue is shown or hidden."""
 
+    lost: bool = False
+    """A choice was made that is final, and wrong."""
+
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}  # slot -> body that the words mean
         self.colors: dict[str, str] = {}  # body -> colour

@@ -31,13 +31,14 @@ def small(tmp_path, **fields):
 
 
 def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
-    ran = blocks(small(tmp_path, episodes=25, lesion_episodes=5, others=("none=base",)))
+    ran = blocks(small(tmp_path, episodes=25, lesion_episodes=5, others=("none=base", "hcam=base")))
     seeds = {}
     for block in ran:
         numbers = range(block.first_seed, block.first_seed + block.count)
         seeds.setdefault((block.arm, block.task), []).extend(numbers)
     assert seeds[OURS, "shell_touch"] == list(range(25))
-    assert seeds["none", "reach"] == list(range(25))
+    assert seeds["none", "reach"] == seeds["none", "shell_touch"] == list(range(25))
+    assert seeds["hcam", "reach"] == seeds["hcam", "shell_touch"] == list(range(5))
     assert seeds[f"{OURS}-noise", "take_it_back"] == seeds[f"{OURS}-swapped", "take_it_back"] == list(range(5))
     assert seeds[f"{OURS}-zeroed", "take_it_back"] == list(range(5))
     assert seeds[ORACLE_STATE, "take_it_back"] == list(range(25))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,21 @@ def test_only_benchmarks_that_exist_are_offered() -> None:
     assert {"sim", "loop", "perception", "memory"} <= set(available_benchmarks())
     assert bench_command("sim", True) == [sys.executable, "-m", "engram.benchmarks.sim", "--quick"]
     assert bench_command("perception", True)[-2:] == ["--scenes", "40"]
+
+
+def test_swapped_words_are_counted_by_the_goal_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = []
+
+    def ran(command: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+        words.append(command)
+        counts = {"unswapped": (9, 8), "swapped_goal": (8, 9), "original_goal": (0, 1)}
+        return {k: {t: asdict(wilson(n, 10)) for t, n in zip("ab", v, strict=True)} for k, v in counts.items()}
+
+    monkeypatch.setattr(module, "run", ran)
+    found = {figure.name: figure for figure in module.prove_swap(ProveConfig("policy", quick=True))}
+    assert words == [["-m", "engram.nodes.cli", "eval", "memory", "--swap", "--episodes", "3"]]
+    assert {name: (figure.value, figure.n, figure.met) for name, figure in found.items()} == {
+        "swap_unswapped": (0.85, 20, None),
+        "swap_swapped_goal": (0.85, 20, True),
+        "swap_original_goal": (0.05, 20, None),
+    }

@@ -1,5 +1,7 @@
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -52,6 +54,21 @@ def test_two_processes_learn_from_the_mean_of_their_gradients(dataset, tmp_path)
     two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
     assert not all(torch.equal(two[name], one[name]) for name in one)
     assert json.loads((tmp_path / "two" / "policy" / "card.json").read_text())["processes"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
+    main(config(dataset, tmp_path / "two", processes=2, steps=2))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "engram.policies.train"]
+    flags = ["--steps", "2", "--batch-size", "4", "--n-action-steps", "2", "--image-size", "32", "--log-steps", "2"]
+    model = ["--model", *(str(word) for pair in MODEL for word in pair)]
+    words = [*launcher, "--dataset", str(dataset), "--out", str(tmp_path / "run"), *flags, *model]
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    two, run = weights(tmp_path / "two"), weights(tmp_path / "run")
+    assert two.keys() == run.keys()
+    assert all(torch.equal(two[name], run[name]) for name in two)
 
 
 def test_resuming_nothing_is_an_error(dataset, tmp_path):

@@ -127,8 +127,13 @@ def test_with_the_most_alternatives_the_expert_still_succeeds(world: MujocoWorld
 def test_a_wrong_choice_is_final(world: MujocoWorld, task: str) -> None:
     world.reset(task, 5)
     wrong = (world.task.oracle_cue + 1) % world.task.cues
-    ExpertRunner(world, Believer(wrong))(task, 5)
-    assert world.oracle_outcome().truncated
+    ran = ExpertRunner(world, Believer(wrong))(task, 5)
+    outcome = world.oracle_outcome()
+    assert (outcome.failed, outcome.over, outcome.success) == (True, True, False)
+    assert ran.steps < world.task.max_steps  # the episode ends there
+    driver, expert = Driver(world), make_expert(task, world)
+    for _ in range(3):
+        driver.act(expert.act())
     assert not world.oracle_outcome().success
 
 

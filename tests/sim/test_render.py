@@ -106,3 +106,35 @@ def test_a_machine_without_opengl_is_told_what_to_install():
     assert "EngramError: no OpenGL context" in ran.stderr
     assert "libegl1" in ran.stderr
     assert "profile 'none'" in ran.stderr
+
+
+@pytest.mark.render
+def test_a_picture_is_rendered_again_only_when_something_in_it_changed():
+    world = MujocoWorld(WorldConfig(image_size=64))
+    world.load(SceneConfig(cubes=("cube",)))
+
+    def look(depth=False):
+        return world.observe(depth=depth).camera("front")
+
+    first = look()
+    world.data.qpos[0] += 1e-14  # too little for the renderer
+    assert look().color is first.color
+    assert look(depth=True).depth is not None
+    assert look().depth is None
+    seen = [look().color]
+    for change in (
+        lambda: world.set_color("cube", (0.0, 1.0, 1.0)),
+        lambda: world.set_pose("cube", make_pose(CUBE, Rotation.identity())),
+        lambda: world.model.light_diffuse.__imul__(0.5),
+        lambda: world.model.cam_pos.__iadd__(0.01),
+    ):
+        change()
+        seen.append(look().color)
+        assert look().color is seen[-1]
+        assert (seen[-1] != seen[-2]).any()
+    fresh = MujocoWorld(WorldConfig(image_size=64))
+    fresh.load(SceneConfig(cubes=("cube",)))
+    fresh.set_color("cube", (0.0, 1.0, 1.0))
+    np.testing.assert_array_equal(seen[1], fresh.observe().camera("front").color)
+    world.close()
+    fresh.close()
