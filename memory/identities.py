@@ -71,6 +71,7 @@ class Identities:
         return False
 
     def split(self, number: int, step: Step) -> None:
+        """Take the merge of this number back."""
         kept, gone = self.merges.undo(self.scene, self.history, number, step.stamp_ns, step.evidence)
         rows = [self.columns.row_of[kept.id], self.columns.row_of[gone.id]]
         self.gone.discard(gone.id)
@@ -162,6 +163,7 @@ class Identities:
         return bool(columns.sights[row] >= config.confirmed_after and sure)
 
     def merge(self, kept_row: int, gone_row: int, step: Step) -> None:
+        """Make two nodes one; ``kept_row`` keeps its id and gets both pasts."""
         columns = self.columns
         kept_id, gone_id = columns.about(kept_row).id, columns.about(gone_row).id
         before, was_absent = columns.position[kept_row].copy(), not self.statements.believed_there(kept_row)
@@ -184,6 +186,7 @@ class Identities:
         self.drop(row, step)
 
     def drop(self, row: int, step: Step) -> None:
+        """Take the node out of the graph; its facts stay."""
         node_id = self.columns.about(row).id
         self.grasps.forget(node_id)
         step.changed.pop(row, None)

@@ -83,6 +83,7 @@ class Statements:
             self.history.sighted(self.columns.about(row).id, step.stamp_ns, step.camera)
 
     def open(self, row: int, step: Step) -> None:
+        """State where a new object is, and that it is new."""
         if self.current(row) < 0 and self.columns.about(row).layer == "object":
             self._state(row, step)
             self.event("new", row, step)
@@ -103,14 +104,17 @@ class Statements:
         return min(found)[2:] if found else ("", "")
 
     def current(self, row: int) -> int:
+        """Return the open fact of ``row``; -1 = none."""
         found = self.history.current(self.columns.about(row).id)
         return -1 if found is None else found
 
     def believed_there(self, row: int) -> bool:
+        """Whether the open fact of ``row`` says that it is at its place."""
         fact = self.current(row)
         return fact >= 0 and bool(self.history.present[fact])
 
     def event(self, kind: str, row: int, step: Step, before: np.ndarray | None = None, other: str = "") -> None:
+        """Tell what happened to ``row`` in this frame; ``before`` (3,) m is where it was."""
         about = self.columns.about(row)
         place = self.columns.position[row].copy()
         step.events.append(GraphEvent(kind, about.id, about.label, step.stamp_ns, place, before, other, step.evidence))
