@@ -131,6 +131,8 @@ def record(config: RecordConfig) -> RecordReport:
         with multiprocessing.get_context("spawn").Pool(workers) as pool:
             for _ in track(pool.imap_unordered(_record_part, todo), "recording", total=len(todo)):
                 pass
+            pool.close()  # leaving the block would kill the workers, and Python then warn of what they had not let go
+            pool.join()
     else:
         for part in track(todo, "recording"):
             _record_part(part)
