@@ -82,6 +82,9 @@ class EngramVLAConfig(PreTrainedConfig):
     """Entries of the bank for the pictures of steps where something happened."""
     memory_details: int = 4
     """Perceptual tokens that a control step leaves behind, beside its cognitive token."""
+    memory_cells_side: int = 8
+    """A memory keeps what colours the salient of ``memory_cells_side**2`` cells of a camera's image have, and finds
+    them again; 0 = it does not."""
     memory_surprise: float = 4.0
     """What counts as an event: the picture has moved away from the last event's by more than this many usual steps."""
     memory_stack: int = 8

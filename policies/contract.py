@@ -21,8 +21,9 @@ class Percept:
 
     cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
     pictures: Tensor  # (B, n, d): what the cameras see, for a memory to look for something in it
+    colours: Tensor | None = None  # (B, cells, 3): mean colours of image cells, likewise; None = it has none
     feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
-    reading: Tensor | None = None  # (B, d): what that memory holds ready for this observation; None = not asked
+    reading: Tensor | None = None  # (B, d + looks): what that memory holds ready for this observation; None = not asked
 
     def at(self, which: Tensor) -> Self:
         """Return those of observations ``which`` (n,) int64."""
@@ -57,7 +58,7 @@ class RememberingNetwork(nn.Module, ABC):
         """Return ``percept`` with what a memory of the episode is to write of it."""
         if self.recall is None:
             return percept
-        return replace(percept, feature=self.recall.feature(percept.cognition, percept.pictures))
+        return replace(percept, feature=self.recall.feature(percept.cognition, percept.pictures, percept.colours))
 
     def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
         """Understand one control step (B,), write it into the episode's memory and read that for it.

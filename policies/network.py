@@ -19,6 +19,7 @@ from engram.policies.configuration_engram_vla import (
 from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.flow import Guide, Velocity, flow_matching_loss, integrate
 from engram.policies.layers import Block, CameraEncoder, FlowHead, MemoryRead
+from engram.policies.likeness import cell_colours
 from engram.policies.memories import NONE
 from engram.policies.recall import Recall
 
@@ -61,7 +62,8 @@ class EngramVLA(RememberingNetwork):
         self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
         # last, so that the other weights begin as those of a network without memory
         pictures = 1 + len(self.cameras) * config.image_tokens_side**2
-        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points, pictures)
+        cells = len(self.cameras) * config.memory_cells_side**2
+        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points, pictures, cells)
 
     def standardise_language(self, embeddings: Tensor) -> None:
         """Fix mean and standard deviation of the instructions' embeddings from those of the data (n, 384)."""
@@ -73,10 +75,8 @@ class EngramVLA(RememberingNetwork):
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Encode a normalised batch (images, instruction, memory/context; not proprioception)."""
         words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)
-        seen = [
-            encoder(self._augment(batch[camera]), words)
-            for encoder, camera in zip(self.encoders, self.cameras, strict=True)
-        ]
+        images = [self._augment(batch[camera]) for camera in self.cameras]
+        seen = [encoder(image, words) for encoder, image in zip(self.encoders, images, strict=True)]
         keypoints = torch.cat([points for _, points in seen], dim=1)
         cognitive = self.cognitive_token.expand(len(words), 1, -1)
         pictures = torch.cat([self.keypoint_token(keypoints)[:, None], *(t for t, _ in seen)], dim=1)
@@ -85,7 +85,9 @@ class EngramVLA(RememberingNetwork):
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
         cognition = self._remember(self.norm(x[:, 0]), batch)
-        return self.note(Sight(cognition=cognition, keypoints=keypoints, pictures=pictures))
+        cells = self.config.memory_cells_side
+        colours = None if self.recall is None or cells == 0 else cell_colours(images, cells)
+        return self.note(Sight(cognition=cognition, keypoints=keypoints, pictures=pictures, colours=colours))
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.
@@ -133,7 +135,7 @@ class EngramVLA(RememberingNetwork):
         condition = torch.cat((percept.cognition, percept.keypoints, body), dim=1)
         if self.recall is None or percept.reading is None:
             return condition
-        return self.recall.condition(condition, percept.cognition, percept.reading, percept.pictures)
+        return self.recall.condition(condition, percept.cognition, percept.reading, percept.pictures, percept.colours)
 
     def _augment(self, image: Tensor) -> Tensor:
         """In training, shift and brighten each image (B, 3, H, W) of the batch by its own draw."""

@@ -30,6 +30,8 @@ TURN_STEPS = 4
 """A turning point: the demonstrated action changes there or within so many steps, as many as a chunk executes."""
 TURN = 0.5
 """Change of the action from one step to the next that makes a full turning point (full speed has a length of 1)."""
+KEPT_PARTS = ("cognition", "keypoints", "pictures", "colours")
+"""Of a percept, what does not depend on the memory that learns."""
 LEARNT_KEYS = (STATE_KEY, "action", "action_is_pad")
 
 
@@ -105,17 +107,18 @@ class Percepts:
                 shown = views[np.arange(at, min(at + block, draws * len(views))) % len(views)]
                 percept = model.perceive(on_device(preprocess(frames.seen(shown)), device))
                 assert isinstance(percept, Sight)
-                parts.append([x.half().cpu() for x in (percept.cognition, percept.keypoints, percept.pictures)])
+                parts.append(
+                    {name: x.half().cpu() for name, x in vars(percept).items() if name in KEPT_PARTS and x is not None}
+                )
         model.train(training)
-        self._parts = [torch.cat(part) for part in zip(*parts, strict=True)]
+        self._parts = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
         at = torch.from_numpy(self._index[rows])
         if self._draws > 1:
             at = at + self._views * torch.randint(self._draws, at.shape)
-        cognition, keypoints, pictures = (x[at].float().to(device) for x in self._parts)
-        return Sight(cognition=cognition, keypoints=keypoints, pictures=pictures)
+        return Sight(**{name: x[at].float().to(device) for name, x in self._parts.items()})
 
 
 def turning_points(action: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -207,7 +210,7 @@ class SequenceFeed:
     def foresight_loss(self, model: RememberingNetwork, percept: Percept, rows: np.ndarray) -> Tensor:
         """Return how far off the tool's coming places are foreseen (Huber) from frames ``rows`` (n,)."""
         assert model.recall is not None and percept.reading is not None
-        foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures)
+        foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures, percept.colours)
         coming = np.minimum(rows[:, None] + np.array(FORESIGHT_STEPS), self.frames.last[rows][:, None])
         tool = self.frames.state[:, :3]
         way = (tool[coming] - tool[rows][:, None]) / FORESIGHT_UNIT_M

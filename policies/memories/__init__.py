@@ -31,33 +31,26 @@ class MemoryFields(Protocol):
     memory_chunk: int
 
 
-def _bank(c: MemoryFields) -> SequenceMemory:
-    return Bank(
-        BankConfig(c.dim, c.heads, c.memory_details, c.memory_steps, c.memory_events, surprise=c.memory_surprise)
-    )
+def _bank(c: MemoryFields, looks: int) -> SequenceMemory:
+    sizes = (c.dim, c.heads, c.memory_details, c.memory_steps, c.memory_events)
+    return Bank(BankConfig(*sizes, surprise=c.memory_surprise, looks=looks))
 
 
-def _chunks(c: MemoryFields) -> ChunksConfig:
+def _chunks(c: MemoryFields, feature: int) -> ChunksConfig:
     chunks = max(1, c.memory_steps // c.memory_chunk)
-    return ChunksConfig(_feature(c), c.dim, c.heads, chunks, c.memory_chunk)
+    return ChunksConfig(feature, c.dim, c.heads, chunks, c.memory_chunk)
 
 
-def _feature(c: MemoryFields) -> int:
-    """Return the length of what a control step leaves behind."""
-    return (1 + c.memory_details) * c.dim
-
-
-_MAKERS: dict[str, Callable[[MemoryFields], SequenceMemory]] = {
-    "bank": _bank,
-    "first_frame": lambda c: FirstFrame(_feature(c), c.dim),
-    "frame_stack": lambda c: FrameStack(_feature(c), c.dim, c.memory_stack),
-    "gru": lambda c: Gru(_feature(c), c.dim, 2 * c.dim),
-    "fast_forgetful": lambda c: FastForgetful(_feature(c), c.dim),
-    "hcam": lambda c: TimeChunks(_chunks(c)),
-    "retrieval": lambda c: RetrievedChunks(_chunks(c)),
-    "place": lambda c: PlaceChunks(_chunks(c)),
+_MAKERS: dict[str, Callable[[MemoryFields, int], SequenceMemory]] = {
+    "first_frame": lambda c, feature: FirstFrame(feature, c.dim),
+    "frame_stack": lambda c, feature: FrameStack(feature, c.dim, c.memory_stack),
+    "gru": lambda c, feature: Gru(feature, c.dim, 2 * c.dim),
+    "fast_forgetful": lambda c, feature: FastForgetful(feature, c.dim),
+    "hcam": lambda c, feature: TimeChunks(_chunks(c, feature)),
+    "retrieval": lambda c, feature: RetrievedChunks(_chunks(c, feature)),
+    "place": lambda c, feature: PlaceChunks(_chunks(c, feature)),
 }
-MEMORIES = (NONE, *_MAKERS)
+MEMORIES = (NONE, "bank", *_MAKERS)
 
 
 def check_memory(name: str) -> None:
@@ -66,12 +59,14 @@ def check_memory(name: str) -> None:
         raise unknown_name("memory", name, MEMORIES)
 
 
-def make_memory(config: MemoryFields) -> SequenceMemory:
-    """Return the memory that ``config.memory`` names."""
+def make_memory(config: MemoryFields, looks: int = 0) -> SequenceMemory:
+    """Return the memory that ``config.memory`` names; a feature ends with ``looks`` numbers of what was seen."""
     check_memory(config.memory)
     if config.memory == NONE:
         raise InvalidInputError(f"memory {NONE!r}: nothing to make")
-    return _MAKERS[config.memory](config)
+    if config.memory == "bank":
+        return _bank(config, looks)
+    return _MAKERS[config.memory](config, (1 + config.memory_details) * config.dim + looks)
 
 
 __all__ = [

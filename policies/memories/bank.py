@@ -94,6 +94,27 @@ class BankConfig:
     """Entries of the perceptual bank, written when something happened."""
     surprise: float = 4.0
     """An event: the picture has moved away from the last event's by more than this many usual steps."""
+    looks: int = 0
+    """So many numbers at the end of a feature are what was to be seen: kept with an event and read as they are."""
+
+
+class LookBack(nn.Module):
+    """Attention over events that returns what they looked like as it was written: no map lies between."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_query, self.norm_entries = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.ask, self.answer = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, query: Tensor, entries: Tensor, readable: Tensor, looks: Tensor) -> Tensor:
+        """Return (B, w) for ``query`` (B, d), ``entries`` (B, k, d), ``readable`` (B, k) bool, ``looks`` (B, k, w)."""
+        asked = self.ask(self.norm_query(query)).unflatten(-1, (self.heads, -1))
+        score = torch.einsum(
+            "bhe,bkhe->bkh", asked, self.answer(self.norm_entries(entries)).unflatten(-1, (self.heads, -1))
+        )
+        score = (score * asked.shape[-1] ** -0.5).masked_fill(~readable[..., None], -1e4)
+        return torch.einsum("bkh,bkhw->bhw", score.softmax(1), looks.unflatten(-1, (self.heads, -1))).flatten(1)
 
 
 class Bank(SequenceMemory):
@@ -109,6 +130,8 @@ class Bank(SequenceMemory):
         self.stand_out = nn.LayerNorm(d, elementwise_affine=False)
         self.code = MomentCode(d)
         self.reader = Reader(d, config.heads)
+        self.looks = config.looks
+        self.look_back = LookBack(d, config.heads) if config.looks else None
 
     def begin(self, batch: int) -> State:
         """Return empty banks."""
@@ -116,7 +139,7 @@ class Bank(SequenceMemory):
         detail = config.details * config.dim
         return {
             **_named("cognitive", Entries.empty(batch, config.steps, config.dim, device)),
-            **_named("perceptual", Entries.empty(batch, config.events, detail, device)),
+            **_named("perceptual", Entries.empty(batch, config.events, detail + config.looks, device)),
             "previous": torch.zeros(batch, detail, device=device),  # perceptual tokens of the step before
             "change": torch.zeros(batch, device=device),  # mean change of a step, 1 - cosine
             "steps": torch.zeros(batch, device=device),
@@ -124,16 +147,17 @@ class Bank(SequenceMemory):
 
     def write(self, state: State, moment: Moments) -> State:
         """Write the cognitive token, and the perceptual tokens if this step is an event."""
-        cognition, detail = moment.feature.split((self.config.dim, self.config.details * self.config.dim), dim=-1)
+        detail = self.config.details * self.config.dim
+        cognition, picture = moment.feature.split((self.config.dim, detail + self.looks), dim=-1)
         cognitive = append(_entries(state, "cognitive"), Moments(cognition, moment.time_s, moment.place))
-        before, usual, seen = state["steps"], state["change"], detail.detach()
+        before, usual, seen = state["steps"], state["change"], picture[:, :detail].detach()
         old = _entries(state, "perceptual")
-        drift = 1 - F.cosine_similarity(seen, old.feature[:, -1].detach(), dim=-1)
+        drift = 1 - F.cosine_similarity(seen, old.feature[:, -1, :detail].detach(), dim=-1)
         event = (before == 0) | (drift > self.config.surprise * usual.clamp(min=STILL))
         change = 1 - F.cosine_similarity(seen, state["previous"], dim=-1)
         return {
             **_named("cognitive", cognitive),
-            **_named("perceptual", _append_where(event, old, Moments(detail, moment.time_s, moment.place))),
+            **_named("perceptual", _append_where(event, old, Moments(picture, moment.time_s, moment.place))),
             "previous": seen,
             "change": torch.where(before > 0, usual + (change - usual) / before.clamp(min=1), 0.0),
             "steps": before + 1,
@@ -152,12 +176,17 @@ class Bank(SequenceMemory):
         when = self._when_and_where(cognitive, perceptual, now)
         thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.count))
         thoughts = thoughts + when[:, : thoughts.shape[1]]
-        pictures = perceptual.feature.unflatten(-1, (self.config.details, self.config.dim))
+        pictures = perceptual.feature[..., : self.config.details * self.config.dim]
+        pictures = pictures.unflatten(-1, (self.config.details, self.config.dim))
         details = self.perceptual(self._beside_the_usual(pictures, perceptual.count))
         details = details + when[:, thoughts.shape[1] :, None]
         seen = (perceptual.count > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
         entries = torch.cat((thoughts, details.flatten(1, 2)), dim=1)
-        return self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
+        reading = self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
+        if self.look_back is None:
+            return reading
+        looks = perceptual.feature[..., -self.looks :]
+        return torch.cat((reading, self.look_back(query, details.mean(2), perceptual.count > 0, looks)), dim=-1)
 
     def _beside_the_usual(self, feature: Tensor, count: Tensor) -> Tensor:
         """Return (B, k, ..., 2 d): each feature, and how it differs from the mean of the bank, brought to unit size.

@@ -46,6 +46,9 @@ class SequenceMemory(nn.Module, ABC):
     CONTENT: ClassVar[tuple[str, ...]]
     """The tensors of the state that hold what was seen; the others say when, where and how much."""
 
+    looks: int = 0
+    """So many numbers at the end of a reading are what something looked like, as it was written."""
+
     @abstractmethod
     def begin(self, batch: int) -> State:
         """Return the state of ``batch`` episodes that have seen nothing."""
@@ -56,10 +59,10 @@ class SequenceMemory(nn.Module, ABC):
 
     @abstractmethod
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
-        """Return what ``query`` (B, d) finds, (B, d), at the moment ``now`` (B,), which has been written already."""
+        """Return what ``query`` (B, d) finds, (B, d + looks), at the moment ``now`` (B,), which is written already."""
 
     def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
-        """Write T steps and read after each: readings (B, T, d) for ``queries`` (B, T, d), and the last state."""
+        """Write T steps and read after each: readings (B, T, d + looks) for ``queries`` (B, T, d), and the state."""
         if queries.shape[1] == 1:  # on the robot
             state = self.write(state, moments.at(0))
             return self.read(state, queries[:, 0], moments.at(0))[:, None], state
