@@ -5,6 +5,7 @@ After MemoryVLA (Shi et al., 2025): over capacity the most similar pair of neigh
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -131,7 +132,7 @@ class Bank(SequenceMemory):
         self.code = MomentCode(d)
         self.reader = Reader(d, config.heads)
         self.looks = config.looks
-        self.look_back = LookBack(d, config.heads) if config.looks else None
+        self.look_back = LookBack(d, math.gcd(config.heads, config.looks)) if config.looks else None
 
     def begin(self, batch: int) -> State:
         """Return empty banks."""

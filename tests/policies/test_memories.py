@@ -28,6 +28,12 @@ class TestBank(SequenceMemoryContract):
         return Bank(BankConfig(DIM, heads=2, details=2, steps=6, events=3))
 
 
+class TestBankWithLooks(SequenceMemoryContract):
+    def make(self):
+        torch.manual_seed(0)
+        return Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=8))
+
+
 class TestFirstFrame(SequenceMemoryContract):
     def make(self):
         torch.manual_seed(0)
@@ -243,3 +249,18 @@ def test_the_bank_tells_those_who_watch_how_much_it_holds_and_since_when():
         state = bank.write(state, seen.at(step))
     events = int((state["perceptual.count"] > 0).sum())
     assert bank.described(state) == f"4 moments, {events} events, the oldest 0.3 s ago"
+
+
+def test_the_bank_returns_looks_as_they_were_written():
+    torch.manual_seed(0)
+    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=4))
+    looks = [0.5, -2.0, 0.0, 7.0]
+    written = moment([1.0] * DIM + [float(i) for i in range(DIM)] + looks)
+    state = bank.write(bank.begin(1), written)
+    assert bank.read(state, torch.randn(1, DIM), written)[0, DIM:].tolist() == pytest.approx(looks)
+
+
+def test_an_empty_bank_has_no_looks():
+    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=4))
+    now = moment([0.0] * (2 * DIM + 4))
+    assert bank.read(bank.begin(1), torch.randn(1, DIM), now)[0, DIM:].tolist() == [0.0] * 4
