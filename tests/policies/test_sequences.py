@@ -106,7 +106,7 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
     walk = frames(100)
     walk.state[:, 0] = 0.01 * np.arange(100)
     feed = SequenceFeed(walk, Lanes(walk, 1, 4, 0.5, (0,)), 0.1, dict)
-    policy, one = tiny_policy(memory="gru", memory_details=1), torch.zeros(1, 16)
+    policy, one = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1), torch.zeros(1, 16)
     percept = Sight(cognition=one, keypoints=one, pictures=torch.zeros(1, 9, 16), reading=one)
     for layer in policy.model.recall.foresight.parameters():
         torch.nn.init.zeros_(layer)
@@ -117,7 +117,7 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
 
 
 def test_gradients_pass_through_k_writes():
-    policy = tiny_policy(memory="gru", memory_details=1)
+    policy = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1)
     lanes = Lanes(frames(6), 1, 6, 0.5, (0,))
     feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
     feature = torch.randn(6, 32, requires_grad=True)
@@ -127,7 +127,8 @@ def test_gradients_pass_through_k_writes():
 
 
 def test_an_episode_read_in_windows_is_the_episode_read_whole():
-    policy, feature = tiny_policy(memory="bank", memory_details=1, memory_steps=3), torch.randn(6, 32)
+    policy = tiny_policy(memory="bank", memory_cells_side=0, memory_details=1, memory_steps=3)
+    feature = torch.randn(6, 32)
     readings = []
     for size in (6, 4):
         lanes = Lanes(frames(6), 1, size, 0.5, (0,))
