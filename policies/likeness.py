@@ -33,7 +33,7 @@ class Likeness(nn.Module):
     """
 
     def __init__(self, dim: int) -> None:
-        """``dim`` is the width of what is read from memory."""
+        """What to look for is learned from readings of width ``dim``; 0 = the memory keeps looks as they are."""
         super().__init__()
         self.look = nn.Sequential(nn.Linear(3, HIDDEN), nn.ReLU())
         self.salience, self.bend = nn.Linear(HIDDEN, ASPECTS), nn.Linear(HIDDEN, LOOKS)
@@ -41,7 +41,7 @@ class Likeness(nn.Module):
         nn.init.normal_(self.embed.weight)
         nn.init.zeros_(self.bend.weight)  # to begin with, what differs in colour differs in looks
         nn.init.zeros_(self.bend.bias)
-        self.want = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, LOOKS))
+        self.want = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, LOOKS)) if dim else None
 
     def looks(self, colours: Tensor) -> Tensor:
         """Return what the salient of the cells (B, n, 3) look like (B, LOOKS)."""
@@ -55,11 +55,10 @@ class Likeness(nn.Module):
 
         Args:
             reading: (B, d).
-            looks: (B, LOOKS) as they were written, where a memory keeps such, else (B, 0): then they are learned from
-                the reading.
+            looks: (B, LOOKS) as they were written; (B, 0) where the memory does not keep them.
             colours: (B, n, 3).
         """
-        want = (looks if looks.shape[-1] else self.want(reading)).unflatten(-1, (ASPECTS, ASPECT_WIDTH))
+        want = (looks if self.want is None else self.want(reading)).unflatten(-1, (ASPECTS, ASPECT_WIDTH))
         here = self._aspects(colours, self.look(colours))
         return SHARPNESS * torch.einsum("baw,bnaw->ban", F.normalize(want, dim=-1), here).flatten(1)
 

@@ -41,8 +41,8 @@ class Recall(nn.Module):
             nn.Unflatten(1, (config.memory_details, d)),
             nn.LayerNorm(d),
         )
-        self.likeness = Likeness(d) if cells else None
         self.memory = make_memory(config, looks=LOOKS if cells else 0)
+        self.likeness = Likeness(0 if self.memory.looks else d) if cells else None
         self.norm_look = nn.LayerNorm(d)
         self.look = Attention(d, config.heads)
         self.intend = nn.Sequential(nn.Linear(3 * d + ASPECTS * cells, 2 * d), nn.ReLU())

@@ -270,7 +270,8 @@ def test_a_policy_with_one_memory_can_be_given_another(dataset, tmp_path):
         trainer = Trainer(config(dataset, tmp_path, memory=memory, start_from=str(tmp_path / "bank" / "policy")))
         new = trainer.policy.state_dict()
         kept = {name for name in new if name in old and torch.equal(old[name], new[name])}
-        assert kept == {name for name in new if memory == "bank" or not name.startswith("model.recall.")}
+        zero = {name for name in new if name.startswith("model.recall.likeness.bend.")}  # begins so in both
+        assert kept - zero == {n for n in set(new) - zero if memory == "bank" or not n.startswith("model.recall.")}
 
 
 def test_a_frozen_perception_stays_and_is_what_it_would_be_anew(dataset, tmp_path):
