@@ -164,7 +164,7 @@ def test_the_file_of_a_policy_holds_the_memory_alone_and_loads_to_the_same_bits(
         each.reset("go", seed=0)
     np.testing.assert_array_equal(watched(loaded, range(3)), watched(policy, range(3)))
     assert loaded.act().execute_steps == 2
-    with pytest.raises(InvalidInputError, match="which replayed single frames cannot train"):
+    with pytest.raises(InvalidInputError, match="is a frozen backbone"):
         clone_behaviour(loaded)
 
 
