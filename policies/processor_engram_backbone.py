@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lerobot.configs import PipelineFeatureType, PolicyFeature
 from lerobot.processor import (
-    ObservationProcessorStep,
     PolicyAction,
     PolicyProcessorPipeline,
     ProcessorStepRegistry,
 )
 
 from engram.policies.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.input_step import InputStep
 
 
 @dataclass
 @ProcessorStepRegistry.register(name="engram_unit_images")
-class UnitImages(ObservationProcessorStep):
+class UnitImages(InputStep):
     """Brings uint8 images to float32 in [0, 1], where LeRobot's policies take them; such images stay as they are."""
 
     def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
@@ -28,16 +27,6 @@ class UnitImages(ObservationProcessorStep):
             key: value.to(torch.float32) / 255.0 if getattr(value, "dtype", None) == torch.uint8 else value
             for key, value in observation.items()
         }
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what is saved: nothing."""
-        return {}
-
-    def transform_features(
-        self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
-    ) -> dict[PipelineFeatureType, dict[str, PolicyFeature]]:
-        """Keep the features."""
-        return features
 
 
 def make_engram_backbone_pre_post_processors(

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from lerobot.configs import PipelineFeatureType, PolicyFeature
 from lerobot.lerobot_types import TransitionKey
 from lerobot.processor import (
-    ObservationProcessorStep,
     PolicyAction,
     PolicyProcessorPipeline,
     ProcessorStepRegistry,
@@ -26,6 +24,7 @@ from torch import Tensor
 from engram.core.errors import InvalidInputError
 from engram.perception.embedding import default_text_encoder
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY, EngramVLAConfig
+from engram.policies.input_step import InputStep
 
 STD_FLOOR = {"action": 0.05, "observation.state": 0.02}
 """Least standard deviation to divide by: a dimension that hardly moves in the data must not be amplified."""
@@ -74,7 +73,7 @@ def embed_instructions(instructions: list[str], pieces: int = 0) -> Tensor:
 
 @dataclass
 @ProcessorStepRegistry.register(name="engram_downsample_images")
-class DownsampleImages(ObservationProcessorStep):
+class DownsampleImages(InputStep):
     """Brings every ``observation.images.*`` (B, 3, H, W) to its size, cropped first where asked."""
 
     size: int = 64
@@ -96,20 +95,10 @@ class DownsampleImages(ObservationProcessorStep):
             for key, value in observation.items()
         }
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what is saved."""
-        return {"size": self.size, "sizes": self.sizes, "crops": self.crops}
-
-    def transform_features(
-        self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
-    ) -> dict[PipelineFeatureType, dict[str, PolicyFeature]]:
-        """Keep the features: they name what comes in."""
-        return features
-
 
 @dataclass
 @ProcessorStepRegistry.register(name="engram_embed_instruction")
-class EmbedInstruction(ObservationProcessorStep):
+class EmbedInstruction(InputStep):
     """Adds the embedding of the task string as ``observation.language.embedding``, unless it is there already."""
 
     task_key: str = "task"
@@ -124,16 +113,6 @@ class EmbedInstruction(ObservationProcessorStep):
             raise InvalidInputError(f"engram_vla: no {self.task_key!r} in the batch and no {LANGUAGE_KEY!r}")
         tasks = [task] if isinstance(task, str) else list(task)
         return {**observation, LANGUAGE_KEY: embed_instructions(tasks, self.pieces)}
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what is saved."""
-        return {"task_key": self.task_key, "pieces": self.pieces}
-
-    def transform_features(
-        self, features: dict[PipelineFeatureType, dict[str, PolicyFeature]]
-    ) -> dict[PipelineFeatureType, dict[str, PolicyFeature]]:
-        """Keep the features: the embedding is made here."""
-        return features
 
 
 def make_engram_vla_pre_post_processors(
