@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lerobot.configs import NormalizationMode, PreTrainedConfig
-from lerobot.optim import AdamWConfig, CosineDecayWithWarmupSchedulerConfig
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM
-from engram.policies.memories import check_memory
+from engram.policies.policy_config import PolicyConfig
 
 LANGUAGE_KEY = "observation.language.embedding"
 """(B, language_dim) float32: the instruction and its pieces, embedded by the processor."""
@@ -27,13 +26,9 @@ MEMORY_MASK_KEY = "observation.memory.mask"
 
 @PreTrainedConfig.register_subclass("engram_vla")
 @dataclass
-class EngramVLAConfig(PreTrainedConfig):
-    """Shape of the network and of its chunks; the fields of LeRobot's PreTrainedConfig come before these."""
+class EngramVLAConfig(PolicyConfig):
+    """Shape of the small network; the fields of :class:`PolicyConfig` come before these."""
 
-    chunk_size: int = 16
-    """Actions per chunk (horizon h)."""
-    n_action_steps: int = 4
-    """Rows of a chunk that are executed before the next observation is answered."""
     normalization_mapping: dict[str, NormalizationMode] = field(
         default_factory=lambda: {
             "VISUAL": NormalizationMode.MEAN_STD,
@@ -61,38 +56,15 @@ class EngramVLAConfig(PreTrainedConfig):
     """Spatial-softmax keypoints per camera."""
     image_tokens_side: int = 4
     """A camera gives ``image_tokens_side**2`` tokens."""
-    dim: int = 128
-    """Width of the transformer (d)."""
     layers: int = 3
     """Transformer blocks."""
     mlp_ratio: int = 2
     """Width of a block's MLP in units of ``dim``."""
-    heads: int = 4
-    """Attention heads."""
     language_dim: int = 5 * EMBEDDING_DIM
     """Length of the instruction's embedding: 384 for the sentence and 384 for each of its consecutive pieces."""
-    memory_dim: int = EMBEDDING_DIM
-    """Length of one memory token."""
-    memory: str = "none"
-    """Memory of the policy's own episode: see ``engram.policies.memories.MEMORIES``; "none" = acts by the present alone
-    (and by ``memory/context``)."""
-    memory_steps: int = 64
-    """Entries that a memory keeps of single control steps."""
-    memory_events: int = 16
-    """Entries of the bank for the pictures of steps where something happened."""
-    memory_details: int = 4
-    """Perceptual tokens that a control step leaves behind, beside its cognitive token."""
     memory_cells_side: int = 8
     """A memory keeps what colours the salient of ``memory_cells_side**2`` cells of a camera's image have, and finds
     them again; 0 = it does not."""
-    memory_surprise: float = 4.0
-    """What counts as an event: the picture has moved away from the last event's by more than this many usual steps."""
-    memory_stack: int = 8
-    """Steps that the frame stack holds."""
-    memory_chunk: int = 8
-    """Steps in a chunk of hcam and place; they keep ``memory_steps // memory_chunk`` chunks."""
-    step_s: float = 0.1
-    """Length of a control step [s], where observations carry no stamps: LeRobot's commands."""
     head_width: int = 256
     """Width of the flow head's residual blocks."""
     head_blocks: int = 3
@@ -105,27 +77,15 @@ class EngramVLAConfig(PreTrainedConfig):
     """Integration steps when sampling a chunk."""
     noise_scale: float = 0.5
     """Scale of the initial noise when sampling: below 1 prefers the mode."""
-    sampling_seed: int = 0
-    """Seed of the noise that LeRobot's ``select_action`` draws."""
-    optimizer_lr: float = 1e-3
-    optimizer_weight_decay: float = 1e-3
-    optimizer_grad_clip_norm: float = 1.0
-    scheduler_warmup_steps: int = 200
-    scheduler_decay_steps: int = 12000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.conv_channels = tuple(self.conv_channels)  # JSON brings lists
         self.crops = {camera: tuple(crop) for camera, crop in self.crops.items()}
-        if not 0 < self.n_action_steps <= self.chunk_size:
-            raise InvalidInputError(f"n_action_steps: {self.n_action_steps}, expected 1..{self.chunk_size}")
         if len(self.conv_channels) != 4:
             raise InvalidInputError(f"conv_channels: {self.conv_channels}, expected four")
-        if self.dim % self.heads:
-            raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:
             raise InvalidInputError(f"language_dim: {self.language_dim}, expected a multiple of {EMBEDDING_DIM}")
-        check_memory(self.memory)
         for size in (self.image_size, *self.camera_sizes.values()):
             if size % 16 or (size // 8) % self.image_tokens_side:
                 raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")
@@ -134,44 +94,3 @@ class EngramVLAConfig(PreTrainedConfig):
     def language_pieces(self) -> int:
         """Return into how many pieces an instruction is cut, besides being embedded whole."""
         return self.language_dim // EMBEDDING_DIM - 1
-
-    def get_optimizer_preset(self) -> AdamWConfig:
-        """Return LeRobot's AdamW with this policy's settings."""
-        return AdamWConfig(
-            lr=self.optimizer_lr,
-            weight_decay=self.optimizer_weight_decay,
-            grad_clip_norm=self.optimizer_grad_clip_norm,
-        )
-
-    def get_scheduler_preset(self) -> CosineDecayWithWarmupSchedulerConfig:
-        """Return LeRobot's cosine schedule with this policy's settings."""
-        return CosineDecayWithWarmupSchedulerConfig(
-            peak_lr=self.optimizer_lr,
-            decay_lr=self.optimizer_lr / 100,
-            num_warmup_steps=self.scheduler_warmup_steps,
-            num_decay_steps=self.scheduler_decay_steps,
-        )
-
-    def validate_features(self) -> None:
-        """Raise InvalidInputError unless there is a camera, the robot's state and an action."""
-        if not self.image_features:
-            raise InvalidInputError(f"engram_vla: no camera among the inputs {sorted(self.input_features or {})}")
-        if self.robot_state_feature is None:
-            raise InvalidInputError(f"engram_vla: no observation.state among {sorted(self.input_features or {})}")
-        if self.action_feature is None:
-            raise InvalidInputError(f"engram_vla: no action among the outputs {sorted(self.output_features or {})}")
-
-    @property
-    def observation_delta_indices(self) -> None:
-        """One observation at a time."""
-        return None
-
-    @property
-    def action_delta_indices(self) -> list[int]:
-        """The chunk begins with the action of the observed step."""
-        return list(range(self.chunk_size))
-
-    @property
-    def reward_delta_indices(self) -> None:
-        """No rewards."""
-        return None

@@ -18,7 +18,7 @@ NONE = "none"
 
 
 class MemoryFields(Protocol):
-    """What a policy's configuration says of its memory; the fields are explained in ``EngramVLAConfig``."""
+    """What a policy's configuration says of its memory; the fields are explained in ``PolicyConfig``."""
 
     dim: int
     heads: int
