@@ -78,30 +78,3 @@ def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     world.close()
     assert instruction == expected.instruction
     np.testing.assert_array_equal(commands, expected.commands)
-
-
-@pytest.mark.render
-def test_objects_in_space_reach_the_policy_as_they_do_where_it_is_trained(graph, tmp_path):
-    """Every action depends on the bits of the tokens: of those of ``engram eval --reconstruct`` and of the nodes."""
-    from engram.core.robot import PANDA_2F85
-    from engram.sim.kinematics import PandaKinematics
-    from engram.sim.reconstruction import make_perception
-    from engram.sim.world import MujocoWorld, WorldConfig
-
-    heard, task = listen(graph), "touch_unseen:delay=1,alternatives=2"
-    graph.start("safety_node", lockstep=True)
-    graph.start("memory_node", lockstep=True, memory="graph", store=str(tmp_path / "memory"), kinematics="panda")
-    graph.start("perception_node", lockstep=True, keep_all=True)
-    graph.start("policy_node", lockstep=True, policy=POLICY, memory="wait")
-    graph.start("sim_node", lockstep=True, world_config__depth=True)
-    graph.active("safety_node", "memory_node", "perception_node", "policy_node", "sim_node", timeout_s=400)
-    episode, _, commands, _ = run_episode(graph, heard, task, 5, timeout_s=400)
-    world = MujocoWorld(WorldConfig(depth=True))
-    detector, fresh_memory = make_perception()
-    pipeline = CommandPipeline(PandaKinematics(), PANDA_2F85)
-    runtime = Runtime(world, EyesAndNoise(), pipeline, detector=detector, fresh_memory=fresh_memory)
-    expected = runtime.run_episode(task, 5, episode=episode)
-    without = Runtime(world, EyesAndNoise(), pipeline).run_episode(task, 5, episode=episode)
-    world.close()
-    np.testing.assert_array_equal(commands, expected.commands)
-    assert not np.array_equal(without.commands[: len(commands)], commands[: len(without.commands)])
