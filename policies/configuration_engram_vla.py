@@ -87,6 +87,8 @@ class EngramVLAConfig(PolicyConfig):
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:
             raise InvalidInputError(f"language_dim: {self.language_dim}, expected a multiple of {EMBEDDING_DIM}")
         for size in (self.image_size, *self.camera_sizes.values()):
+            if not 0 <= self.memory_cells_side <= size:
+                raise InvalidInputError(f"memory_cells_side: {self.memory_cells_side}, expected 0..{size} pixels")
             if size % 16 or (size // 8) % self.image_tokens_side:
                 raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")
 

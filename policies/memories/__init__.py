@@ -36,21 +36,27 @@ def _bank(c: MemoryFields, looks: int) -> SequenceMemory:
     return Bank(BankConfig(*sizes, surprise=c.memory_surprise, looks=looks))
 
 
-def _chunks(c: MemoryFields, feature: int) -> ChunksConfig:
+def _chunks(c: MemoryFields, looks: int) -> ChunksConfig:
     chunks = max(1, c.memory_steps // c.memory_chunk)
-    return ChunksConfig(feature, c.dim, c.heads, chunks, c.memory_chunk)
+    return ChunksConfig(_feature(c, looks), c.dim, c.heads, chunks, c.memory_chunk)
+
+
+def _feature(c: MemoryFields, looks: int) -> int:
+    """Return the length of what a control step leaves behind."""
+    return (1 + c.memory_details) * c.dim + looks
 
 
 _MAKERS: dict[str, Callable[[MemoryFields, int], SequenceMemory]] = {
-    "first_frame": lambda c, feature: FirstFrame(feature, c.dim),
-    "frame_stack": lambda c, feature: FrameStack(feature, c.dim, c.memory_stack),
-    "gru": lambda c, feature: Gru(feature, c.dim, 2 * c.dim),
-    "fast_forgetful": lambda c, feature: FastForgetful(feature, c.dim),
-    "hcam": lambda c, feature: TimeChunks(_chunks(c, feature)),
-    "retrieval": lambda c, feature: RetrievedChunks(_chunks(c, feature)),
-    "place": lambda c, feature: PlaceChunks(_chunks(c, feature)),
+    "bank": _bank,
+    "first_frame": lambda c, looks: FirstFrame(_feature(c, looks), c.dim),
+    "frame_stack": lambda c, looks: FrameStack(_feature(c, looks), c.dim, c.memory_stack),
+    "gru": lambda c, looks: Gru(_feature(c, looks), c.dim, 2 * c.dim),
+    "fast_forgetful": lambda c, looks: FastForgetful(_feature(c, looks), c.dim),
+    "hcam": lambda c, looks: TimeChunks(_chunks(c, looks)),
+    "retrieval": lambda c, looks: RetrievedChunks(_chunks(c, looks)),
+    "place": lambda c, looks: PlaceChunks(_chunks(c, looks)),
 }
-MEMORIES = (NONE, "bank", *_MAKERS)
+MEMORIES = (NONE, *_MAKERS)
 
 
 def check_memory(name: str) -> None:
@@ -64,9 +70,7 @@ def make_memory(config: MemoryFields, looks: int = 0) -> SequenceMemory:
     check_memory(config.memory)
     if config.memory == NONE:
         raise InvalidInputError(f"memory {NONE!r}: nothing to make")
-    if config.memory == "bank":
-        return _bank(config, looks)
-    return _MAKERS[config.memory](config, (1 + config.memory_details) * config.dim + looks)
+    return _MAKERS[config.memory](config, looks)
 
 
 __all__ = [

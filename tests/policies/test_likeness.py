@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from engram.core.errors import WeightsError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.policies.likeness import ASPECTS, LOOKS, Likeness, cell_colours
 
-from .tiny import tiny_batch, tiny_policy
+from .tiny import tiny_batch, tiny_config, tiny_policy
 
 GREY, BLACK = (0.2, 0.2, 0.2), (-2.0, -2.0, -2.0)
 
@@ -88,3 +88,9 @@ def test_without_cells_there_are_no_colours_and_weights_with_them_are_refused(tm
     save_file(dict(tiny_policy(memory="bank").state_dict()), tmp_path / "model.safetensors")
     with pytest.raises(WeightsError, match=r"likeness|intend|look_back"):
         read_weights(tmp_path / "model.safetensors", plain)
+
+
+@pytest.mark.parametrize("side", [-1, 33])
+def test_cells_that_no_image_has_are_refused(side):
+    with pytest.raises(InvalidInputError, match=rf"memory_cells_side: {side}, expected 0\.\.32"):
+        tiny_config(memory_cells_side=side)
