@@ -59,8 +59,6 @@ class MemoryConfig:
     """Where in the palette the colours begin: with another number, things have other colours."""
     distractors: int = 0
     """Pebbles in colours of the palette that lie beside the task and mean nothing."""
-    distractors: int = 0
-    """How many pebbles in colours of the palette lie around that have nothing to do with the task."""
 
     def __post_init__(self) -> None:
         if self.delay < 0:
