@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+from lerobot.policies.factory import make_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
@@ -35,6 +36,7 @@ from engram.policies.frames import FrameFeed, Frames, load_frames
 from engram.policies.memories import NONE
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.network_policy import NetworkPolicy
+from engram.policies.opening import checkpoint_folder
 from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
 from engram.policies.sequences import Lanes, SequenceFeed
@@ -61,8 +63,9 @@ class TrainConfig:
     stop_after: int = 0
     """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
     start_from: str = ""
-    """Folder of an exported policy whose weights to begin with; of one with another memory or none, all but that. Empty
-    = fresh weights."""
+    """A shipped policy's name, or the folder of an exported one, whose weights to begin with; of one with another
+    memory or none, all but that. It goes on to normalise states and actions as it learned to, whatever the dataset's
+    statistics. Empty = fresh weights."""
     freeze_perception: bool = False
     """Keep what ``start_from`` sees as it is and train memory and action head alone: every view is understood once, and
     memories can be compared on the same perception in a tenth of the time. Needs ``start_from`` and ``window``."""
@@ -200,7 +203,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.policy = self._fresh(meta).train()
         if config.start_from:
-            weights = read_weights(Path(config.start_from) / WEIGHTS, self.policy, fresh="model.recall.")
+            weights = read_weights(checkpoint_folder(config.start_from) / WEIGHTS, self.policy, fresh="model.recall.")
             self.policy.load_state_dict(weights)
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
@@ -302,6 +305,8 @@ class Trainer:
             made = backbone_processors(self.policy.config)
             self.policy.config.device = self.ema.config.device = str(self.device)  # where it shall run once trained
             return made
+        if self.config.start_from:
+            return make_pre_post_processors(self.policy.config, str(checkpoint_folder(self.config.start_from)))
         return make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
 
     def _feed(self, fps: float) -> FrameFeed | SequenceFeed:

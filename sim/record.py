@@ -102,6 +102,8 @@ class Part:
     task: str
     index: int
     count: int
+    before: int = 0
+    """Parts of the same task with other options: they have the seeds before these, and so other tables."""
 
     @property
     def root(self) -> Path:
@@ -111,7 +113,7 @@ class Part:
     @property
     def seed(self) -> int:
         """First seed of the part; failures take the next ones."""
-        return self.config.first_seed + self.index * SEEDS_PER_PART
+        return self.config.first_seed + (self.before + self.index) * SEEDS_PER_PART
 
 
 def record(config: RecordConfig) -> RecordReport:
@@ -226,10 +228,13 @@ def _claim_parts(config: RecordConfig) -> None:
 def _parts(config: RecordConfig) -> list[Part]:
     """Return all parts, the tasks in turn, so that an early stop leaves every task with some."""
     starts = range(0, config.episodes, config.part_episodes)
+    tasks = expand(config.tasks)
+    kinds = [task.partition(":")[0] for task in tasks]
+    before = [kinds[:place].count(kind) * len(starts) for place, kind in enumerate(kinds)]
     return [
-        Part(config, task, index, min(config.part_episodes, config.episodes - start))
+        Part(config, task, index, min(config.part_episodes, config.episodes - start), earlier)
         for index, start in enumerate(starts)
-        for task in expand(config.tasks)
+        for task, earlier in zip(tasks, before, strict=True)
     ]
 
 

@@ -263,6 +263,19 @@ def test_a_policy_without_memory_can_be_given_one(dataset, tmp_path):
     assert all(torch.equal(plain[name], grown[name]) for name in plain)
 
 
+def test_a_policy_that_goes_on_learning_normalises_as_it_learned_to(dataset, tmp_path):
+    main(config(dataset, tmp_path / "first", steps=1))
+    other = make_recall_dataset(tmp_path / "other", episodes=1, length=5)  # other statistics
+    main(config(other, tmp_path / "more", steps=1, start_from=str(tmp_path / "first" / "policy")))
+    first, more = (
+        {path.name: load_file(path) for path in (tmp_path / run / "policy").glob("policy_*.safetensors")}
+        for run in ("first", "more")
+    )
+    assert first.keys() == more.keys() and len(first) == 2
+    for name, tensors in first.items():
+        assert all(torch.equal(tensor, more[name][key]) for key, tensor in tensors.items())
+
+
 def test_a_policy_with_one_memory_can_be_given_another(dataset, tmp_path):
     main(config(dataset, tmp_path / "bank", steps=1))
     old = load_file(tmp_path / "bank" / "policy" / "model.safetensors")

@@ -95,6 +95,20 @@ def test_a_killed_run_resumes_at_its_last_whole_part(
     assert len(resumed) == 2
 
 
+def test_a_task_with_several_options_gets_several_tables() -> None:
+    import engram.sim.record as module
+
+    tasks = ("shell_touch", "reach", "shell_touch:delay=5", "shell_touch:delay=20")
+    parts = module._parts(RecordConfig("unused", tasks=tasks, episodes=4, part_episodes=2))
+    seeds = {task: [part.seed for part in parts if part.task == task] for task in tasks}
+    assert seeds == {
+        "shell_touch": [100_000, 101_000],
+        "reach": [100_000, 101_000],
+        "shell_touch:delay=5": [102_000, 103_000],
+        "shell_touch:delay=20": [104_000, 105_000],
+    }
+
+
 @pytest.mark.render
 def test_labels_stay_clean_under_noise() -> None:
     world = MujocoWorld(WorldConfig(profile="fast", image_size=16))
