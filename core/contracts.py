@@ -116,7 +116,7 @@ class StoreState:
 class MemoryStore(ABC):
     """One of the stores that live on what happens in the scene graph: short-term, episodic, semantic.
 
-    One caller at a time, but each store is called from a thread of its own: share nothing that is written.
+    One caller at a time, but changes are taken in on a thread of the store's own: share nothing that is written.
     ``name`` is its name in evidence and on disk.
     """
 

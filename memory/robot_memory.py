@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,22 +49,49 @@ class RobotMemoryConfig:
         )
 
 
+_WORTH_A_THREAD_S = 0.02
+"""A store that usually answers later than this is asked on its own thread. Python's threads share one lock: to hand
+over a question that is answered by computing costs more than it saves, unless the answer has to be waited for."""
+_NEWEST = 0.1
+"""Weight of the newest answer in what is usual."""
+
+
 class _Lane:
-    """One store with a thread of its own: its calls run in order, those of different stores side by side."""
+    """One store: its calls run in order, those of different stores side by side.
+
+    What it takes in, it takes in on a thread of its own. A question is answered there too while that is going on, or
+    when answers usually take long; else by the caller's thread.
+    """
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=store.name)
         self._writes: list[Future[object]] = []
+        self._last: Future[Any] | None = None  # given to the thread; when it is done, so are those before it
+        self._usual_s: float | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether the next question goes to the store's own thread."""
+        return self._busy or (self._usual_s is not None and self._usual_s > _WORTH_A_THREAD_S)
+
+    @property
+    def _busy(self) -> bool:
+        return self._last is not None and not self._last.done()
 
     def write(self, call: Callable[[], object]) -> None:
         """Queue ``call``; what it raises comes out of the next :meth:`settle`."""
         self._writes = [write for write in self._writes if not write.done() or write.exception()]
-        self._writes.append(self._thread.submit(call))
+        self._writes.append(self._queue(call))
 
     def read(self, call: Callable[[], Any]) -> Future[Any]:
-        """Run ``call`` after everything that was written before."""
-        return self._thread.submit(call)
+        """Run ``call`` after everything that was written before: at once when there is nothing to wait for."""
+        return self._queue(call) if self._busy else _done(call)
+
+    def recall(self, query: MemoryQuery) -> Future[tuple[Evidence, ...]]:
+        """Ask the store, after everything that was written before."""
+        call = partial(self._timed_recall, query)
+        return self._queue(call) if self.apart else _done(call)
 
     def settle(self) -> None:
         """Wait for what was written; raise what went wrong."""
@@ -73,6 +102,27 @@ class _Lane:
     def close(self) -> None:
         """Finish what was queued and end the thread."""
         self._thread.shutdown()
+
+    def _queue(self, call: Callable[[], Any]) -> Future[Any]:
+        self._last = self._thread.submit(call)
+        return self._last
+
+    def _timed_recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+        begin = time.perf_counter()
+        found = self.store.recall(query)
+        took = time.perf_counter() - begin
+        self._usual_s = took if self._usual_s is None else self._usual_s + _NEWEST * (took - self._usual_s)
+        return found
+
+
+def _done(call: Callable[[], Any]) -> Future[Any]:
+    """Return what ``call`` gave or raised, called here."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+        future.set_exception(error)
+    return future
 
 
 class RobotMemory(TaskMemory):
@@ -113,16 +163,17 @@ class RobotMemory(TaskMemory):
         return self._share(self.scene.update(scene))
 
     def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return what fits ``query`` with the evidence of all stores, read side by side."""
+        """Return what fits ``query`` with the evidence of all stores, the busy and the slow ones side by side."""
         query = self.scene.embedded(query)
         if query.ability:
             self._tell_skills()
         about_things = query.ability in ("", "do")  # the other abilities are the scene graph's alone
-        asked = self._lanes.values() if about_things else ()
-        reads = [lane.read(lambda lane=lane: lane.store.recall(query)) for lane in asked]
+        asked = tuple(self._lanes) if about_things else ()
+        first = sorted(asked, key=lambda name: not self._lanes[name].apart)  # they work while the others are asked
+        reads = {name: self._lanes[name].recall(query) for name in first}
         hits = self.scene.search(query, self._still_there)
         found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
-        more: list[Evidence] = [one for read in reads for one in read.result()]
+        more: list[Evidence] = [one for name in asked for one in reads[name].result()]
         for lane in self._lanes.values():
             lane.settle()
         if hits.nodes and hits.nodes[0].layer == "object":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -69,6 +70,63 @@ def test_the_stores_have_threads_of_their_own(folder):
     names = {thread.name.rpartition("_")[0] for thread in threading.enumerate()}
     assert {"short_term", "episodic", "semantic"} <= names
     memory.close()
+
+
+def watched(store, seconds=0.0):
+    """Let recalls of ``store`` wait so long; return (thread, begin, end) of each."""
+    recall, seen_ = store.recall, []
+
+    def slow(query):
+        begin = time.perf_counter()
+        time.sleep(seconds)
+        found = recall(query)
+        seen_.append((threading.current_thread().name.rpartition("_")[0], begin, time.perf_counter()))
+        return found
+
+    store.recall = slow
+    return seen_
+
+
+def settled(folder):
+    memory = lived(folder)
+    memory.commit()
+    return memory
+
+
+def test_quick_stores_with_nothing_to_do_are_asked_by_the_caller(folder):
+    memory = settled(folder)
+    asked = [watched(store) for store in (memory.short_term, memory.episodic, memory.semantic)]
+    memory.query(MemoryQuery(text="red cup"))
+    assert {thread for calls in asked for thread, _, _ in calls} == {threading.current_thread().name.rpartition("_")[0]}
+
+
+def test_slow_stores_are_asked_side_by_side(folder):
+    memory = settled(folder)
+    asked = [watched(store, 0.2) for store in (memory.short_term, memory.episodic, memory.semantic)]
+    one = memory.query(MemoryQuery(text="red cup"))  # the first time, nobody knows yet
+    again = memory.query(MemoryQuery(text="red cup"))
+    assert [calls[1][0] for calls in asked] == ["short_term", "episodic", "semantic"]
+    assert max(calls[1][1] for calls in asked) < min(calls[1][2] for calls in asked)  # all began before one ended
+    assert [e.text for e in again.evidence] == [e.text for e in one.evidence]
+
+
+def test_a_store_that_still_takes_in_a_change_does_not_hold_up_the_others(folder):
+    memory = settled(folder)
+    update, done = memory.episodic.update, []
+
+    def slow(change, stamp_ns):
+        time.sleep(0.3)
+        update(change, stamp_ns)
+        done.append(time.perf_counter())
+
+    memory.episodic.update = slow
+    other, late = watched(memory.semantic), watched(memory.episodic)
+    begin = time.perf_counter()
+    memory.update(view([seen("red cup", HERE)], 20 * SECOND))
+    assert time.perf_counter() - begin < 0.3  # the frame does not wait
+    answer = memory.query(MemoryQuery(text="red cup"))
+    assert other[0][2] < done[0] < late[0][1]  # who was busy answers with what was told before the question
+    assert late[0][0] == "episodic" and "episodic" in {one.source for one in answer.evidence}
 
 
 def test_a_store_that_fails_is_heard_at_the_next_commit(folder):
