@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engram.benchmarks.household_figures import rate
+from engram.benchmarks.report import figure
 
 ARMS = ("none", "short_term", "long_term", "both")
 ASKERS = ("never", "always", "advised")
@@ -109,13 +110,11 @@ def _success(name: str, trips: Sequence[Trip], limit: int) -> dict:
 def _mean(name: str, values: np.ndarray) -> dict:
     half = 1.96 * float(np.std(values)) / max(1.0, np.sqrt(len(values)))
     mean = float(np.mean(values))
-    interval = [round(mean - half, 3), round(mean + half, 3)]
-    return {"name": name, "value": round(mean, 3), "interval": interval, "n": len(values), "target": "", "met": None}
+    return figure(name, mean, len(values), (mean - half, mean + half), "")
 
 
 def _judged(
     name: str, found: tuple[float, tuple[float, float]], trips: Sequence[Trip], target: str, met: bool | None
 ) -> dict:
-    value, (low, high) = found
-    return {"name": name, "value": round(value, 4), "interval": [round(low, 4), round(high, 4)], "n": len(trips),
-            "target": target, "met": None if met is None else bool(met)}  # fmt: skip
+    value, interval = found
+    return figure(name, value, len(trips), interval, target, None if met is None else bool(met), digits=4)

@@ -30,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from usearch.index import Index
 
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import figure, save_report
 from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneNode, SceneObservation
@@ -377,11 +377,10 @@ def beside_slowest(name: str, ours: np.ndarray, parts: dict[str, np.ndarray]) ->
     value, slowest = float(np.median(ours)), max(each.values())
     told = ", ".join(f"{n} {v:.2f}" for n, v in each.items())
     print(f"four stores, {name}: {value:.2f} ms; alone: {told}; ratio {value / slowest:.2f} [{low:.2f}, {high:.2f}]")
-    return {
-        "name": f"memory_four_stores_{name}_over_slowest", "value": round(value / slowest, 3),
-        "interval": [round(float(low), 3), round(float(high), 3)], "n": len(ours), "target": f"<= {QUERY_TARGET}",
-        "met": value / slowest <= QUERY_TARGET, "sum": round(sum(each.values()) / slowest, 3),
-    }  # fmt: skip
+    return figure(
+        f"memory_four_stores_{name}_over_slowest", value / slowest, len(ours), (low, high), f"<= {QUERY_TARGET}",
+        value / slowest <= QUERY_TARGET, sum=round(sum(each.values()) / slowest, 3),
+    )  # fmt: skip
 
 
 def print_table(count: int, results: dict[str, dict[str, Timing]]) -> None:
@@ -408,12 +407,11 @@ def figures(count: int, results: dict[str, dict[str, Timing]]) -> list[dict[str,
             target, met = f"<= {UPDATE_TARGET_MS} ms", value <= UPDATE_TARGET_MS
         if name == "text_query" and ratio is not None:
             target, met = f"<= {QUERY_TARGET} x bare", ratio <= QUERY_TARGET
-        found.append({
-            "name": f"memory_{name}_cpu_ms_{count}", "value": round(value, 3),
-            "interval": [round(timing["ours"].p(25)[0], 3), round(timing["ours"].p(75)[0], 3)],
-            "p99": round(timing["ours"].p(99)[0], 3), "bare": limit and round(limit, 4), "ratio": ratio,
-            "n": len(timing["ours"].cpu), "target": target, "met": met,
-        })  # fmt: skip
+        quartiles = [timing["ours"].p(percent)[0] for percent in (25, 75)]
+        found.append(figure(
+            f"memory_{name}_cpu_ms_{count}", value, len(timing["ours"].cpu), quartiles, target, met,
+            p99=round(timing["ours"].p(99)[0], 3), bare=limit and round(limit, 4), ratio=ratio,
+        ))  # fmt: skip
     return found
 
 
@@ -425,11 +423,10 @@ def growth(measured: dict[int, dict[str, dict[str, Timing]]]) -> list[dict[str, 
     limit, found = float(np.log(large) / np.log(small)), []
     for name in ("update", "place_query", "time_query", "room_query", "room_then_query"):
         before, after = (measured[size][name]["ours"].p(50)[0] for size in (small, large))
-        found.append({
-            "name": f"memory_{name}_growth_{small}_to_{large}", "value": round(after / before, 3), "interval": None,
-            "n": len(measured[large][name]["ours"].cpu), "target": f"<= {limit:.2f} (logarithm)",
-            "met": after / before <= limit,
-        })  # fmt: skip
+        found.append(figure(
+            f"memory_{name}_growth_{small}_to_{large}", after / before, len(measured[large][name]["ours"].cpu),
+            target=f"<= {limit:.2f} (logarithm)", met=after / before <= limit,
+        ))  # fmt: skip
     return found
 
 

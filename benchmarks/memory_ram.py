@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 from engram.benchmarks.memory import SECOND, MemoryBenchmark, frames, make_world, stored
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import figure, save_report
 from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM
@@ -106,12 +106,11 @@ def main(config: RamBenchmark | None = None) -> None:
         ratio = row["asked_mb"] / row["counted_mb"]
         print(f"{count:>9,} objects: counted {row['counted_mb']:.1f} MB, process {row['grown_mb']:.1f} MB, "
               f"with indexes {row['asked_mb']:.1f} MB, ratio {ratio:.2f}")  # fmt: skip
-        found.append({
-            "name": f"memory_ram_over_count_{count}", "value": round(row["asked_mb"] / row["counted_mb"], 3),
-            "interval": None, "n": 1, "counted_mb": round(row["counted_mb"], 1),
-            "process_mb": round(row["grown_mb"], 1), "with_indexes_mb": round(row["asked_mb"], 1),
-            "target": f"<= {TARGET}", "met": row["asked_mb"] / row["counted_mb"] <= TARGET,
-        })  # fmt: skip
+        found.append(figure(
+            f"memory_ram_over_count_{count}", ratio, 1, target=f"<= {TARGET}", met=ratio <= TARGET,
+            counted_mb=round(row["counted_mb"], 1), process_mb=round(row["grown_mb"], 1),
+            with_indexes_mb=round(row["asked_mb"], 1),
+        ))  # fmt: skip
     save_report(config.output, "memory_ram", where, config, figures=found)
 
 

@@ -20,7 +20,7 @@ import tyro
 from engram.benchmarks.household import FIRST_SEED, map_memory
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import Looked, Scores, ask_everything
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import figure, save_report
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
 from engram.memory.disk_budget import bytes_in
@@ -107,16 +107,17 @@ def figures(days: list[dict], config: WeeksBenchmark) -> list[dict]:
     for kind, budget in (("ram_mb", config.ram_mb), ("disk_mb", config.disk_mb)):
         most = max(day["bounded"][kind] for day in days)
         free = max(day["unbounded"][kind] for day in days)
-        found.append({"name": f"weeks_most_{kind}", "value": most, "interval": None, "n": len(days), "unbounded": free,
-                      "target": f"<= {budget}", "met": most <= budget})  # fmt: skip
+        met = most <= budget
+        found.append(figure(f"weeks_most_{kind}", most, len(days), target=f"<= {budget}", met=met, unbounded=free))
     rates = {}
     for name in ("bounded", "unbounded"):
         last = [day[name] for day in days[-7:]]
         rates[name] = wilson(sum(day["right"] for day in last), sum(day["questions"] for day in last))
     ours, free = rates["bounded"], rates["unbounded"]
-    found.append({"name": "weeks_right_answers_last_week", "value": round(ours.rate, 4),
-                  "interval": [round(ours.low, 4), round(ours.high, 4)], "n": ours.n, "unbounded": round(free.rate, 4),
-                  "target": ">= unbounded - 0.01", "met": ours.rate >= free.rate - 0.01})  # fmt: skip
+    found.append(figure(
+        "weeks_right_answers_last_week", ours.rate, ours.n, (ours.low, ours.high), ">= unbounded - 0.01",
+        ours.rate >= free.rate - 0.01, digits=4, unbounded=round(free.rate, 4),
+    ))  # fmt: skip
     return found
 
 

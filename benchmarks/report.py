@@ -15,6 +15,24 @@ RESULTS = Path(__file__).resolve().parent / "results"
 """The figures that the documents quote: written by whole runs only."""
 
 
+def figure(
+    name: str,
+    value: float,
+    n: int,
+    interval: Sequence[float] | None = None,
+    target: str | None = None,
+    met: bool | None = None,
+    digits: int = 3,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a row of a report: ``value`` and its 95 % ``interval`` rounded, from ``n`` samples, beside its target.
+
+    ``met`` says whether the target was met; None where there is none. ``more`` is told after it.
+    """
+    ends = None if interval is None else [round(float(end), digits) for end in interval]
+    return {"name": name, "value": round(value, digits), "interval": ends, "n": n, "target": target, "met": met, **more}
+
+
 def result_file(output: Path, quick: bool, figures: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Return where a run writes: ``output``, but part of a run goes to ``runs/bench`` and leaves quoted figures alone.
 

@@ -19,7 +19,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import figure, save_report
 from engram.core.contracts import MemoryQuery, MemoryStore
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Pose, SceneNode
@@ -136,18 +136,12 @@ def main(config: StoresBenchmark | None = None) -> None:
         limit = float(np.median(times["limit"])) if "limit" in times else None
         beside = (f"{limit:.3f}", f"{p50 / limit:.1f}") if limit else ("", "")
         table.add_row(name, f"{p50:.2f} / {p99:.2f}", *beside)
-        target = UPDATE_TARGET_MS if name.endswith("update") else None
-        figures.append(
-            {
-                "name": f"stores_{name.replace(' ', '_')}_cpu_ms",
-                "value": round(p50, 3),
-                "interval": [round(p25, 3), round(p75, 3)],
-                "n": len(times["ours"]),
-                "limit": None if limit is None else round(limit, 3),
-                "target": target,
-                "met": None if target is None else bool(p50 < target),
-            }
-        )
+        updates = name.endswith("update")
+        target, met = (f"< {UPDATE_TARGET_MS} ms", bool(p50 < UPDATE_TARGET_MS)) if updates else (None, None)
+        figures.append(figure(
+            f"stores_{name.replace(' ', '_')}_cpu_ms", p50, len(times["ours"]), (p25, p75), target, met,
+            limit=None if limit is None else round(limit, 3),
+        ))  # fmt: skip
     Console(width=110).print(table)
     save_report(config.output, "stores", where, config, figures=figures)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engram.benchmarks import report
-from engram.benchmarks.report import RESULTS, result_file, save_report
+from engram.benchmarks.report import RESULTS, figure, result_file, save_report
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,16 @@ class Config:
     rounds: int = 3
     folder: Path = Path("somewhere")
     output: Path = Path("elsewhere")
+
+
+def test_a_figure_is_rounded_and_tells_its_target_before_what_else_there_is():
+    row = figure("speed", 2.00049, 9, (1.99951, 2.0006), "<= 2.1", True, bare=1.0)
+    assert row == {
+        "name": "speed", "value": 2.0, "interval": [2.0, 2.001], "n": 9, "target": "<= 2.1", "met": True, "bare": 1.0,
+    }  # fmt: skip
+    assert figure("share", 0.12345, 7, digits=4) | {"n": 0} == {
+        "name": "share", "value": 0.1235, "interval": None, "n": 0, "target": None, "met": None,
+    }  # fmt: skip
 
 
 def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
