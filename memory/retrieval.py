@@ -239,9 +239,10 @@ def _candidates(
         narrow, cosine = narrow[keep], cosine[keep]
     if query.vector is not None and len(cosine):
         fits = cosine >= max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
-        named = np.array([names(query.text, columns.about(int(row)).label) for row in narrow], bool) & fits
-        fits = named if named.any() else fits
         narrow, cosine = narrow[fits], cosine[fits]
+        named = np.array([names(query.text, columns.about(row).label) for row in narrow.tolist()], bool)
+        if named.any():
+            narrow, cosine = narrow[named], cosine[named]
     return narrow, np.clip(cosine, 0.0, 1.0).astype(np.float64)
 
 

@@ -108,7 +108,9 @@ class ShortTermMemory(MemoryStore):
 
     def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
         """Return the changes that fit: cosine of the object x nearness, newest first among equals."""
-        held = [one for one in self._entries.values() if self._fits(one, query)]
+        held = list(self._entries.values())
+        if _filters(query):
+            held = [one for one in held if self._fits(one, query)]
         scores = self._scores(held, query)
         best = sorted(range(len(held)), key=lambda i: (-scores[i], -held[i].stamp_ns, held[i].node_id))[: query.limit]
         return tuple(
@@ -211,3 +213,8 @@ class ShortTermMemory(MemoryStore):
             apart = np.linalg.norm(np.array([one.place for one in held]) - query.place, axis=1)
             scores = scores * self.config.half_distance_m / (self.config.half_distance_m + apart)
         return scores
+
+
+def _filters(query: MemoryQuery) -> bool:
+    asked = (query.valid_ns, query.believed_ns, query.place)
+    return any(one is not None for one in asked) or bool(query.relation or query.target)
