@@ -282,7 +282,7 @@ def demo(config: DemoConfig) -> int:
     sink = LineSink(sys.stderr if config.verbose else None, log_dir)
     supervisor = Supervisor(graph, environment, sink)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    client = LoopClient(graph.values.get("namespace", ""))
+    client = LoopClient(graph.values.get("namespace", ""), count_commands=True)
     show = Demo(config, supervisor, client, sink)
     problem, interrupted, dead = "", False, []
     print(f"logs: {log_dir}" + ("" if config.headless else f"   page: http://localhost:{config.port}"), flush=True)

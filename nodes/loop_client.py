@@ -22,13 +22,11 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.errors import EngramError
-from engram.nodes import messages, qos
+from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.health import DROPS
-from engram.nodes.messages import EpisodeStatus
 from engram.nodes.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 
 OUTCOMES = ("succeeded", "failed", "timeout")
@@ -54,10 +52,19 @@ class EpisodeReport:
 
 
 class LoopClient:
-    """A ROS node of its own context, so that several domains can be driven from one process."""
+    """A ROS node of its own context, so that several domains can be driven from one process.
+
+    It keeps out of the control path's way: with ``count_commands`` it is woken by every command, else by what it asked
+    for and by diagnostics alone.
+    """
 
     def __init__(
-        self, namespace: str = "", domain: int | None = None, idle: Callable[[], object] = lambda: None
+        self,
+        namespace: str = "",
+        domain: int | None = None,
+        idle: Callable[[], object] = lambda: None,
+        *,
+        count_commands: bool = False,
     ) -> None:
         self.idle = idle
         self._context = rclpy.Context()
@@ -65,13 +72,12 @@ class LoopClient:
         self.node = Node("engram_demo", namespace=namespace, context=self._context)
         self._executor = KeptExecutor(context=self._context)
         self._executor.add_node(self.node)
-        self.status: EpisodeStatus | None = None
         self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest
         self.commands = 0
         self.moving_since: float | None = None  # monotonic s of the first command
         self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
-        self.node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)  # each counts
+        if count_commands:
+            self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)
         self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
         self._is_active: Client = self.node.create_client(Trigger, "lifecycle_manager/is_active")
         self._set_policy: Client = self.node.create_client(
@@ -82,9 +88,6 @@ class LoopClient:
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for status in msg.status:
             self.diagnostics[status.name.rsplit("/", 1)[-1]] = status
-
-    def _on_status(self, msg: TaskStatus) -> None:
-        self.status = messages.status_from_msg(msg)
 
     def _on_command(self, msg: JointTrajectory) -> None:
         self.commands += 1
