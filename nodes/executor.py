@@ -2,7 +2,8 @@
 
 rclpy 9 builds the list of everything it can wait for anew before each wait, takes its locks, and wakes itself once
 more after every callback: some 0.6 ms of CPU a message for a node of ours, which has about sixty entities. Here the
-list is kept while it stays the same, every ready subscription is served after one wait, and nothing wakes itself.
+list is kept while it stays the same, every ready subscription is served after one wait and then once more until none
+has a message (asking all costs a fifth of a wait), and nothing wakes itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rclpy.waitable import NumberOfEntities
 
 EVENTS_PERIOD_S = 1.0
 """Time between two looks for QoS events (an incompatible or a lost peer); they only make warnings [s]."""
+ROUNDS = 16
+"""How often subscriptions are asked for more messages at most before timers and services have their turn."""
 KINDS = ("subscription", "guard_condition", "timer", "client", "service")
 """What a wait set waits for, in rclpy's own words, in the order of its constructor's arguments."""
 
@@ -122,6 +125,20 @@ class KeptExecutor(SingleThreadedExecutor):
         for waitable in ready_waitables:
             self._make_handler(waitable, waited.nodes[id(waitable)], self._take_waitable)
         self._run_tasks()
+        if ready["subscription"]:
+            self._call_until_empty(waited)
+
+    def _call_until_empty(self, waited: _Waited) -> None:
+        """Serve what came meanwhile: the messages of one control step come within less than their callbacks take."""
+        for _ in range(ROUNDS):
+            taken = [
+                self._take_and_call(entity)
+                for entity in waited.by_kind["subscription"]
+                if entity.callback_group.can_execute(entity) and not inspect.iscoroutinefunction(entity.callback)
+            ]
+            self._run_tasks()
+            if not any(taken):
+                return
 
     def _call(self, kind: str, entity: Any, node: Any) -> None:
         if kind == "timer" and not entity.handle.is_timer_ready():
@@ -129,14 +146,21 @@ class KeptExecutor(SingleThreadedExecutor):
         if kind != "subscription" or inspect.iscoroutinefunction(entity.callback):
             self._make_handler(entity, node, self._take[kind])  # a task; _run_tasks calls it
             return
+        self._take_and_call(entity)
+
+    @staticmethod
+    def _take_and_call(entity: Any) -> bool:
+        """Hand over the next message of a subscription; tells whether there was one."""
         try:
             with entity.handle:
                 taken = entity.handle.take_message(entity.msg_type, entity.raw)
         except InvalidHandle:  # an earlier callback has destroyed it
-            return
-        if taken is not None:
-            message_only = entity._callback_type is Subscription.CallbackType.MessageOnly
-            entity.callback(*(taken[:1] if message_only else taken))
+            return False
+        if taken is None:
+            return False
+        message_only = entity._callback_type is Subscription.CallbackType.MessageOnly
+        entity.callback(*(taken[:1] if message_only else taken))
+        return True
 
     @staticmethod
     def _open(entity: Any, closed: set[int]) -> bool:

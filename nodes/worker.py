@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,7 +15,7 @@ class Worker[T]:
     """Runs ``handle`` for each item put, in order, in one thread of its own.
 
     A full queue drops its oldest item, never the new one, and calls ``on_drop``. An exception reaches ``on_error``
-    and the thread goes on with the next item.
+    and the thread goes on with the next item. Where several threads put at once, each may exceed the capacity by one.
     """
 
     def __init__(
@@ -27,41 +28,38 @@ class Worker[T]:
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._handle, self._on_error, self._on_drop = handle, on_error, on_drop
-        self._items: deque[T] = deque()
+        self._items: SimpleQueue[T | None] = SimpleQueue()  # in C: a condition takes longer than the hand-over
         self._capacity = capacity
-        self._ready = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, item: T) -> None:
         """Queue ``item``; what does not fit any more is the oldest."""
-        with self._ready:
-            dropped = len(self._items) >= self._capacity
-            if dropped:
-                self._items.popleft()
-            self._items.append(item)
-            self._ready.notify()
+        dropped = self._items.qsize() >= self._capacity and self._drop()
+        self._items.put(item)
         if dropped:
             self._on_drop()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Finish the item at hand, drop the rest; returns False if the thread is still busy after ``timeout_s``."""
-        with self._ready:
-            self._stopped = True
-            self._items.clear()
-            self._ready.notify()
+        self._stopped = True
+        self._items.put(None)  # to wake up for
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _drop(self) -> bool:
+        with contextlib.suppress(Empty):
+            self._items.get_nowait()
+            return True
+        return False
+
     def _run(self) -> None:
         while True:
-            with self._ready:
-                self._ready.wait_for(lambda: self._items or self._stopped)
-                if self._stopped:
-                    return
-                item = self._items.popleft()
+            item = self._items.get()
+            if self._stopped or item is None:
+                return
             try:
                 self._handle(item)
             except Exception as error:
