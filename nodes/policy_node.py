@@ -206,8 +206,9 @@ class PolicyNode(EngramNode):
     def take_status(self, status: messages.EpisodeStatus) -> None:
         """Take in what the episode is doing, from the simulation or from a goal of our own."""
         if self.status is not None and status.stamp_ns < self.status.stamp_ns:  # the simulation was restarted
-            for waiting in (self.statuses, self.memory, self.ready):
-                waiting.clear()
+            self.statuses.clear()
+            self.memory.clear()
+            self.ready = {stamp: found for stamp, found in self.ready.items() if stamp <= status.stamp_ns}
         self.status = status
         if self.experience is not None:
             self.experience.became(status)
@@ -241,11 +242,11 @@ class PolicyNode(EngramNode):
         """Hand over every observation for which everything is there, oldest first."""
         for observation in self.inbox.take():
             self.ready[observation.stamp_ns] = observation
-            self.health.trace("observation complete", observation.stamp_ns)
         for stamp_ns in sorted(self.ready):
             status = self._status_at(stamp_ns)
             if status is None or (self.config.memory == "wait" and status.running and stamp_ns not in self.memory):
                 continue
+            self.health.trace("observation complete", stamp_ns)
             observation = self.ready.pop(stamp_ns)
             self.last_stamp, self.progress_at = stamp_ns, time.monotonic()
             if status.running:

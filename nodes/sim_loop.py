@@ -12,6 +12,9 @@ from engram.core.contracts import World
 from engram.core.errors import EngramError
 from engram.core.types import JointCommand, Observation, OracleOutcome
 
+REST_AFTER_S = 0.005
+"""Lock-step: how long the parts of a step that no command waits for stand back for those that it waits for [s]."""
+
 
 @dataclass(frozen=True)
 class ResetRequest:
@@ -42,7 +45,9 @@ class SimLoop:
 
     Args:
         make_world: called in the thread, because a rendering context belongs to the thread that made it.
-        show: publishes an observation with the outcome so far; ``again`` marks a repeated step.
+        show: publishes what a command waits for, an observation with the outcome so far; ``again`` marks a repeated
+            step.
+        show_rest: publishes the parts of the observation that no command waits for.
         report: takes a problem's key and text ("" = over).
         count: takes the name of a counter to add one to.
     """
@@ -51,12 +56,14 @@ class SimLoop:
         self,
         make_world: Callable[[], World],
         show: Callable[[Observation, OracleOutcome, bool], None],
+        show_rest: Callable[[Observation], None],
         report: Callable[[str, str], None],
         count: Callable[[str], None],
         config: SimLoopConfig,
     ) -> None:
         self.config = config
-        self._make_world, self._show, self._report, self._count = make_world, show, report, count
+        self._make_world, self._report, self._count = make_world, report, count
+        self._show, self._show_rest = show, show_rest
         self._changed = threading.Condition()
         self._command: JointCommand | None = None
         self._reset: ResetRequest | None = None
@@ -141,12 +148,17 @@ class SimLoop:
                 self._count("overruns")
                 next_tick = time.monotonic()
             self._show(observation, outcome, False)
+        self._show_rest(observation)
 
     def _lockstep_command(
         self, observation: Observation, outcome: OracleOutcome, next_tick: float
     ) -> JointCommand | None:
         """Return the command for this very step; None when a reset or a stop came instead."""
         began = time.monotonic()
+        wait_s = min(REST_AFTER_S, self.config.retry_s)  # on two cores, to go on publishing would hold up who decides
+        with self._changed:
+            self._changed.wait_for(lambda: self._interrupted() or self._has(observation.stamp_ns), wait_s)
+        self._show_rest(observation)
         while True:
             with self._changed:
                 self._changed.wait_for(
@@ -166,6 +178,7 @@ class SimLoop:
                     f"{self.config.retry_s:g} s",
                 )
             self._show(observation, outcome, True)
+            self._show_rest(observation)
         self._report("command", "")
         return command
 
@@ -173,6 +186,7 @@ class SimLoop:
         self, observation: Observation, outcome: OracleOutcome, next_tick: float
     ) -> JointCommand | None:
         """Return the newest command when the step's time is over, or a hold; None when a reset or a stop came."""
+        self._show_rest(observation)
         with self._changed:
             self._changed.wait_for(self._interrupted, max(0.0, next_tick - time.monotonic()))
             if self._interrupted():

@@ -73,10 +73,12 @@ class SimNode(EngramNode):
             self._outputs(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         self.told: dict[str, dict[str, object]] = {}  # lenses, mounts: camera -> what was last published
+        self.lenses_at_ns = -1  # stamp that they were last published with
         config = self.config
         self.loop = SimLoop(
             lambda: make_world(config.world, self.section["world_config"]),
             self._show,
+            self._show_rest,
             self._report,
             self.health.count,
             SimLoopConfig(config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s),
@@ -133,7 +135,7 @@ class SimNode(EngramNode):
         self.get_logger().warning(f"{key}: {text}", throttle_duration_sec=5.0)
 
     def _show(self, observation: Observation, outcome: OracleOutcome, again: bool) -> None:
-        """Publish one control step; called in the simulation's thread."""
+        """Publish what the command of this control step waits for; called in the simulation's thread."""
         if self.state != "active":
             return
         stamp_ns = observation.stamp_ns
@@ -143,40 +145,45 @@ class SimNode(EngramNode):
             self.shown = {stamp_ns: time.monotonic()}
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
-        state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
-        if state == "running" and observation.joints.held:
-            state = "held"
-        self._publish_status(
-            messages.EpisodeStatus(
-                stamp_ns,
-                self.config.robot_id,
-                outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
-                outcome.task,
-                outcome.instruction,
-                outcome.step,
-                state,
-                outcome.success,
-                outcome.reward,
-                outcome.truncated,
-            )
-        )
-        self._publish_transforms(observation)
         lenses = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
-        other_lenses = self._is_news("lenses", lenses)
-        if other_lenses:  # those that are known hold until others come
+        if self._is_news("lenses", lenses):  # those that are known hold until others come
             self._publish_lenses(observation)
         for frame in observation.cameras.values():
             self._publish_color(frame)
+        self._publish_transforms(observation)
+        # Last what wakes most: every process that listens to it may take the processor from the rest of the step.
         self.joints.publish(messages.joints_to_msg(observation.joints))
+        self._publish_status(self._status_of(observation, outcome))
         self.health.trace("shown", stamp_ns)
-        # No command waits for the rest.
-        self.clock.publish(Clock(clock=messages.to_stamp(stamp_ns)))
-        if not other_lenses:
+
+    def _show_rest(self, observation: Observation) -> None:
+        """Publish the parts of the step that no command waits for; called in the simulation's thread."""
+        if self.state != "active":
+            return
+        self.clock.publish(Clock(clock=messages.to_stamp(observation.stamp_ns)))
+        if self.lenses_at_ns != observation.stamp_ns:
             self._publish_lenses(observation)
         for frame in observation.cameras.values():
             if frame.depth is not None:
                 depth = messages.depth_to_msg(frame.depth, frame.stamp_ns, messages.optical_frame(frame.name))
                 self._outputs(frame.name)["depth"].publish(depth)
+
+    def _status_of(self, observation: Observation, outcome: OracleOutcome) -> messages.EpisodeStatus:
+        state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
+        if state == "running" and observation.joints.held:
+            state = "held"
+        return messages.EpisodeStatus(
+            observation.stamp_ns,
+            self.config.robot_id,
+            outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
+            outcome.task,
+            outcome.instruction,
+            outcome.step,
+            state,
+            outcome.success,
+            outcome.reward,
+            outcome.truncated,
+        )
 
     def _publish_status(self, status: messages.EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
@@ -207,6 +214,7 @@ class SimNode(EngramNode):
         return self.images[camera]
 
     def _publish_lenses(self, observation: Observation) -> None:
+        self.lenses_at_ns = observation.stamp_ns
         for name, frame in observation.cameras.items():
             height, width, _ = frame.color.shape
             optical = messages.optical_frame(name)

@@ -16,10 +16,11 @@ class Watched:
     """A loop whose steps, problems and counters are collected."""
 
     def __init__(self, make=GantryWorld, **config):
-        self.shown, self.problems, self.counts = queue.Queue(), queue.Queue(), []
+        self.shown, self.rest, self.problems, self.counts = queue.Queue(), queue.Queue(), queue.Queue(), []
         self.loop = SimLoop(
             make,
             lambda observation, outcome, again: self.shown.put((observation, outcome, again)),
+            self.rest.put,
             lambda key, text: text and self.problems.put((key, text)),
             self.counts.append,
             SimLoopConfig(**config),
@@ -44,6 +45,21 @@ def watch():
     yield make
     for one in made:
         one.loop.stop()
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_the_rest_of_every_step_is_shown_once_also_of_the_last(watch, lockstep):
+    sim = watch(lockstep=lockstep, control_dt_s=0.01, retry_s=60.0)
+    sim.loop.reset("reach", 1, "")
+    stamps, over = [], False
+    while not over:
+        observation, outcome, _ = sim.next()
+        stamps.append(observation.stamp_ns)
+        over = outcome.over
+        sim.answer(observation, 0.0)
+    assert len(stamps) == MAX_STEPS + 1
+    assert [sim.rest.get(timeout=20).stamp_ns for _ in stamps] == stamps
+    assert sim.rest.empty()
 
 
 def test_lockstep_takes_only_the_command_with_the_steps_own_stamp(watch):
