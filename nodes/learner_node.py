@@ -36,6 +36,8 @@ from engram_interfaces.srv import PromotePolicy, RollbackPolicy
 class LearnerNodeConfig(NodeConfig):
     """Parameters of the learner node."""
 
+    niceness: int = param(10, 0, 19)
+    """No command waits for it, so on a busy machine it stands back."""
     policy: str = "base"
     """Checkpoint to start from, or package.module:factory of a Trainer of your own."""
     folder: str = "~/.local/share/engram/learner"

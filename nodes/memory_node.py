@@ -47,6 +47,8 @@ from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
 class MemoryNodeConfig(NodeConfig):
     """Parameters of the memory node."""
 
+    niceness: int = param(5, 0, 19)
+    """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
     memory: str = "robot"
     """Memory: robot (four stores), graph (the scene graph alone), or package.module:factory of your own."""
     store: str = "~/.local/share/engram/{robot_id}/memory"

@@ -23,6 +23,8 @@ from engram_interfaces.msg import SceneObservation
 class PerceptionNodeConfig(NodeConfig):
     """Parameters of the perception node."""
 
+    niceness: int = param(5, 0, 19)
+    """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
     detector: str = "geometric"
     """Detector: geometric, zero_shot, or package.module:factory of your own."""
     camera: str = "front"

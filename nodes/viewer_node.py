@@ -43,6 +43,8 @@ OBJECT_LAYERS = ("object", "objects")
 class ViewerNodeConfig(NodeConfig):
     """Parameters of the viewer."""
 
+    niceness: int = param(10, 0, 19)
+    """No command waits for it, so on a busy machine it stands back."""
     port: int = param(8080, 1, 65535)
     """TCP port of the page."""
     host: str = "127.0.0.1"
