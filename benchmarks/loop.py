@@ -72,7 +72,7 @@ def running_nodes(config: LoopBenchmark, folder: Path) -> Iterator[LoopClient]:
     """Start simulation, policy and safety, and end them; they leave their traces in ``folder``."""
     shared = ["-p", "lockstep:=true"]
     own = {
-        "sim_node": ["-p", f"world_config.image_size:={config.image_size}"],
+        "sim_node": ["-p", f"world_config.image_size:={config.image_size}", "-p", "world_config.depth:=true"],
         "policy_node": ["-p", f"policy:='{config.policy}'", "-p", "memory:='off'", "-p", "accept:='none'"],
         "safety_node": [],
     }
@@ -104,7 +104,7 @@ def run_blocks(config: LoopBenchmark, folder: Path) -> tuple[dict[str, Blocks], 
     with ExitStack() as stack:
         loops = {}
         for layout in LAYOUTS:
-            loops[layout] = RawLoop(layout, config.image_size, RAW_PERIOD_S)
+            loops[layout] = RawLoop(layout, config.image_size, RAW_PERIOD_S, config.policy)
             stack.callback(loops[layout].close)
         client = stack.enter_context(running_nodes(config, folder))
         for block in track(range(config.blocks), "blocks", console=Console(stderr=True)):

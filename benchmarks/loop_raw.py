@@ -1,24 +1,31 @@
 """The limit: the messages of one control step cross to other processes with plain rclpy, and a command comes back.
 
-Three layouts. ``bare`` sends the two colour images and the joint states to one peer. ``all messages`` sends every
+Four layouts. ``bare`` sends the two colour images and the joint states to one peer. ``all messages`` sends every
 message that the simulation publishes in a step, with its quality of service, to one peer. ``all messages and
 processes`` sends them to two, as ours go to the policy and to the safety node: the first answers the step with an
-action chunk, the second answers that with the command. Nothing is computed or converted; messages are made once and
-only stamped anew.
+action chunk, the second answers that with the command. Between two rounds these sleep, with warm caches.
+
+``all messages, processes and work`` is the same beside what ours do meanwhile: before a round the origin steps and
+renders the simulation, and before its answer the policy's peer runs the policy's network. Neither is in the time that
+is told, but both leave the processor's caches as ours find them. In all layouts messages are made once and only stamped
+anew; no message's content is computed or converted.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import rclpy
+from builtin_interfaces.msg import Duration
 from geometry_msgs.msg import TransformStamped
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
@@ -28,7 +35,10 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from engram.core.types import JointCommand, Observation
 from engram.nodes import qos
+from engram.nodes.factories import black_observation, make_policy, make_world
+from engram.sim.world import WorldConfig
 from engram_interfaces.msg import ActionChunk, TaskStatus
 
 CAMERAS = ("front", "wrist")
@@ -37,6 +47,8 @@ HORIZON, ACTION_DIM = 16, 7
 ROUND_TIMEOUT_S = 60.0
 START_ROUNDS = 240
 """Steps of half a second that the peers have to be discovered in."""
+CONTROL_DT_NS = 100_000_000
+TASK = "pick_place"
 
 Kind = tuple[type, QoSProfile]
 BARE: dict[str, Kind] = {
@@ -61,15 +73,17 @@ class Layout:
     sent: dict[str, Kind]
     peers: dict[str, tuple[str, ...]]
     """Role -> topics that it reads; ``one`` answers a step by the command, ``policy`` by a chunk."""
+    work: bool = False
+    """Whether the origin renders between two rounds and the policy's peer runs the network."""
 
 
 READ_BY_POLICY = (*WAITED_FOR, *(f"{c}/info" for c in CAMERAS))
+READ_BY_TWO = {"policy": READ_BY_POLICY, "safety": ("status", "joint_states")}
 LAYOUTS = {
     "bare": Layout(BARE, {"one": (*BARE,)}),
     "all_messages": Layout(WAITED_FOR | REST, {"one": READ_BY_POLICY}),
-    "all_messages_and_processes": Layout(
-        WAITED_FOR | REST, {"policy": READ_BY_POLICY, "safety": ("status", "joint_states")}
-    ),
+    "all_messages_and_processes": Layout(WAITED_FOR | REST, READ_BY_TWO),
+    "all_messages_processes_and_work": Layout(WAITED_FOR | REST, READ_BY_TWO, work=True),
 }
 
 
@@ -106,8 +120,44 @@ def _time_of(msg: Any) -> Any:
     return (msg.transforms[0] if isinstance(msg, TFMessage) else msg).header.stamp
 
 
-def peer(layout: str, role: str) -> None:
+class Network:
+    """The forward pass between the policy peer's last message and its answer."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = make_policy(policy)
+        self.policy.reset("put the green cube in the bin")
+        self.step = 0
+
+    def seconds(self) -> float:
+        """Observe and act once; return how long that took [s]."""
+        self.step += 1
+        begin = time.perf_counter()
+        self.policy.observe(black_observation(self.policy, self.step * CONTROL_DT_NS))
+        self.policy.act()
+        return time.perf_counter() - begin
+
+
+class Scene:
+    """What the simulation does before each step: physics and two cameras."""
+
+    def __init__(self, size: int) -> None:
+        self.world = make_world("mujoco", WorldConfig(image_size=size, depth=True))
+        self.observation: Observation | None = None
+        self.episode = 0
+
+    def step(self) -> None:
+        """Let the arm stand still for one control step and render it; begin anew where an episode is over."""
+        if self.observation is None or self.world.oracle_outcome().over:
+            self.episode += 1
+            self.observation = self.world.reset(TASK, self.episode)
+        joints = self.observation.joints
+        stay = JointCommand(joints.stamp_ns, joints.names, joints.positions, CONTROL_DT_NS / 1e9)
+        self.observation = self.world.step(stay)
+
+
+def peer(layout: str, role: str, policy: str) -> None:
     """Answer what ``role`` waits for, until a signal."""
+    network = Network(policy) if LAYOUTS[layout].work and role == "policy" else None
     rclpy.init()
     node = Node(role, namespace=layout)
     waited = {"one": [t for t in LAYOUTS[layout].sent if t in WAITED_FOR], "policy": [*WAITED_FOR], "safety": ["chunk"]}
@@ -121,9 +171,14 @@ def peer(layout: str, role: str) -> None:
             return
         stamp = _time_of(got).sec
         seen[stamp] += 1
-        if seen[stamp] == len(waited[role]):
-            msg.header.stamp.sec = stamp
-            back.publish(msg)
+        if seen[stamp] < len(waited[role]):
+            return
+        msg.header.stamp.sec = stamp
+        if network is not None:
+            msg.inference_time = network.seconds()
+        if role == "safety":
+            msg.points[0].time_from_start = _duration(got.inference_time)
+        back.publish(msg)
 
     for topic in LAYOUTS[layout].peers[role]:
         kind, profile = LAYOUTS[layout].sent[topic]
@@ -132,10 +187,16 @@ def peer(layout: str, role: str) -> None:
         node.create_subscription(ActionChunk, "chunk", lambda got: take("chunk", got), qos.CHUNK)
     # A signal wakes rclpy before it ends its context: whoever has nothing else to wake up for sleeps on.
     node.create_timer(1.0, lambda: None)
+    gc.freeze()  # as our nodes do
     try:
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
         return
+
+
+def _duration(seconds: float) -> Duration:
+    whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
+    return Duration(sec=whole, nanosec=part)
 
 
 class Origin:
@@ -155,7 +216,7 @@ class Origin:
         self.stamp = 0
 
     def round_ms(self, timeout_s: float) -> float | None:
-        """Return how long the next step took [ms]; None when no command came within ``timeout_s``."""
+        """Return how long the next step took without the network [ms]; None if no command came in ``timeout_s``."""
         self.stamp += 1
         begin = time.perf_counter()
         for publisher, msg in self.outputs:
@@ -165,20 +226,26 @@ class Origin:
             self.executor.spin_once(timeout_sec=0.2)
             if time.perf_counter() - begin > timeout_s:
                 return None
+        took_s = time.perf_counter() - begin
+        network = self.back[-1].points[0].time_from_start
         self.back.clear()
-        return 1e3 * (time.perf_counter() - begin)
+        return 1e3 * (took_s - network.sec - network.nanosec / 1e9)
 
 
 def origin(layout: str, size: int, period_s: float) -> None:
     """Say so when all peers answer; then for each number on standard input print as many round trips [ms]."""
+    between: Callable[[], object] = lambda: time.sleep(period_s)  # noqa: E731
+    if LAYOUTS[layout].work:
+        between = Scene(size).step
     source = Origin(layout, size)
+    gc.freeze()  # as our nodes do
     if all(source.round_ms(0.5) is None for _ in range(START_ROUNDS)):
         raise TimeoutError(f"raw loop {layout!r}: no peer was discovered")
     print("[]", flush=True)
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):
-            time.sleep(period_s)
+            between()
             times.append(source.round_ms(ROUND_TIMEOUT_S))
         print(json.dumps(times), flush=True)
 
@@ -186,9 +253,10 @@ def origin(layout: str, size: int, period_s: float) -> None:
 class RawLoop:
     """The processes of one layout: ``rounds`` may be asked for again and again, until ``close``."""
 
-    def __init__(self, layout: str, size: int, period_s: float) -> None:
+    def __init__(self, layout: str, size: int, period_s: float, policy: str = "base") -> None:
+        """Start them; ``policy`` names the network where one runs."""
         self.layout = layout
-        self._peers = [self._start("peer", layout, role) for role in LAYOUTS[layout].peers]
+        self._peers = [self._start("peer", layout, role, policy) for role in LAYOUTS[layout].peers]
         self._origin = self._start("origin", layout, str(size), str(period_s), pipe=subprocess.PIPE)
         try:
             self._read()
@@ -228,8 +296,8 @@ class RawLoop:
             child.wait()
 
 
-if __name__ == "__main__":  # peer LAYOUT ROLE, or origin LAYOUT SIZE PERIOD
+if __name__ == "__main__":  # peer LAYOUT ROLE POLICY, or origin LAYOUT SIZE PERIOD
     if sys.argv[1] == "peer":
-        peer(sys.argv[2], sys.argv[3])
+        peer(*sys.argv[2:])
     else:
         origin(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

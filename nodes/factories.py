@@ -131,18 +131,23 @@ def check_policy_name(spec: str) -> None:
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
 
 
-def _warm_up(policy: Any) -> None:
-    """Act once on black images: the text encoder and the first pass take seconds that an episode does not have."""
+def black_observation(policy: Any, stamp_ns: int) -> Observation:
+    """Return black images of the size that the network of ``policy`` takes, with the arm at home."""
     size = {name: policy.network.config.image_features[f"observation.images.{name}"].shape for name in policy.cameras}
     at_origin = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
     frames = {
-        name: CameraFrame(name, 0, np.zeros((height, width, 3), np.uint8), np.eye(3), at_origin)
+        name: CameraFrame(name, stamp_ns, np.zeros((height, width, 3), np.uint8), np.eye(3), at_origin)
         for name, (_, height, width) in size.items()
     }
     robot = policy.robot
     home = np.append(robot.home, robot.gripper_open)
+    return Observation(stamp_ns, frames, JointState(stamp_ns, robot.joint_names, home, np.zeros(len(home))))
+
+
+def _warm_up(policy: Any) -> None:
+    """Act once on black images: the text encoder and the first pass take seconds that an episode does not have."""
     policy.reset("warm up")
-    policy.observe(Observation(0, frames, JointState(0, robot.joint_names, home, np.zeros(len(home)))))
+    policy.observe(black_observation(policy, 0))
     policy.act()
     policy.reset("")
 
