@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+EXIT_MISCONFIGURED = 2
+"""Exit status of a process that its configuration keeps from working: to start it again would not help."""
+
 
 class EngramError(Exception):
     """Base of every error that Engram raises on purpose."""

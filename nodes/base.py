@@ -24,7 +24,13 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import (
+    EXIT_MISCONFIGURED,
+    EngramError,
+    InvalidInputError,
+    UnknownNameError,
+    WeightsError,
+)
 from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.health import DROPS, ERROR, Health
@@ -34,6 +40,8 @@ from engram.nodes.worker import Worker
 SWITCH_INTERVAL_S = 0.00005
 """How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
 that receives messages make each other wait for longer than a message takes."""
+LASTING = (InvalidInputError, UnknownNameError, WeightsError)
+"""What keeps a node from starting and would do so again: its parameters are read when it starts."""
 PR_SET_TIMERSLACK = 29
 TIMER_SLACK_NS = 1000
 """How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
@@ -69,6 +77,8 @@ def load_object(spec: str) -> Any:
 class EngramNode(LifecycleNode):
     """A lifecycle node that reports problems instead of dying of them.
 
+    Only what its parameters name, and would keep it from starting again and again, ends it: see ``unfit``.
+
     Subclasses set ``config_class`` (and ``sections``: prefix -> dataclass) and fill in :meth:`setup`,
     :meth:`start`, :meth:`stop` and :meth:`teardown`.
     """
@@ -83,6 +93,7 @@ class EngramNode(LifecycleNode):
         check_unknown(self)
         self.health = Health(self.config.trace_file)
         self.state = "unconfigured"
+        self.unfit: EngramError | None = None  # why it can never start as it is configured
         self._live: list[tuple[Callable[[Any], bool], Any]] = []  # made by start, destroyed by stop
         self._workers: list[Worker] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -184,6 +195,8 @@ class EngramNode(LifecycleNode):
         except Exception as error:
             self.report(name, error)
             self.get_logger().error(f"{name} failed: {error}")
+            if name in ("configure", "activate") and isinstance(error, LASTING):
+                self.unfit = error
             return TransitionCallbackReturn.FAILURE
         self.health.clear(name)
         self.state = then
@@ -273,14 +286,17 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         executor = KeptExecutor()
         executor.add_node(node)
         if not node.config.autostart or _autostart(node):
-            executor.spin()
-        else:
+            while rclpy.ok() and node.unfit is None:
+                executor.spin_once()
+        elif node.unfit is None:
             status = 1 if rclpy.ok() else 0  # a signal during the start is no failure
+        if node.unfit is not None:
+            raise node.unfit
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except EngramError as error:
         print(f"error: {error}", file=sys.stderr)
-        status = 2
+        status = EXIT_MISCONFIGURED
     except Exception:
         if rclpy.ok():  # otherwise a signal ended the context while the node was being made
             traceback.print_exc()

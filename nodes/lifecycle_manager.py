@@ -22,7 +22,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_srvs.srv import Trigger
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
 from engram.nodes import qos
 from engram.nodes.params import check_unknown, declare, param
 
@@ -272,7 +272,7 @@ def main() -> int:
         pass
     except EngramError as error:
         print(f"error: {error}", file=sys.stderr)
-        status = 2
+        status = EXIT_MISCONFIGURED
     finally:
         if manager is not None:
             with contextlib.suppress(KeyboardInterrupt):  # launchers send a second SIGINT while we leave

@@ -1,7 +1,8 @@
 """``engram up``: start the node set of a launch file as processes, watch over it, end it cleanly.
 
 It does what ``ros2 launch`` does with the same file: respawn with a delay and a limit, ``on_exit: shutdown``, lines
-prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended.
+prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended. Beyond that, a
+node of ours that its configuration keeps from working is not started again, and where it never worked, all are ended.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Annotated, Literal, TextIO
 
 import tyro
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
 from engram.nodes.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
 from engram.nodes.process import Process, node_command
 from engram.nodes.shared_memory import remove_dead_files
@@ -146,6 +147,13 @@ class Supervisor:
             # Python answers a SIGINT while it still imports with exit code 1: only crashes and SIGKILL count here
             child.failed = code < 0 and -code not in (signal.SIGINT, signal.SIGTERM)
             self.sink(name, f"ended, exit code {code}")
+            return
+        if code == EXIT_MISCONFIGURED and spec.package == "engram":
+            child.failed = True
+            self.sink(name, "cannot work as it is configured: it stays down; its error is above")
+            if child.restarts == 0:
+                self.sink(name, "ending everything")
+                self.end()
             return
         retries_left = spec.respawn_max_retries < 0 or child.restarts < spec.respawn_max_retries
         if spec.respawn and retries_left:
@@ -287,6 +295,7 @@ def up(config: UpConfig) -> int:
     end_on_signals(supervisor)
     code = supervisor.run()
     for name, exit_code in supervisor.failures.items():
-        sink("engram up", f"{name} failed, exit code {exit_code}")
+        errors = [line for line in sink.tail(name, LineSink.TAIL) if line.startswith("error: ")]
+        sink("engram up", ": ".join([f"{name} failed, exit code {exit_code}", *errors[-1:]]))
     sink.close()
     return code

@@ -73,6 +73,28 @@ def test_a_node_is_restarted_as_often_as_configured_and_then_reported() -> None:
     assert supervisor.failures == {"a": 7}
 
 
+def test_a_node_that_is_misconfigured_is_not_started_again_and_ends_everything() -> None:
+    ours = NodeSpec("engram", "print('error: no such thing'); raise SystemExit(2)", "a", respawn=True)
+    supervisor, out = supervise(ours, script(SLEEP, "b"))
+    assert supervisor.run() == 1
+    assert supervisor.children["a"].starts == 1
+    assert supervisor.failures == {"a": 2}
+    assert "cannot work as it is configured" in out.getvalue()
+
+
+def test_a_node_that_worked_before_it_was_misconfigured_stays_down_alone(tmp_path: Path) -> None:
+    code = (
+        f"import pathlib; p = pathlib.Path({str(tmp_path / 'ran')!r}); c = 2 if p.exists() else 1; p.touch(); exit(c)"
+    )
+    ours = NodeSpec("engram", code, "a", respawn=True, respawn_delay_s=0.05)
+    supervisor, _ = supervise(ours, script(SLEEP, "b"))
+    wait(supervisor, lambda: supervisor.children["a"].failed)
+    assert supervisor.children["a"].starts == 2
+    assert supervisor.alive == ("b",)
+    supervisor.end()
+    assert supervisor.run() == 1
+
+
 def test_kill_minus_nine_is_answered_by_a_restart() -> None:
     supervisor, _ = supervise(script(SLEEP, respawn=True))
     wait(supervisor, lambda: supervisor.children["a"].process is not None)
