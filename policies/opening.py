@@ -10,7 +10,7 @@ from typing import Any
 from lerobot.configs import PreTrainedConfig
 from lerobot.policies.factory import make_pre_post_processors
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
 from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
 from engram.policies.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.configuration_engram_vla import EngramVLAConfig
@@ -40,6 +40,7 @@ def open_policy(name: str | Path) -> Opened:
         WeightsError: the weights do not fit the configuration beside them.
     """
     if _is_on_hub(str(name)):
+        _check_on_hub(str(name))
         return _open_backbone(str(name))
     folder = checkpoint_folder(name)
     config: Any = PreTrainedConfig.from_pretrained(folder)
@@ -89,3 +90,17 @@ def _shipped() -> dict[str, Path]:
 def _is_on_hub(name: str) -> bool:
     """Tell whether ``name`` can only be owner/name on the hub."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).is_dir()
+
+
+def _check_on_hub(name: str) -> None:
+    """Raise UnknownNameError unless the hub, or what was fetched from it before, has ``name``."""
+    from engram.policies.backbones.loading import Source  # slow to import
+
+    try:
+        Source(name).file("config.json")
+    except WeightsError as error:
+        valid = ", ".join([*sorted(_shipped()), "a folder", "owner/name on the hub"])
+        raise UnknownNameError(
+            f"unknown policy {name!r}: there is no folder {Path(name).absolute()}, and as a name on the hub it is not "
+            f"to be had; valid: {valid} ({str(error).splitlines()[0]})"
+        ) from None
