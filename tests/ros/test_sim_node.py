@@ -3,7 +3,10 @@
 import os
 
 import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 
+from engram.core.errors import EXIT_MISCONFIGURED
 from tests.ros.processes import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
@@ -26,6 +29,15 @@ def test_a_machine_that_cannot_render_is_told_so_at_the_start_and_the_node_ends(
     assert why in output
     assert "libegl1" in output
     assert "Traceback" not in output
+
+
+def test_a_world_that_does_not_exist_ends_a_node_that_a_manager_configures(graph):
+    sim = graph.start("sim_node", world="bogus", autostart=False)
+    request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE))
+    assert not graph.call(ChangeState, "sim_node/change_state", request).success
+    assert sim.child.wait(60) == EXIT_MISCONFIGURED
+    graph.processes.remove(sim)  # it has ended as it should
+    assert "error: unknown world 'bogus'; valid: " in sim.output()
 
 
 def test_without_cameras_no_opengl_is_needed(graph, monkeypatch):
