@@ -144,7 +144,7 @@ class Demo:
             sys.stdout.flush()
         lost = [name for name in self.supervisor.failures if name not in BESIDE_THE_LOOP]
         if lost:
-            raise LoopError(f"{lost[0]} stays down")
+            raise LoopError(f"{lost[0]} stays down{self.sink.error(lost[0])}")
 
     def last_words(self) -> str:
         """Return the last lines of every node that failed, each with its name."""

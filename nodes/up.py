@@ -213,6 +213,11 @@ class LineSink:
         with self._lock:
             return list(self._tails.get(name, ()))[-lines:]
 
+    def error(self, name: str) -> str:
+        """Return ": " and the error that one node ended with; empty if it told none."""
+        errors = [line.removeprefix("error") for line in self.tail(name, self.TAIL) if line.startswith("error: ")]
+        return errors[-1] if errors else ""
+
     def close(self) -> None:
         """Close the log files."""
         with self._lock:
@@ -295,7 +300,6 @@ def up(config: UpConfig) -> int:
     end_on_signals(supervisor)
     code = supervisor.run()
     for name, exit_code in supervisor.failures.items():
-        errors = [line for line in sink.tail(name, LineSink.TAIL) if line.startswith("error: ")]
-        sink("engram up", ": ".join([f"{name} failed, exit code {exit_code}", *errors[-1:]]))
+        sink("engram up", f"{name} failed, exit code {exit_code}{sink.error(name)}")
     sink.close()
     return code

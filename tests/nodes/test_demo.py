@@ -183,5 +183,5 @@ def test_a_loop_that_cannot_start_is_an_error_with_its_reason(tmp_path: Path) ->
     code, figures, printed = run_demo("--episodes", "1", *policy, log_dir=tmp_path)
     assert code == 1
     assert figures["episodes"] == 0
-    assert "policy_node failed: configure failed" in str(figures["problem"])
+    assert "policy_node stays down: 'nowhere:Nobody': No module named 'nowhere'" in str(figures["problem"])
     assert "No module named 'nowhere'" in printed

@@ -80,6 +80,7 @@ def test_a_node_that_is_misconfigured_is_not_started_again_and_ends_everything()
     assert supervisor.children["a"].starts == 1
     assert supervisor.failures == {"a": 2}
     assert "cannot work as it is configured" in out.getvalue()
+    assert supervisor.sink.error("a") == ": no such thing"  # type: ignore[attr-defined]
 
 
 def test_a_node_that_worked_before_it_was_misconfigured_stays_down_alone(tmp_path: Path) -> None:
