@@ -1,14 +1,17 @@
 """The limit: the messages of one control step cross to other processes with plain rclpy, and a command comes back.
 
-Four layouts. ``bare`` sends the two colour images and the joint states to one peer. ``all messages`` sends every
+Five layouts. ``bare`` sends the two colour images and the joint states to one peer. ``all messages`` sends every
 message that the simulation publishes in a step, with its quality of service, to one peer. ``all messages and
 processes`` sends them to two, as ours go to the policy and to the safety node: the first answers the step with an
 action chunk, the second answers that with the command. Between two rounds these sleep, with warm caches.
 
 ``all messages, processes and work`` is the same beside what ours do meanwhile: before a round the origin steps and
 renders the simulation, and before its answer the policy's peer runs the policy's network. Neither is in the time that
-is told, but both leave the processor's caches as ours find them. In all layouts messages are made once and only stamped
-anew; no message's content is computed or converted.
+is told, but both leave the processor's caches as ours find them.
+
+``rest later`` is ``all messages and processes`` in our order: clock, camera_info and depth, which no command waits for, go
+out when the command has come. In all layouts messages are made once and only stamped anew; no message's content is
+computed or converted.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from builtin_interfaces.msg import Duration
 from geometry_msgs.msg import TransformStamped
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -75,6 +79,8 @@ class Layout:
     """Role -> topics that it reads; ``one`` answers a step by the command, ``policy`` by a chunk."""
     work: bool = False
     """Whether the origin renders between two rounds and the policy's peer runs the network."""
+    rest_later: bool = False
+    """Whether what no command waits for is sent when the command has come, and not in the time that is told."""
 
 
 READ_BY_POLICY = (*WAITED_FOR, *(f"{c}/info" for c in CAMERAS))
@@ -84,6 +90,7 @@ LAYOUTS = {
     "all_messages": Layout(WAITED_FOR | REST, {"one": READ_BY_POLICY}),
     "all_messages_and_processes": Layout(WAITED_FOR | REST, READ_BY_TWO),
     "all_messages_processes_and_work": Layout(WAITED_FOR | REST, READ_BY_TWO, work=True),
+    "rest_later": Layout(WAITED_FOR | REST, READ_BY_TWO, rest_later=True),
 }
 
 
@@ -207,10 +214,13 @@ class Origin:
         self.node = Node("origin", namespace=layout)
         self.executor = SingleThreadedExecutor()
         self.executor.add_node(self.node)
-        self.outputs = [
-            (self.node.create_publisher(kind, topic, profile), _example(topic, size))
+        outputs = {
+            topic: (self.node.create_publisher(kind, topic, profile), _example(topic, size))
             for topic, (kind, profile) in LAYOUTS[layout].sent.items()
-        ]
+        }
+        later = REST if LAYOUTS[layout].rest_later else {}
+        self.now = [output for topic, output in outputs.items() if topic not in later]
+        self.later = [output for topic, output in outputs.items() if topic in later]
         self.back: list[JointTrajectory] = []
         self.node.create_subscription(JointTrajectory, "command", self.back.append, qos.COMMAND)
         self.stamp = 0
@@ -219,9 +229,7 @@ class Origin:
         """Return how long the next step took without the network [ms]; None if no command came in ``timeout_s``."""
         self.stamp += 1
         begin = time.perf_counter()
-        for publisher, msg in self.outputs:
-            _time_of(msg).sec = self.stamp
-            publisher.publish(msg)
+        self._send(self.now)
         while not self.back or self.back[-1].header.stamp.sec != self.stamp:
             self.executor.spin_once(timeout_sec=0.2)
             if time.perf_counter() - begin > timeout_s:
@@ -229,7 +237,13 @@ class Origin:
         took_s = time.perf_counter() - begin
         network = self.back[-1].points[0].time_from_start
         self.back.clear()
+        self._send(self.later)
         return 1e3 * (took_s - network.sec - network.nanosec / 1e9)
+
+    def _send(self, outputs: list[tuple[Publisher, Any]]) -> None:
+        for publisher, msg in outputs:
+            _time_of(msg).sec = self.stamp
+            publisher.publish(msg)
 
 
 def origin(layout: str, size: int, period_s: float) -> None:
