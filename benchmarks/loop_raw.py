@@ -9,9 +9,9 @@ action chunk, the second answers that with the command. Between two rounds these
 renders the simulation, and before its answer the policy's peer runs the policy's network. Neither is in the time that
 is told, but both leave the processor's caches as ours find them.
 
-``rest later`` is ``all messages and processes`` in our order: clock, camera_info and depth, which no command waits for, go
-out when the command has come. In all layouts messages are made once and only stamped anew; no message's content is
-computed or converted.
+``rest later`` is ``all messages and processes`` in our order: clock, camera_info and depth, which no command waits
+for, go out when the command has come. In all layouts messages are made once and only stamped anew; no message's
+content is computed or converted.
 """
 
 from __future__ import annotations
