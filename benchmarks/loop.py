@@ -35,7 +35,7 @@ from engram.nodes.loop_client import LoopClient
 
 RESULTS = Path(__file__).resolve().parent / "results" / "loop.json"
 TARGET_RATIO, TARGET_LAYOUT = 1.5, "rest_later"
-"""Our overhead at p99 over the p99 of the raw loop that sends the same bytes through the same processes, in our order."""
+"""Our overhead at p99 over that of the raw loop that sends the same bytes, in our order, through the same processes."""
 OVERHEAD, NOT_DUE = "overhead, chunk due", "camera -> command, no chunk due"
 RAW_PERIOD_S = 0.02
 """Pause between raw round trips: about the time that a step of ours takes."""

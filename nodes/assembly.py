@@ -14,7 +14,7 @@ from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.transforms import TransformBuffer
 
-KEPT = 8
+KEPT = 16
 """Instants kept while they wait for their missing parts."""
 
 

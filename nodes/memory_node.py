@@ -129,14 +129,15 @@ class MemoryNode(EngramNode):
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
         self.durable = self.changed = self.memory.graph().sequence
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
-        self.contexts = self.create_publisher(MemoryContext, "memory/context", qos.COMMAND)
+        contexts = qos.every_step(qos.COMMAND, lockstep=self.config.lockstep)
+        self.contexts = self.create_publisher(MemoryContext, "memory/context", contexts)
 
     def start(self) -> None:
         """Listen to perception and offer the services."""
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
-        every_step = partial(qos.every_step, lockstep=self.config.lockstep)
-        self.subscribe(TaskStatus, "task/status", self._on_status, every_step(qos.LATCHED))
+        status = qos.status_subscription(lockstep=self.config.lockstep)
+        self.subscribe(TaskStatus, "task/status", self._on_status, status)
         if self.kinematics is not None:
             self.subscribe(
                 JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)

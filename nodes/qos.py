@@ -49,13 +49,22 @@ CHUNK_STEPS = 64
 
 
 def every_step(profile: QoSProfile, *, lockstep: bool) -> QoSProfile:
-    """Return ``profile`` for reading what each control step brings: in lock-step none may be missed.
+    """Return ``profile`` for writing or reading what each control step brings: in lock-step none may be missed.
 
     The simulation waits for the command of a step, not for all who read it. While a chunk lasts it may be ahead of a
-    policy that is slow to listen by as many steps, and the newest two or one would be all that is left of them.
+    policy that is slow to listen by as many steps, and the newest two or one would be all that is left of them. What
+    is not latched a writer forgets when all have taken it.
     """
     latched = profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
     return _profile(CHUNK_STEPS, latched=latched) if lockstep else profile
+
+
+def status_subscription(*, lockstep: bool) -> QoSProfile:
+    """Return the profile for reading task/status with every step: in lock-step those from now on.
+
+    Whoever is late does not want the steps that are over, and is shown the one under way again.
+    """
+    return _profile(CHUNK_STEPS) if lockstep else LATCHED
 
 
 def sensor_subscription(*, lockstep: bool) -> QoSProfile:

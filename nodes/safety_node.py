@@ -64,7 +64,8 @@ class SafetyNode(EngramNode):
             safety=self.section["safety"],
         )
         self.commands = self.create_publisher(JointTrajectory, "command", qos.COMMAND)
-        self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", qos.SENSOR)
+        executed = qos.every_step(qos.SENSOR, lockstep=self.config.lockstep)
+        self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", executed)
         self._forget()
 
     def _forget(self) -> None:

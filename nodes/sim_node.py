@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from rclpy.publisher import Publisher
@@ -63,11 +64,13 @@ class SimNode(EngramNode):
 
     def setup(self) -> None:
         """Open the world and the topics that do not depend on it."""
-        self.clock = self.create_publisher(Clock, "/clock", qos.SENSOR)
-        self.joints = self.create_publisher(JointState, "joint_states", qos.SENSOR)
-        self.tf = self.create_publisher(TFMessage, "tf", qos.SENSOR)
+        every_step = partial(qos.every_step, lockstep=self.config.lockstep)
+        self.sensor_qos = every_step(qos.SENSOR)
+        self.clock = self.create_publisher(Clock, "/clock", self.sensor_qos)
+        self.joints = self.create_publisher(JointState, "joint_states", self.sensor_qos)
+        self.tf = self.create_publisher(TFMessage, "tf", self.sensor_qos)
         self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-        self.status = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+        self.status = self.create_publisher(TaskStatus, "task/status", every_step(qos.LATCHED))
         self.images: dict[str, dict[str, Publisher]] = {}
         for camera in self.config.cameras:
             self._outputs(camera)
@@ -207,9 +210,9 @@ class SimNode(EngramNode):
         if camera not in self.images:
             base = f"camera/{camera}"
             self.images[camera] = {
-                "color": self.create_publisher(Image, f"{base}/color/image_raw", qos.SENSOR),
-                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", qos.SENSOR),
-                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", qos.SENSOR),
+                "color": self.create_publisher(Image, f"{base}/color/image_raw", self.sensor_qos),
+                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", self.sensor_qos),
+                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", self.sensor_qos),
             }
         return self.images[camera]
 

@@ -41,10 +41,11 @@ class Robot:
             **{"policy": "tests.ros.policies:EyesAndNoise", **parameters},
         )
         make = graph.node.create_publisher
-        self.joints = make(JointState, "joint_states", qos.SENSOR)
-        self.status = make(TaskStatus, "task/status", qos.LATCHED)
-        self.color = make(Image, "camera/front/color/image_raw", qos.SENSOR)
-        self.info = make(CameraInfo, "camera/front/camera_info", qos.SENSOR)
+        every_step = qos.every_step(qos.SENSOR, lockstep=True)  # as the simulation writes
+        self.joints = make(JointState, "joint_states", every_step)
+        self.status = make(TaskStatus, "task/status", qos.every_step(qos.LATCHED, lockstep=True))
+        self.color = make(Image, "camera/front/color/image_raw", every_step)
+        self.info = make(CameraInfo, "camera/front/camera_info", every_step)
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
         self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.slices = make(WeightChunk, "policy/weights", qos.WEIGHTS)
