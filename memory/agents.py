@@ -102,7 +102,8 @@ class Agents:
         """Take over stored profiles."""
         for record in records:
             self._versions[record.key] = [
-                Version(*times, embodiment_from(data)) for *times, data in record.data["versions"]
+                Version(valid_from, believed_from, believed_to, embodiment_from(data))
+                for valid_from, believed_from, believed_to, data in record.data["versions"]
             ]
             if record.data["own"]:
                 self.own = record.key

@@ -126,7 +126,7 @@ class Habits:
         hours = self.by_hour().copy()
         for stay in running:
             hours[1] += hours_between(stay.since_ns, stay.seen_ns)
-        return rhythm_of(*hours, home), hours
+        return rhythm_of(hours[0], hours[1], home), hours
 
     def curve(self, running: Sequence[Stay], rhythm: Rhythm) -> SurvivalCurve | None:
         """Return how long objects stay, given the stays that have not ended; None where few have."""

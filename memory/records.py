@@ -137,11 +137,15 @@ def restore_nodes(columns: NodeColumns, tables: Mapping[str, Mapping[str, np.nda
     if not sound.all():
         bad = found[int(np.argmin(sound))]
         raise InvalidInputError(f"stored node {bad[0]!r}: layer {bad[1]!r}, state {bad[3]!r} or a number is not valid")
-    same: dict[str, str] = {}  # one string for all nodes that share it
+    known: dict[str, str] = {}
+
+    def same(word: str) -> str:  # one string for all nodes that share it
+        return known.setdefault(word, word)
+
     texts = [
         NodeText(
-            node_id, *(same.setdefault(word, word) for word in (layer, label, frame)),
-            *(same.setdefault(word, word) for word in (first.rpartition("@")[0], last.rpartition("@")[0])), votes,
+            node_id, same(layer), same(label), same(frame),
+            same(first.rpartition("@")[0]), same(last.rpartition("@")[0]), votes,
         )
         for node_id, layer, label, _, frame, first, last, votes in found
     ]  # fmt: skip

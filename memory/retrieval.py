@@ -305,14 +305,14 @@ def _then(
     named = _named(tracker, index, query, config) if query.vector is not None else None
     if named is not None and not named:
         return Hits()
-    around = query.place is not None and named is None and np.isfinite(query.radius_m)
-    rows = history.near(query.place, query.radius_m) if around else None
+    around = query.place if named is None and np.isfinite(query.radius_m) else None
+    rows = None if around is None else history.near(around, query.radius_m)
     if rows is None and named is None and targets is not None:
         rows = _about_then(tracker, query, targets, config)
     rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named), rows)
     if targets is not None and query.relation != "near":
         rows = _inside_then(tracker, rows, query, targets)
-    if query.place is not None and not around:
+    if query.place is not None and around is None:
         rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
     rows = _newest_of_each(history, rows)
     if targets is not None and query.relation == "near":
@@ -376,10 +376,11 @@ def _about_then(tracker: Tracker, query: MemoryQuery, targets: list[str], config
     """Return all facts that can have stood in the asked relation to ``targets``, and few others."""
     columns, history = tracker.columns, tracker.history
     found = [history.pointing_at(targets)]
-    margin = {"near": config.near_m, "in": 0.0, "": 0.0}.get(query.relation)
-    for target in targets if margin is not None else ():
+    margins = {"near": config.near_m, "in": 0.0, "": 0.0}
+    for target in targets if query.relation in margins else ():
         row = columns.row_of[target]
-        found.append(history.near(columns.position[row], float(np.linalg.norm(columns.half[row])) + margin))
+        reach = float(np.linalg.norm(columns.half[row])) + margins[query.relation]
+        found.append(history.near(columns.position[row], reach))
     return np.unique(np.concatenate(found))
 
 

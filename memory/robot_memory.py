@@ -283,5 +283,5 @@ class RobotMemory(TaskMemory):
         told = (change.events, change.nodes, change.deleted_nodes, change.edges, change.deleted_edges)
         if change.shifted_ns or any(told):
             for lane in self._lanes.values():
-                lane.write(lambda lane=lane: lane.store.update(change, change.stamp_ns))
+                lane.write(partial(lane.store.update, change, change.stamp_ns))
         return change

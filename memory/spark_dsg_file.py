@@ -121,7 +121,8 @@ def _node(entry: Any, layer: str) -> SceneNode:
             ours["state"], ours["first_seen_ns"], ours["last_seen_ns"], ours["observations"], ours["first_evidence"],
             ours["last_evidence"], embodiment_from(body) if (body := ours.get("embodiment")) else None,
         )  # fmt: skip
-    size, turn, color, label = np.full(3, 0.1), Rotation.identity(), np.full(3, 0.5), layer
+    size, turn, label = np.full(3, 0.1), Rotation.identity(), layer
+    color: np.ndarray = np.full(3, 0.5)
     if layer != "agent":
         label = attributes.name or layer
         color = np.array(attributes.color, np.float64).ravel()[:3] / 255
