@@ -148,12 +148,12 @@ def memory(config: Any) -> int:
     """Run one subcommand."""
     if config.store is None and isinstance(config, Import):
         raise InvalidInputError("import makes a new store: name its folder with --store")
-    config = replace(config, store=config.store.expanduser() if config.store else last_written(STORES.expanduser()))
-    actions: dict[type, Callable[[Any], None]] = {
+    path = config.store.expanduser() if config.store else last_written(STORES.expanduser())
+    actions: dict[type, Callable[[Any, Path], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
         Unmerge: unmerge, Reanchor: reanchor, Repair: repair,
     }  # fmt: skip
-    actions[type(config)](config)
+    actions[type(config)](config, path)
     return 0
 
 
@@ -165,13 +165,13 @@ def last_written(folder: Path) -> Path:
     return commits[-1].parents[1]
 
 
-def query(config: Query) -> None:
+def query(config: Query, path: Path) -> None:
     """Answer a question."""
     from engram.memory.questions import QuestionConfig, parse
 
     if not config.question:
         raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
-    known = _read(config.store, config.snapshot)
+    known = _read(path, config.snapshot)
     now_ns = time.time_ns() if known.stamp_ns > 10**17 else known.stamp_ns  # a simulation's clock begins at 0
     wanted = parse(" ".join(config.question), now_ns, config.limit, QuestionConfig(config.utc_offset_h))
     wanted = replace(
@@ -189,11 +189,11 @@ def query(config: Query) -> None:
         print(answer.advice.text)
 
 
-def history(config: History) -> None:
+def history(config: History, path: Path) -> None:
     """Print the facts of one object."""
     from engram.memory.retrieval import anchors
 
-    tracker = _read(config.store, "").memory.tracker
+    tracker = _read(path, "").memory.tracker
     ids = [config.object] if config.object in tracker.gone else anchors(tracker, config.object)
     for node_id in ids:
         for fact in tracker.history.of(node_id):
@@ -211,15 +211,15 @@ def history(config: History) -> None:
             print(f"merge {merge.number}: {merge.gone.id} into {merge.kept.id} by {merge.evidence}; {state}")
 
 
-def snapshots(config: Snapshots) -> None:
+def snapshots(config: Snapshots, path: Path) -> None:
     """List snapshots."""
     from engram.memory.store import list_snapshots
 
-    for one in list_snapshots(config.store)[: config.limit]:
+    for one in list_snapshots(path)[: config.limit]:
         print(f"{one.id}  sequence {one.sequence}  {one.written_at:%Y-%m-%d %H:%M:%S} UTC")
 
 
-def export(config: Export) -> None:
+def export(config: Export, path: Path) -> None:
     """Write a file."""
     import networkx as nx
 
@@ -228,20 +228,20 @@ def export(config: Export) -> None:
 
     if config.file.suffix == ".graphml":
         at_ns = None if config.at is None else round(config.at * 1e9)
-        graph = to_networkx(_read(config.store, config.snapshot).memory.graph(at_ns))
+        graph = to_networkx(_read(path, config.snapshot).memory.graph(at_ns))
         nx.write_graphml(graph, config.file)
         print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
     elif config.file.suffix == ".jsonl":
-        stored = read_snapshot(config.store, config.snapshot or None)
+        stored = read_snapshot(path, config.snapshot or None)
         if stored is None:
-            raise StoreError(f"{config.store}: the store is empty")
+            raise StoreError(f"{path}: the store is empty")
         with config.file.open("w", encoding="utf-8") as out:
             print(f"{config.file}: {write_jsonl(stored, out)} rows")
     elif config.file.suffix in SPARK_DSG:
         from engram.memory.spark_dsg_file import save
 
         at_ns = None if config.at is None else round(config.at * 1e9)
-        found = _read(config.store, config.snapshot).memory.graph(at_ns)
+        found = _read(path, config.snapshot).memory.graph(at_ns)
         save(found, config.file)
         print(f"{config.file}: {len(found.nodes)} nodes, {len(found.edges)} relations")
     else:
@@ -249,19 +249,19 @@ def export(config: Export) -> None:
         raise InvalidInputError(f"{config.file}: suffix {config.file.suffix!r}, valid: {valid}")
 
 
-def import_(config: Import) -> None:
+def import_(config: Import, path: Path) -> None:
     """Read a file."""
     from engram.memory.exchange import read_jsonl, store_all
 
     if config.file.suffix == ".graphml" or config.file.suffix in SPARK_DSG:
-        print(f"{config.store}: sequence {_adopt(config.store, config.file)}")
+        print(f"{path}: sequence {_adopt(path, config.file)}")
         return
     with config.file.open(encoding="utf-8") as source:
         stored = read_jsonl(source, str(config.file))
-    print(f"{config.store}: sequence {store_all(config.store, stored)}")
+    print(f"{path}: sequence {store_all(path, stored)}")
 
 
-def merge(config: Merge) -> None:
+def merge(config: Merge, path: Path) -> None:
     """Merge two stores."""
     from engram.memory.plane import PlaneTransform
     from engram.memory.store import read_snapshot
@@ -273,7 +273,7 @@ def merge(config: Merge) -> None:
     if config.transform is not None:
         *shift, yaw = config.transform
         guess = PlaneTransform(yaw, np.array(shift))
-    with closing(_Writer(config.store)) as writer:
+    with closing(_Writer(path)) as writer:
         report = writer.memory.take_in(other, config.robot, guess)
         writer.memory.commit()
     x, y, z = report.transform.shift
@@ -285,9 +285,9 @@ def merge(config: Merge) -> None:
         print(f"  conflict: {conflict}")
 
 
-def unmerge(config: Unmerge) -> None:
+def unmerge(config: Unmerge, path: Path) -> None:
     """Undo a merge."""
-    with closing(_Writer(config.store)) as writer:
+    with closing(_Writer(path)) as writer:
         if config.what.isdigit():
             tracker = writer.memory.tracker
             tracker.undo_merge(int(config.what), tracker.stamp_ns, "engram memory unmerge")
@@ -297,27 +297,27 @@ def unmerge(config: Unmerge) -> None:
         writer.memory.commit()
 
 
-def reanchor(config: Reanchor) -> None:
+def reanchor(config: Reanchor, path: Path) -> None:
     """Carry a store over."""
     from engram.memory.epochs import reanchored
     from engram.memory.plane import PlaneTransform
     from engram.memory.store import GraphStore, whole
 
     *shift, yaw = config.transform
-    with closing(GraphStore(config.store)) as store:
+    with closing(GraphStore(path)) as store:
         stored = store.load()
         if stored is None:
-            raise StoreError(f"{config.store}: the store is empty")
+            raise StoreError(f"{path}: the store is empty")
         carried = reanchored(stored, PlaneTransform(yaw, np.array(shift)), config.map)
         sequence = store.commit(whole(carried.tables), carried.sequence, carried.stamp_ns, carried.about)
-    print(f"{config.store}: in map {config.map!r} from sequence {sequence} on; earlier snapshots are in the old one")
+    print(f"{path}: in map {config.map!r} from sequence {sequence} on; earlier snapshots are in the old one")
 
 
-def repair(config: Repair) -> None:
+def repair(config: Repair, path: Path) -> None:
     """Repair a store."""
     from engram.memory.store import repair as repair_store
 
-    print(f"{config.store}: goes on from sequence {repair_store(config.store)}")
+    print(f"{path}: goes on from sequence {repair_store(path)}")
 
 
 def _adopt(path: Path, file: Path) -> int:
