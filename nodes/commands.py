@@ -66,6 +66,7 @@ def evaluate(config: EvalConfig) -> int:
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     tasks = expand(config.tasks or ("tabletop",))
     path = _writable(config.output)
+    report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
         report = evaluation.experts(config.episodes, tasks, guess=config.policy == "guess")
     elif config.policy == "oracle_state":

@@ -100,8 +100,9 @@ class KeptExecutor(SingleThreadedExecutor):
                 newest = self._tasks[-1][0] if self._tasks else None
                 self._asleep = newest if newest in tasks else None
             for task in tasks:
-                if task.done() and task.exception() is not None:
-                    raise task.exception()
+                error = task.exception() if task.done() else None
+                if error is not None:
+                    raise error
 
     # -- one wait ------------------------------------------------------------------------------------------------
 
@@ -223,10 +224,12 @@ class KeptExecutor(SingleThreadedExecutor):
         waited.groups = list(groups.values())
         own_counts = [len(waited.by_kind[kind]) for kind in KINDS]
         count += NumberOfEntities(*own_counts)
-        waited.held.enter_context(self._context.handle)
+        context = self._context.handle
+        assert context is not None  # it is there from rclpy.init on, which came before this executor
+        waited.held.enter_context(context)
         waited.wait_set = _rclpy.WaitSet(
             count.num_subscriptions, count.num_guard_conditions, count.num_timers,
-            count.num_clients, count.num_services, count.num_events, self._context.handle,
+            count.num_clients, count.num_services, count.num_events, context,
         )  # fmt: skip
         return waited
 

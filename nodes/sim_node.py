@@ -75,7 +75,7 @@ class SimNode(EngramNode):
         for camera in self.config.cameras:
             self._outputs(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
-        self.told: dict[str, dict[str, object]] = {}  # lenses, mounts: camera -> what was last published
+        self.told: dict[str, Mapping[str, object]] = {}  # lenses, mounts: camera -> what was last published
         self.lenses_at_ns = -1  # stamp that they were last published with
         config = self.config
         self.loop = SimLoop(
@@ -191,7 +191,7 @@ class SimNode(EngramNode):
     def _publish_status(self, status: messages.EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
 
-    def _is_news(self, kind: str, values: dict[str, object]) -> bool:
+    def _is_news(self, kind: str, values: Mapping[str, object]) -> bool:
         """Whether ``values`` differ from what was last published of this ``kind``, which they now are."""
         news = self.told.get(kind) != values
         self.told[kind] = values

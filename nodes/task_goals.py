@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.client import Client
 from rclpy.task import Future
 
 from engram.core.errors import InvalidInputError, UnknownNameError
@@ -47,7 +48,7 @@ class TaskGoals:
         self._halted: set[int] = set()  # episodes whose goal was cancelled
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
         self._episodes = 0  # goals that began an episode of their own (robot)
-        self._reset = node.create_client(ResetSim, "sim/reset")
+        self._reset: Client = node.create_client(ResetSim, "sim/reset")
         self._server = ActionServer(
             node,
             ExecuteTask,
@@ -126,7 +127,9 @@ class TaskGoals:
         refusal = await self._begin_episode(goal)
         if refusal and self.goal is goal:  # a newer goal may have come meanwhile
             self._finish("rejected", refusal)
-        outcome, reason = await goal.done
+        ended = await goal.done
+        assert ended is not None  # nobody cancels it
+        outcome, reason = ended
         return self._result(goal, outcome, reason)
 
     def _check_words(self, request: ExecuteTask.Goal) -> None:
@@ -152,6 +155,7 @@ class TaskGoals:
             request = ResetSim.Request(task=goal.task, seed=self._episodes, instruction=goal.instruction)
             self._episodes += 1
             answer = await self._reset.call_async(request)
+            assert answer is not None  # nobody cancels it
             if not answer.accepted:
                 return answer.message
             if self.goal is not goal:

@@ -221,10 +221,12 @@ class ViewerNode(EngramNode):
         if not client.service_is_ready():
             self.page.answer(f"{what}: there is no safety node! Use the robot's own stop.")
             return
-        future = client.call_async(Trigger.Request())
-        future.add_done_callback(
-            lambda f: self.page.answer(f"{what}: {f.result().message if f.result() else 'no answer'}")
-        )
+
+        def tell(done: Future) -> None:
+            answer = done.result()
+            self.page.answer(f"{what}: {answer.message if answer else 'no answer'}")
+
+        client.call_async(Trigger.Request()).add_done_callback(tell)
 
     def _fulfil(self) -> None:
         """Turn an instruction into a goal."""

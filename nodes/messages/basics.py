@@ -51,8 +51,9 @@ def octets(values: bytes | np.ndarray) -> array:
     """Return bytes or a uint8 array as an array('B') for a uint8[] field (0.03 ms for 921 kB)."""
     out = array("B")
     if isinstance(values, np.ndarray):
-        values = memoryview(np.ascontiguousarray(values).reshape(-1)).cast("B")
-    out.frombytes(values)
+        out.frombytes(memoryview(np.ascontiguousarray(values).reshape(-1)).cast("B"))
+    else:
+        out.frombytes(values)
     return out
 
 

@@ -15,7 +15,7 @@ from engram.nodes.messages.basics import doubles, from_stamp, header
 
 COLOR_CHANNELS = {"rgb8": (0, 1, 2), "bgr8": (2, 1, 0)}
 """Colour encodings that are read, with the channel order that gives rgb."""
-DEPTH_TYPES = {"32FC1": np.dtype(np.float32), "16UC1": np.dtype(np.uint16)}
+DEPTH_TYPES: dict[str, np.dtype] = {"32FC1": np.dtype(np.float32), "16UC1": np.dtype(np.uint16)}
 """Depth encodings that are read: metres, or millimetres as most drivers send them."""
 
 
