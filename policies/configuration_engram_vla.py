@@ -81,7 +81,7 @@ class EngramVLAConfig(PolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.conv_channels = tuple(self.conv_channels)  # JSON brings lists
-        self.crops = {camera: tuple(crop) for camera, crop in self.crops.items()}
+        self.crops = {camera: (top, left, side) for camera, (top, left, side) in self.crops.items()}
         if len(self.conv_channels) != 4:
             raise InvalidInputError(f"conv_channels: {self.conv_channels}, expected four")
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:

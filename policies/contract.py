@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -27,7 +27,8 @@ class Percept:
 
     def at(self, which: Tensor) -> Self:
         """Return those of observations ``which`` (n,) int64."""
-        return type(self)(**{name: None if part is None else part[which] for name, part in vars(self).items()})
+        parts: dict[str, Any] = {name: None if part is None else part[which] for name, part in vars(self).items()}
+        return type(self)(**parts)
 
 
 class RememberingNetwork(nn.Module, ABC):

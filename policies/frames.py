@@ -142,8 +142,8 @@ def load_frames(
         np.save(views, same_views([*images.values(), *memory.values()], arrays["last"]))
     arrays["view"] = np.load(views)
     arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
-    words = {"instructions": tuple(meta["instructions"]), "groups": tuple(meta["groups"])}
-    return Frames(images=images, memory=memory, **words, **arrays)
+    instructions, groups = tuple(meta["instructions"]), tuple(meta["groups"])
+    return Frames(images=images, memory=memory, instructions=instructions, groups=groups, **arrays)
 
 
 def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:

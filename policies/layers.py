@@ -153,6 +153,7 @@ class FlowHead(nn.Module):
         )
         self.leave = nn.Linear(width, horizon * action)
         for layer in self.modulate:  # a block begins as a plain residual MLP: a gate of 0 would cost the first epoch
+            assert isinstance(layer, nn.Linear)
             nn.init.normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
 

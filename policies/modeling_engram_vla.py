@@ -14,6 +14,7 @@ class EngramVLAPolicy(NetworkPolicy):
 
     config_class = EngramVLAConfig
     name = "engram_vla"
+    model: EngramVLA
 
     def __init__(self, config: EngramVLAConfig, **kwargs: Any) -> None:
         """Build the network; LeRobot passes dataset metadata in ``kwargs``, which the network does not need."""

@@ -34,6 +34,9 @@ class Sight(Percept):
 class EngramVLA(RememberingNetwork):
     """Vision, language and memory -> action chunks by flow matching."""
 
+    language_mean: Tensor
+    language_std: Tensor
+
     def __init__(self, config: EngramVLAConfig) -> None:
         super().__init__()
         config.validate_features()

@@ -57,8 +57,8 @@ def open_policy(name: str | Path) -> Opened:
         raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected one of {expected}")
     policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
     device = {"device_processor": {"device": config.device}}
-    processors = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
-    return Opened(policy.to(config.device), *processors, version=f"{config.type}-{sha256(folder / WEIGHTS)[:12]}")
+    before, after = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
+    return Opened(policy.to(config.device), before, after, f"{config.type}-{sha256(folder / WEIGHTS)[:12]}")
 
 
 def _open_backbone(name: str) -> Opened:
@@ -69,7 +69,8 @@ def _open_backbone(name: str) -> Opened:
     config, source = wrapped(name), Source(name)
     policy = EngramBackbonePolicy(config)
     version = f"{source.config().type}-{sha256(source.file(WEIGHTS))[:12]}"
-    return Opened(policy, *backbone_processors(config), version=version)
+    before, after = backbone_processors(config)
+    return Opened(policy, before, after, version)
 
 
 def checkpoint_folder(name: str | Path) -> Path:

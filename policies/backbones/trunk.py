@@ -29,8 +29,7 @@ class Prefix:
         cache = own(self.cache)
         for layer in cache.layers:
             layer.keys, layer.values = layer.keys[which], layer.values[which]
-        parts = (self.words, self.pictures, self.readable, self.state)
-        return Prefix(*(part[which] for part in parts), cache=cache)
+        return Prefix(self.words[which], self.pictures[which], self.readable[which], self.state[which], cache)
 
 
 class Trunk(ABC):

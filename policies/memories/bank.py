@@ -18,14 +18,17 @@ from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceM
 STILL = 1e-6
 """A change of the picture (1 - cosine) below this is none but for rounding."""
 
+_NAMES = ("feature", "time_s", "place", "count")
+"""Of the parts of :class:`Entries` in a state, which a training that goes on reads from disk."""
+
 
 class Entries(NamedTuple):
-    """k slots in order of time, packed to the right; an empty slot has a count of 0."""
+    """k slots in order of time, packed to the right; an empty slot stands for 0 steps."""
 
     feature: Tensor  # (B, k, w)
     time_s: Tensor  # (B, k) s, the mean over the merged steps
     place: Tensor  # (B, k, 3), the mean
-    count: Tensor  # (B, k) steps that were merged
+    steps: Tensor  # (B, k) that were merged
 
     @classmethod
     def empty(cls, batch: int, slots: int, width: int, device: torch.device) -> Entries:
@@ -43,12 +46,12 @@ def append(bank: Entries, moment: Moments) -> Entries:
     x = Entries(*(torch.cat((old, one[:, None]), dim=1) for old, one in zip(bank, new, strict=True)))
     known = x.feature.detach()
     alike = F.cosine_similarity(known[:, :-1], known[:, 1:], dim=-1)  # (B, k)
-    full = bank.count[:, 0] > 0
+    full = bank.steps[:, 0] > 0
     # an empty first slot "merges" into its neighbour with weight 0, which leaves the neighbour as it is
     pair = torch.where(full, alike.argmax(1), 0)[:, None]
-    older, newer = x.count.gather(1, pair), x.count.gather(1, pair + 1)
+    older, newer = x.steps.gather(1, pair), x.steps.gather(1, pair + 1)
     share = older / (older + newer).clamp(min=1.0)  # (B, 1)
-    slots = torch.arange(bank.count.shape[1], device=pair.device)[None]
+    slots = torch.arange(bank.steps.shape[1], device=pair.device)[None]
     kept, merged = slots + (slots >= pair), slots == pair
 
     def close_up(values: Tensor) -> Tensor:
@@ -59,7 +62,7 @@ def append(bank: Entries, moment: Moments) -> Entries:
         mean = second + (first - second) * share.view(*share.shape, *end)
         return torch.where(merged.view(*merged.shape, *end), mean, values.gather(1, row))
 
-    count = torch.where(merged, older + newer, x.count.gather(1, kept))
+    count = torch.where(merged, older + newer, x.steps.gather(1, kept))
     return Entries(close_up(x.feature), close_up(x.time_s), close_up(x.place), count)
 
 
@@ -73,9 +76,9 @@ def _append_where(event: Tensor, bank: Entries, moment: Moments) -> Entries:
 
 def _filled(bank: Entries) -> Entries:
     """Return ``bank`` without the slots on the left that are empty in every episode, on a CPU."""
-    if bank.count.device.type != "cpu":
+    if bank.steps.device.type != "cpu":
         return bank
-    empty = int((bank.count == 0).all(0).sum())
+    empty = int((bank.steps == 0).all(0).sum())
     return Entries(*(tensor[:, empty:] for tensor in bank))
 
 
@@ -167,27 +170,27 @@ class Bank(SequenceMemory):
     def described(self, state: State) -> str:
         """Tell how many entries there are, and how long ago the oldest was written."""
         cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
-        filled = cognitive.count[0] > 0
+        filled = cognitive.steps[0] > 0
         age = float(cognitive.time_s[0, -1] - cognitive.time_s[0, filled].min()) if filled.any() else 0.0
-        return f"{int(filled.sum())} moments, {int((perceptual.count[0] > 0).sum())} events, the oldest {age:.1f} s ago"
+        return f"{int(filled.sum())} moments, {int((perceptual.steps[0] > 0).sum())} events, the oldest {age:.1f} s ago"
 
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
         """Attend to every entry of both banks."""
         cognitive, perceptual = _filled(_entries(state, "cognitive")), _filled(_entries(state, "perceptual"))
         when = self._when_and_where(cognitive, perceptual, now)
-        thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.count))
+        thoughts = self.cognitive(self._beside_the_usual(cognitive.feature, cognitive.steps))
         thoughts = thoughts + when[:, : thoughts.shape[1]]
         pictures = perceptual.feature[..., : self.config.details * self.config.dim]
         pictures = pictures.unflatten(-1, (self.config.details, self.config.dim))
-        details = self.perceptual(self._beside_the_usual(pictures, perceptual.count))
+        details = self.perceptual(self._beside_the_usual(pictures, perceptual.steps))
         details = details + when[:, thoughts.shape[1] :, None]
-        seen = (perceptual.count > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
+        seen = (perceptual.steps > 0)[..., None].expand(*details.shape[:-1]).flatten(1)
         entries = torch.cat((thoughts, details.flatten(1, 2)), dim=1)
-        reading = self.reader(query, entries, torch.cat((cognitive.count > 0, seen), dim=1))
+        reading = self.reader(query, entries, torch.cat((cognitive.steps > 0, seen), dim=1))
         if self.look_back is None:
             return reading
         looks = perceptual.feature[..., -self.looks :]
-        return torch.cat((reading, self.look_back(query, details.mean(2), perceptual.count > 0, looks)), dim=-1)
+        return torch.cat((reading, self.look_back(query, details.mean(2), perceptual.steps > 0, looks)), dim=-1)
 
     def _beside_the_usual(self, feature: Tensor, count: Tensor) -> Tensor:
         """Return (B, k, ..., 2 d): each feature, and how it differs from the mean of the bank, brought to unit size.
@@ -205,8 +208,8 @@ class Bank(SequenceMemory):
 
 
 def _named(bank: str, entries: Entries) -> State:
-    return {f"{bank}.{name}": tensor for name, tensor in entries._asdict().items()}
+    return {f"{bank}.{name}": tensor for name, tensor in zip(_NAMES, entries, strict=True)}
 
 
 def _entries(state: State, bank: str) -> Entries:
-    return Entries(*(state[f"{bank}.{name}"] for name in Entries._fields))
+    return Entries(*(state[f"{bank}.{name}"] for name in _NAMES))

@@ -96,6 +96,7 @@ class MomentCode(nn.Module):
     """Encodes when and where an entry was written, seen from now and here."""
 
     WAVES = 8
+    rate: Tensor
 
     def __init__(self, dim: int) -> None:
         super().__init__()

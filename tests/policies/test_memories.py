@@ -87,7 +87,7 @@ def filled(*features):
 def test_entries_stand_in_order_of_time_packed_to_the_right():
     bank = filled([1.0, 0.0], [0.0, 1.0])
     assert bank.feature[0].tolist() == [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
-    assert bank.count[0].tolist() == [0.0, 1.0, 1.0]
+    assert bank.steps[0].tolist() == [0.0, 1.0, 1.0]
     assert bank.time_s[0].tolist() == [0.0, 0.0, 1.0]
 
 
@@ -95,7 +95,7 @@ def test_over_capacity_the_most_similar_neighbours_become_their_mean():
     # cosines of the neighbours: 0, 1 and 0: the second and the third merge
     bank = filled([1.0, 0.0], [0.0, 1.0], [0.0, 3.0], [1.0, 0.0])
     assert bank.feature[0].tolist() == [[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
-    assert bank.count[0].tolist() == [1.0, 2.0, 1.0]
+    assert bank.steps[0].tolist() == [1.0, 2.0, 1.0]
     assert bank.time_s[0].tolist() == [0.0, 1.5, 3.0]
     assert bank.place[0, :, 0].tolist() == [0.0, 1.5, 3.0]
 
@@ -104,7 +104,7 @@ def test_a_mean_counts_every_step_behind_it():
     # steps 1 and 3 (mean 2, two steps) and 6.5: (2 * 2 + 6.5) / 3 = 3.5
     bank = filled([1.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 6.5], [-1.0, 0.0])
     assert bank.feature[0].tolist() == [[1.0, 0.0], [0.0, 3.5], [-1.0, 0.0]]
-    assert bank.count[0].tolist() == [1.0, 3.0, 1.0]
+    assert bank.steps[0].tolist() == [1.0, 3.0, 1.0]
     assert bank.time_s[0].tolist() == [0.0, 2.0, 4.0]
 
 
@@ -113,7 +113,7 @@ def test_merging_passes_gradients_to_every_step_by_its_share():
     bank = Entries.empty(1, 2, 2, torch.device("cpu"))
     for feature in steps:
         bank = append(bank, Moments(feature, torch.zeros(1), torch.zeros(1, 3)))
-    assert bank.count[0].tolist() == [3.0, 1.0]
+    assert bank.steps[0].tolist() == [3.0, 1.0]
     bank.feature[0, 0].sum().backward()
     assert [feature.grad.sum().item() for feature in steps[:3]] == pytest.approx([2 / 3] * 3)
     assert steps[3].grad.abs().sum() == 0
