@@ -44,6 +44,7 @@ class Cloud:
 
 def lift(frame: CameraFrame, near: float, far: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the points (H, W, 3) m in base_link and which of them are valid (H, W): finite, ``near`` to ``far`` m."""
+    assert frame.depth is not None  # whoever detects has looked
     depth = np.where(np.isfinite(frame.depth), frame.depth, 0.0).astype(np.float64)
     valid = (depth > near) & (depth < far)
     return to_frame(backproject(depth, frame.intrinsics), frame.pose), valid
@@ -63,6 +64,7 @@ def gather(frame: CameraFrame, points: np.ndarray, pixels: np.ndarray) -> Cloud:
 
 
 def _cloud(frame: CameraFrame, points: np.ndarray, height: np.ndarray, pixels: np.ndarray) -> Cloud:
+    assert frame.depth is not None  # the points are made of it
     at = tuple(pixels.T)
     rgb = frame.color[at] / 255.0
     return Cloud(

@@ -27,17 +27,19 @@ def pixel_area(part: Cloud, camera: np.ndarray) -> float:
 
 def hidden_share(frame: CameraFrame, part: Cloud) -> float:
     """Return how much (0..1) of the outline of ``part`` borders on something nearer, which hides the rest of it."""
+    depth = frame.depth
+    assert depth is not None  # the points are made of it
     height, width = frame.color.shape[:2]
     row, column = part.pixels.T
     own = np.zeros((height, width), bool)
     own[row, column] = True
-    limit = frame.depth[row, column] - _IN_FRONT_M
+    limit = depth[row, column] - _IN_FRONT_M
     hidden = outline = 0
     for down, right in ((0, 1), (0, -1), (1, 0), (-1, 0)):
         r, c = np.clip(row + down, 0, height - 1), np.clip(column + right, 0, width - 1)
         outside = ~own[r, c]
         outline += int(outside.sum())
-        hidden += int((outside & (frame.depth[r, c] > 0) & (frame.depth[r, c] < limit)).sum())
+        hidden += int((outside & (depth[r, c] > 0) & (depth[r, c] < limit)).sum())
     return hidden / max(outline, 1)
 
 

@@ -23,7 +23,7 @@ from engram.perception.segmentation import SegmentationConfig, clusters
 from engram.perception.support import Plane, SupportConfig, find_support
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, ProcessorMixin
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ def _stand(part: Cloud, plane: Plane | None, camera: np.ndarray) -> Box:
     return fit_box(part.points, min(lowest, table) if near else lowest, camera, part.pixel)
 
 
-def _load(config: ZeroShotDetectorConfig) -> tuple[ProcessorMixin, PreTrainedModel]:
+def _load(config: ZeroShotDetectorConfig) -> tuple[Any, PreTrainedModel]:
+    """Return the processor, whose post-processing each family of models has its own of, and the model."""
     # the import takes seconds: whoever only names the detector should not pay for it
     import torch
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
