@@ -99,7 +99,9 @@ def measure(config: ChunkingBenchmark) -> Iterator[dict[str, Any]]:
     seeds = min(2, config.seeds) if config.quick else config.seeds
     jobs = [(arm, task, seed) for seed in range(seeds) for arm in arms(config.adaptive_m) for task in arm.tasks]
     lines = config.progress.read_text().splitlines() if config.progress.exists() else []
-    known = {(e["arm"], e["policy"], e["task"], e["seed"]): e for e in map(json.loads, lines)}
+    known: dict[tuple[object, ...], dict[str, Any]] = {
+        (e["arm"], e["policy"], e["task"], e["seed"]): e for e in map(json.loads, lines)
+    }
     world = MujocoWorld(WorldConfig(profile="fast"))
     runners: dict[Arm, Callable[[str, int], dict[str, Any]]] = {}
     config.progress.parent.mkdir(parents=True, exist_ok=True)

@@ -99,7 +99,8 @@ class Searcher:
 
     def fetch(self, name: str, start: np.ndarray, stamp_ns: int) -> Search:
         """Search for a thing called ``name`` until it is found or every spot was looked at."""
-        here, metres, spots = start, 0.0, []
+        here, metres = start, 0.0
+        spots: list[str] = []
         while (spot := self._next(self._ask(name, here, stamp_ns), name, here, spots)) is not None:
             metres += self.world.home.metres(here, self.world.home.spots[spot].stop)
             here = self.world.home.spots[spot].stop
@@ -110,7 +111,8 @@ class Searcher:
 
     def answer(self, name: str, start: np.ndarray, stamp_ns: int, limit: int, asker: str) -> Search:
         """Say where a thing is, after the looks that ``asker`` takes; success is a right answer."""
-        here, metres, spots = start, 0.0, []
+        here, metres = start, 0.0
+        spots: list[str] = []
         while True:
             answer = self._ask(name, here, stamp_ns + len(spots) * _LOOK_NS)
             assert answer is not None
@@ -259,7 +261,8 @@ class _Stream:
 
     def tasks(self, start_ns: int) -> None:
         """Fetch one thing after another."""
-        life, home, here, asked = self.life, self.life.home, self.life.home.dock, []
+        life, home, here = self.life, self.life.home, self.life.home.dock
+        asked: list[str] = []
         today = map_memory(home, self.encoder)
         known = {"none": None, "short_term": today, **{n: self.memories[n] for n in ("long_term", "both")}}
         arms = {name: self._arm(memory, learns=name != "long_term") for name, memory in known.items()}

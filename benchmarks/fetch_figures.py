@@ -16,6 +16,8 @@ CURVE = range(1, 16)
 """Limits of looks for which success is told, so that nobody need trust the choice of one."""
 SUCCESS_TARGET, EXPLORED_TARGET = 2.3, 1 / 3
 _DRAWS = 2000
+Estimate = tuple[float, tuple[float, float]]
+"""A value and its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,19 @@ def figures(trips: Mapping[str, Sequence[Trip]], limit: int) -> list[dict]:
         for what in ("looks", "rooms", "metres"):
             rows.append(_mean(f"fetch_{arm}_{what}_to_success", _values(trips[arm], what)))
     within = {arm: _within(trips[arm], limit) for arm in ("both", "none")}
-    ratio = _resampled(trips["both"], lambda i: within["both"][i].mean() / max(within["none"][i].mean(), 1e-9))
+    ratio = _ratio(trips["both"], within["both"], within["none"])
     rows.append(_judged("fetch_success_both_over_none", ratio, trips["both"], ">= 2.3", ratio[0] >= SUCCESS_TARGET))
     for looks in CURVE:
         rows += [_success(f"fetch_{arm}_success_within_{looks}_looks", trips[arm], looks) for arm in ("none", "both")]
     for what in ("looks", "rooms", "metres"):
         both, none, least = (_values(trips[arm], what) for arm in ("both", "none", "oracle"))
-        part = _resampled(trips["both"], lambda i, b=both, n=none: b[i].mean() / max(n[i].mean(), 1e-9))
+        part = _ratio(trips["both"], both, none)
         rows.append(
             _judged(f"fetch_{what}_both_over_none", part, trips["both"], "<= 0.333", part[0] <= EXPLORED_TARGET)
         )
-        floor = _resampled(trips["both"], lambda i, o=least, n=none: o[i].mean() / max(n[i].mean(), 1e-9))
+        floor = _ratio(trips["both"], least, none)
         rows.append(_judged(f"fetch_{what}_oracle_over_none", floor, trips["both"], "", None))
-        more = _resampled(trips["both"], lambda i, b=both, n=none, o=least: _excess(b[i], n[i], o[i]))
+        more = _excess(trips["both"], both, none, least)
         rows.append(_judged(f"fetch_{what}_beyond_oracle_both_over_none", more, trips["both"], "<= 0.333",
                             more[0] <= EXPLORED_TARGET))  # fmt: skip
     return rows + _advice_figures(trips)
@@ -66,7 +68,7 @@ def _advice_figures(trips: Mapping[str, Sequence[Trip]]) -> list[dict]:
     told = trips["advised"]
     metres = {arm: _values(trips[arm], "metres") for arm in ASKERS}
     right = {arm: _values(trips[arm], "success") for arm in ASKERS}
-    saved = _resampled(told, lambda i: metres["advised"][i].mean() / max(metres["always"][i].mean(), 1e-9))
+    saved = _ratio(told, metres["advised"], metres["always"])
     rows.append(_judged("where_advised_metres_over_always", saved, told, "< 1", saved[0] < 1))
     lost = _resampled(told, lambda i: right["always"][i].mean() - right["advised"][i].mean())
     rows.append(_judged("where_advised_right_below_always", lost, told, "<= 0.02", lost[0] <= 0.02))
@@ -83,12 +85,16 @@ def _within(trips: Sequence[Trip], limit: int) -> np.ndarray:
     return np.array([trip.success and trip.looks <= limit for trip in trips], float)
 
 
-def _excess(both: np.ndarray, none: np.ndarray, least: np.ndarray) -> float:
+def _ratio(trips: Sequence[Trip], over: np.ndarray, under: np.ndarray) -> Estimate:
+    return _resampled(trips, lambda i: over[i].mean() / max(under[i].mean(), 1e-9))
+
+
+def _excess(trips: Sequence[Trip], both: np.ndarray, none: np.ndarray, least: np.ndarray) -> Estimate:
     """Return how much more than perfect knowledge ``both`` takes, as a share of how much more ``none`` does."""
-    return float((both.mean() - least.mean()) / max(none.mean() - least.mean(), 1e-9))
+    return _resampled(trips, lambda i: (both[i].mean() - least[i].mean()) / max(none[i].mean() - least[i].mean(), 1e-9))
 
 
-def _resampled(trips: Sequence[Trip], statistic: Callable[[np.ndarray], float]) -> tuple[float, tuple[float, float]]:
+def _resampled(trips: Sequence[Trip], statistic: Callable[[np.ndarray], float]) -> Estimate:
     """Return a statistic of the tasks with its 95 % interval: a bootstrap that draws whole streams (Efron, 1979).
 
     Of a single stream it draws tasks; they depend on each other, so that interval is too narrow.
@@ -113,8 +119,6 @@ def _mean(name: str, values: np.ndarray) -> dict:
     return figure(name, mean, len(values), (mean - half, mean + half), "")
 
 
-def _judged(
-    name: str, found: tuple[float, tuple[float, float]], trips: Sequence[Trip], target: str, met: bool | None
-) -> dict:
+def _judged(name: str, found: Estimate, trips: Sequence[Trip], target: str, met: bool | None) -> dict:
     value, interval = found
     return figure(name, value, len(trips), interval, target, None if met is None else bool(met), digits=4)

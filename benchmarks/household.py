@@ -39,7 +39,7 @@ from engram.sim.household.layout import Home, make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.sensor_model import ModelSense
 from engram.sim.household.sensor_record import SensorRecord
-from engram.sim.household.tour import Inspector, map_nodes
+from engram.sim.household.tour import Inspector, Sense, map_nodes
 from engram.sim.household.world import HouseholdWorld
 
 OURS = "engram"
@@ -86,7 +86,7 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
     """Live ``config.days`` in one home; returns counts by memory and a row a day."""
     life = Life(make_home(seed), seed)
     world = HouseholdWorld(life.home, life.things)
-    senses = {False: ModelSense(record, encoder, seed), True: CameraSense(encoder, seed)}
+    senses: dict[bool, Sense] = {False: ModelSense(record, encoder, seed), True: CameraSense(encoder, seed)}
     part, kept = folder / f"{home_name(seed, config)}.part.json", folder / f"store_{home_name(seed, config)}"
     shutil.rmtree(kept, ignore_errors=True)  # of a run that was cut off: the home begins anew
     store = GraphStore(kept)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def fit_sensor(encoder: TextEncoder, homes: int, days: int, folder: Path) -> tup
     paths = [folder / f"sensor_{name}_{homes}_homes_{days}_days.npz" for name in ("fit", "real")]
     if not all(path.exists() for path in paths):
         seeds = range(FIT_SEED, FIT_SEED + homes)
-        join([record_home(s, lambda s=s: CameraSense(encoder, s), days) for s in seeds]).save(paths[0])
+        join([record_home(s, partial(CameraSense, encoder, s), days) for s in seeds]).save(paths[0])
         record_home(CHECK_SEED, lambda: CameraSense(encoder, CHECK_SEED), days).save(paths[1])
     record, real = (SensorRecord.load(path) for path in paths)
     model = record_home(CHECK_SEED, lambda: ModelSense(record, encoder, CHECK_SEED), days)
@@ -58,7 +59,7 @@ def summary(record: SensorRecord) -> dict[str, float]:
     }
 
 
-def compare(real: SensorRecord, model: SensorRecord, n_fitted: int) -> Sequence[dict]:
+def compare(real: SensorRecord, model: SensorRecord, n_fitted: int) -> list[dict]:
     """Return a figure for each property of the sensor: the model's, beside the real one's on the same home."""
     ours, theirs = summary(model), summary(real)
     rows = []

@@ -214,7 +214,7 @@ class Origin:
         self.node = Node("origin", namespace=layout)
         self.executor = SingleThreadedExecutor()
         self.executor.add_node(self.node)
-        outputs = {
+        outputs: dict[str, tuple[Publisher, Any]] = {
             topic: (self.node.create_publisher(kind, topic, profile), _example(topic, size))
             for topic, (kind, profile) in LAYOUTS[layout].sent.items()
         }

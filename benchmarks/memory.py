@@ -130,8 +130,10 @@ def stored(world: World) -> Stored:
     code = np.zeros((2 * n, 9), np.int32)
     code[:, 0], code[:, 5:9], code[:, 2] = 3, 1, 2
     code[:, 1] = np.tile(np.arange(n) + 3, 2)
-    tables = {table: {c: np.empty((0, spec.width), object if spec.dtype == "string" else spec.dtype)
-                      for c, spec in columns.items()} for table, columns in TABLES.items()}  # fmt: skip
+    tables: dict[str, dict[str, np.ndarray]] = {
+        table: {c: np.empty((0, spec.width), object if spec.dtype == "string" else spec.dtype)
+                for c, spec in columns.items()} for table, columns in TABLES.items()
+    }  # fmt: skip
     tables["nodes"] = {"number": number, "time": np.tile([SECOND, 101 * SECOND, 6, 1], (n, 1)), "text": strings(text)}
     tables["embeddings"] = {"embedding": world.vectors}
     places = np.vstack((world.places + np.array([1.0, 0, 0]), world.places)).astype(np.float32)
@@ -229,7 +231,9 @@ class Bare:
 
         def commit(i: int) -> None:
             session = repository.writable_session("main")
-            zarr.open_group(session.store, mode="a")["number"].oindex[rows] = number[rows] + i
+            array = zarr.open_group(session.store, mode="a")["number"]
+            assert isinstance(array, zarr.Array)
+            array.oindex[rows] = number[rows] + i
             session.commit(str(i))
 
         return commit
@@ -326,7 +330,8 @@ def side_by_side(config: MemoryBenchmark) -> list[dict[str, object]]:
     world = make_world(40, config.seed)
     memory = RobotMemory(encoder=default_text_encoder())
     alone = GraphMemory(encoder=default_text_encoder())
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     scenes = frames(world, replace(config, detections=40), SECOND, 400)
     for step, scene in enumerate(scenes):
         objects = list(scene.objects)

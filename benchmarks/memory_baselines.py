@@ -72,7 +72,7 @@ class CaptionMemory(SightingMemory):
     def __init__(self, k: int = 20, encoder: Encoder | None = None) -> None:
         super().__init__(None, encoder)
         self._k = k
-        self._captions = np.zeros((1024, EMBEDDING_DIM), np.float32)
+        self._captions: np.ndarray = np.zeros((1024, EMBEDDING_DIM), np.float32)
         self._shown: list[list[SceneNode]] = []
 
     def update(self, scene: SceneObservation) -> GraphUpdate:

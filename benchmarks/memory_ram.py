@@ -13,6 +13,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +52,7 @@ class RamBenchmark:
 class AnyWord:
     """Texts -> unit vectors, without a network in the process."""
 
-    def encode(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return (n, 384) float32."""
         rows = np.stack([np.random.default_rng(len(text)).normal(size=EMBEDDING_DIM) for text in texts])
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

@@ -176,8 +176,15 @@ def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
     if block.lesion == "swapped":  # the first episode needs one before it, whose memory it is given
         before = (block.first_seed or FIRST_TRAINING_SEED) - 1
         evaluate(policy, world, (block.task,), episodes=1, first_seed=before, progress=False)
-    how = {"episodes": block.count, "first_seed": block.first_seed, "held_out": block.held_out}
-    report = evaluate(policy, world, (block.task,), progress=False, **how)
+    report = evaluate(
+        policy,
+        world,
+        (block.task,),
+        episodes=block.count,
+        first_seed=block.first_seed,
+        held_out=block.held_out,
+        progress=False,
+    )
     return block, {"successes": report.per_task[block.task].successes, "failures": report.failures[block.task]}
 
 
@@ -251,7 +258,7 @@ def _told(block: Block) -> dict[str, Any]:
         return {"policy": "scripted expert, from simulator truth, 4 steps at a time", "code": _weights(block.folder)}
     folder, card = checkpoint_folder(block.folder), _card(block.folder)
     memory = json.loads((folder / CONFIG).read_text()).get("memory", "none")
-    trained = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
+    trained: dict[str, Any] = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
     spoiled = {"lesion": block.lesion} if block.lesion else {}
     return {"memory": memory, "sha256": sha256(folder / WEIGHTS), **trained, **spoiled}
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from engram.core.statistics import Rate, mean_rate
 from engram.sim.tasks import expand, get_task
+from engram.sim.tasks.memory import MemoryTask
 
 if TYPE_CHECKING:
     from engram.benchmarks.memory_tasks import MemoryTasksBenchmark
@@ -23,7 +24,9 @@ Found = dict[str, dict[str, Rate]]
 
 def chance(task: str) -> float:
     """Return how often a guess is right."""
-    return 1.0 / get_task(task).cues
+    known = get_task(task)
+    assert isinstance(known, MemoryTask)
+    return 1.0 / known.cues
 
 
 def figures(found: Found, config: MemoryTasksBenchmark) -> list[dict[str, Any]]:

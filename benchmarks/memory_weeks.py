@@ -64,10 +64,8 @@ def live(config: WeeksBenchmark, record: SensorRecord, encoder: TextEncoder, fol
     world = HouseholdWorld(life.home, life.things)
     inspector = Inspector(world, ModelSense(record, encoder, FIRST_SEED), FIRST_SEED)
     budgets = {"bounded": (config.ram_mb, config.disk_mb), "unbounded": (UNBOUNDED_MB, UNBOUNDED_MB)}
-    memories = {
-        name: map_memory(life.home, encoder, GraphStore(folder / name, GraphStoreConfig(budget_mb=disk)), ram_mb=ram)
-        for name, (ram, disk) in budgets.items()
-    }
+    stores = {name: GraphStore(folder / name, GraphStoreConfig(budget_mb=disk)) for name, (_, disk) in budgets.items()}
+    memories = {name: map_memory(life.home, encoder, stores[name], ram_mb=ram) for name, (ram, _) in budgets.items()}
     scores, looked, days = {name: Scores() for name in memories}, Looked(), []
     for day in range(config.days):
         before = {name: Counter(score.count) for name, score in scores.items()}
@@ -85,7 +83,7 @@ def live(config: WeeksBenchmark, record: SensorRecord, encoder: TextEncoder, fol
                 memory.consolidate(0.2)
                 ask_everything(memory, life, looked, scores[name], stamp_ns + HOUR_NS)
                 memory.commit()
-                memory.scene.store.wait()
+                stores[name].wait()
                 mine = row.setdefault(name, {"ram_mb": 0.0, "disk_mb": 0.0})
                 mine["ram_mb"] = round(max(mine["ram_mb"], sum(memory.bytes_used().values()) / _MB), 3)
                 mine["disk_mb"] = round(max(mine["disk_mb"], bytes_in(folder / name) / _MB), 2)
@@ -94,9 +92,9 @@ def live(config: WeeksBenchmark, record: SensorRecord, encoder: TextEncoder, fol
             row[name] |= {"right": today["right"], "questions": today["questions"]}
         days.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
-    for memory in memories.values():
+    for name, memory in memories.items():
         memory.close()
-        memory.scene.store.close()
+        stores[name].close()
     world.close()
     return days
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import tyro
@@ -54,6 +55,24 @@ class PerceptionBenchmark:
         return self.scenes < PerceptionBenchmark.scenes
 
 
+class Figure(TypedDict):
+    """A rate with its 95 % interval."""
+
+    value: float
+    interval: list[float]
+    n: int
+
+
+class Summary(TypedDict):
+    """What a finder is judged by at one image size."""
+
+    recall: Figure
+    precision: Figure
+    label_accuracy: Figure
+    centre_error_mm: dict[str, float]
+    time_ms: dict[str, float]
+
+
 @dataclass
 class Score:
     """Counts and errors of one finder at one image size."""
@@ -63,11 +82,8 @@ class Score:
     detections: int = 0
     right: int = 0
     named: int = 0
-    errors_m: list[float] | None = None
-    times_ms: list[float] | None = None
-
-    def __post_init__(self) -> None:
-        self.errors_m, self.times_ms = self.errors_m or [], self.times_ms or []
+    errors_m: list[float] = field(default_factory=list)
+    times_ms: list[float] = field(default_factory=list)
 
     def add(
         self, things: Sequence[OracleThing], found: list[tuple[str, np.ndarray]], bench: PerceptionBenchmark
@@ -86,7 +102,7 @@ class Score:
                 self.named += label == thing.label
                 self.errors_m.append(float(np.linalg.norm(centre - thing.centre)))
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> Summary:
         """Return the figures with their 95 % intervals."""
 
         errors, times = np.array(self.errors_m or [np.nan]) * 1e3, np.array(self.times_ms)
@@ -167,12 +183,12 @@ def main(bench: PerceptionBenchmark) -> None:
     save_report(RESULTS, "perception", where, bench, rows=rows)
 
 
-def _figure(part: int, whole: int) -> dict[str, object]:
+def _figure(part: int, whole: int) -> Figure:
     rate = wilson(part, whole)
     return {"value": rate.rate, "interval": [rate.low, rate.high], "n": whole}
 
 
-def _share(figure: dict) -> str:
+def _share(figure: Figure) -> str:
     low, high = figure["interval"]
     return f"{figure['value']:.3f} [{low:.3f}, {high:.3f}]".rjust(22)
 

@@ -54,7 +54,7 @@ def draw_scene(world: MujocoWorld, rng: np.random.Generator) -> dict[str, str]:
         centre = xy - (0.085 * np.array([np.cos(yaw), np.sin(yaw)]) if name == "drawer" else 0.0)
         z = CUBE_HALF_M if name.startswith("cube") else world.oracle_pose(name).position[2]
         world.set_pose(name, upright(centre, z, yaw))
-    labels = {name: name for name in furniture}
+    labels: dict[str, str] = {name: name for name in furniture}
     for name in names:
         if name not in furniture and name != "mark":
             color = str(rng.choice(sorted(COLORS)))

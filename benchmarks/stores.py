@@ -105,20 +105,27 @@ def run(config: StoresBenchmark) -> dict[str, dict[str, np.ndarray]]:
     assert isinstance(semantic, SemanticMemory)
     semantic.consolidate(60.0)
     queries = [MemoryQuery(text="x", vector=stream.vectors[i % CLASSES]) for i in range(config.repetitions)]
-    results = {}
+    results: dict[str, dict[str, np.ndarray]] = {}
     rows = {"short_term": 100, "episodic": len(episodic.events), "semantic": CLASSES}
     for store in stores:
         vectors = stream.vectors[np.arange(rows[store.name]) % CLASSES]
-        results[f"{store.name} recall"] = {
-            "ours": measure(lambda i, store=store: store.recall(queries[i]), config.repetitions),
-            "limit": measure(lambda i, v=vectors: np.argsort(-(v @ queries[i].vector)), config.repetitions),
-        }
+        results[f"{store.name} recall"] = _recall(store, vectors, queries)
     for store in stores:
         changes = [stream.step() for _ in range(config.repetitions)]
-        times = measure(lambda i, store=store, c=changes: store.update(c[i], c[i].stamp_ns), config.repetitions)
-        results[f"{store.name} update"] = {"ours": times}
+        results[f"{store.name} update"] = {"ours": _update(store, changes)}
     results["semantic consolidation of one class"] = {"ours": measure(lambda _: semantic.consolidate(0.0), 100)}
     return results
+
+
+def _recall(store: MemoryStore, vectors: np.ndarray, queries: list[MemoryQuery]) -> dict[str, np.ndarray]:
+    return {
+        "ours": measure(lambda i: store.recall(queries[i]), len(queries)),
+        "limit": measure(lambda i: np.argsort(-(vectors @ queries[i].vector)), len(queries)),
+    }
+
+
+def _update(store: MemoryStore, changes: list[GraphUpdate]) -> np.ndarray:
+    return measure(lambda i: store.update(changes[i], changes[i].stamp_ns), len(changes))
 
 
 def main(config: StoresBenchmark | None = None) -> None:

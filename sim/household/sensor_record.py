@@ -144,17 +144,28 @@ def _outcomes(world: HouseholdWorld, spot: Spot, thing: str, sights: Sequence[Si
 
 def _columns(rows: list[tuple], looks: list[str], false: list[tuple]) -> SensorRecord:
     kinds, *columns = zip(*rows, strict=True)
+    told, seen, label, error, size, tint, score, covariance = (np.array(column) for column in columns)
     wrong = list(zip(*false, strict=True)) if false else [()] * 7
+    false_place, false_size, false_color = (np.array(column, float).reshape(-1, 3) for column in wrong[3:6])
     return SensorRecord(
-        np.array([kind.shape for kind in kinds]),
-        np.array([kind.color for kind in kinds]),
-        *(np.array(column) for column in columns),
-        np.array(looks),
-        np.array(wrong[0], int),
-        np.array(wrong[1], int),
-        np.array(wrong[2], "U32"),
-        *(np.array(column, float).reshape(-1, 3) for column in wrong[3:6]),
-        np.array(wrong[6], float),
+        shape=np.array([kind.shape for kind in kinds]),
+        color=np.array([kind.color for kind in kinds]),
+        features=told,
+        seen=seen,
+        label=label,
+        error=error,
+        size=size,
+        tint=tint,
+        score=score,
+        covariance=covariance,
+        looks=np.array(looks),
+        false_look=np.array(wrong[0], int),
+        false_frame=np.array(wrong[1], int),
+        false_label=np.array(wrong[2], "U32"),
+        false_place=false_place,
+        false_size=false_size,
+        false_color=false_color,
+        false_score=np.array(wrong[6], float),
     )
 
 
