@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image
@@ -22,11 +23,11 @@ BACK_NS = 1_000_000_000
 """A stamp that lies this far before the newest means that time began anew: the simulation was restarted."""
 
 
-def _began_anew(by_stamp: dict[int, object], stamp_ns: int) -> bool:
+def _began_anew(by_stamp: dict[int, Any], stamp_ns: int) -> bool:
     return bool(by_stamp) and stamp_ns < max(by_stamp) - BACK_NS
 
 
-def _keep_newest(by_stamp: dict[int, object]) -> None:
+def _keep_newest(by_stamp: dict[int, Any]) -> None:
     while len(by_stamp) > KEPT:
         del by_stamp[min(by_stamp)]
 
@@ -47,19 +48,19 @@ class CameraInbox:
         """Take in a colour image; raises for a malformed one."""
         stamp_ns = messages.from_stamp(msg.header.stamp)
         color = messages.color_from_msg(msg, f"camera {self.name!r} color")
-        if _began_anew(self._colors, stamp_ns):  # type: ignore[arg-type]
+        if _began_anew(self._colors, stamp_ns):
             self._colors.clear()
             self._depths.clear()
         self._colors[stamp_ns] = color
         self._optical = msg.header.frame_id or self._optical
-        _keep_newest(self._colors)  # type: ignore[arg-type]
+        _keep_newest(self._colors)
 
     def on_depth(self, msg: Image) -> None:
         """Take in a depth image; raises for a malformed one."""
         self._depths[messages.from_stamp(msg.header.stamp)] = messages.depth_from_msg(
             msg, f"camera {self.name!r} depth"
         )
-        _keep_newest(self._depths)  # type: ignore[arg-type]
+        _keep_newest(self._depths)
 
     def on_info(self, msg: CameraInfo) -> None:
         """Take in the intrinsics: they hold until others come."""
@@ -136,10 +137,10 @@ class ObservationInbox:
 
     def on_joints(self, joints: JointState) -> None:
         """Take in joint states; their stamp is that of the observation."""
-        if _began_anew(self._joints, joints.stamp_ns):  # type: ignore[arg-type]
+        if _began_anew(self._joints, joints.stamp_ns):
             self._joints.clear()
         self._joints[joints.stamp_ns] = joints
-        _keep_newest(self._joints)  # type: ignore[arg-type]
+        _keep_newest(self._joints)
 
     def take(self) -> list[Observation]:
         """Return what has become complete, oldest first; older incomplete instants are given up."""

@@ -394,4 +394,4 @@ def _time(stamp_ns: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(memory(tyro.cli(MemoryConfig)))  # type: ignore[arg-type]
+    sys.exit(memory(tyro.cli(MemoryConfig)))

@@ -69,7 +69,7 @@ def declare[T](node: Node, cls: type[T], prefix: str = "") -> T:
 
 def _declare_field(node: Node, name: str, field: dataclasses.Field, description: str) -> Any:
     if dataclasses.is_dataclass(field.default_factory):  # a section within the section
-        return declare(node, field.default_factory, name)  # type: ignore[arg-type]
+        return declare(node, field.default_factory, name)
     default = list(field.default) if isinstance(field.default, tuple) else field.default
     descriptor = ParameterDescriptor(description=description, read_only=not field.metadata.get("live", False))
     low, high = field.metadata.get("range", (None, None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +46,9 @@ from engram_interfaces.msg import (
 )
 
 
-def _embedding(values: object, name: str) -> np.ndarray:
+def _embedding(values: Any, name: str) -> np.ndarray:
     """Return the embedding (384,) float32; an empty one (the sender has none) reads as zeros, which match nothing."""
-    if not len(values):  # type: ignore[arg-type]
+    if not len(values):
         return np.zeros(EMBEDDING_DIM, np.float32)
     return reshape(name, values, (EMBEDDING_DIM,), np.float32)
 

@@ -30,7 +30,7 @@ class InterceptGrab(MemoryTask):
     name: ClassVar[str] = "intercept_grab"
     most: ClassVar[int] = 4
     act_steps: ClassVar[int] = 50
-    show_steps: ClassVar[int] = 16  # type: ignore[assignment]
+    show_steps: ClassVar[int] = 16
     instructions: ClassVar[tuple[str, ...]] = (
         "grab the cube when it comes out of the tunnel",
         "catch the moving cube behind the tunnel",
