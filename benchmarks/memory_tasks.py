@@ -192,7 +192,7 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     """Return everything there is to run: all arms on the first seeds, then on the next, so that a part is fair too.
 
     Raises:
-        InvalidInputError: one of ``others`` is not name=folder.
+        InvalidInputError: one of ``others`` is not name=folder, one of ``tasks`` needs no memory.
         UnknownNameError: one of ``conditions`` is none.
     """
     for condition in config.conditions:
@@ -206,6 +206,10 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     lesions = config.lesions[:1] if config.quick else config.lesions
     others = dict(other.split("=", 1) for other in config.others)
     memory, plain = expand(config.tasks), expand(config.plain_tasks)
+    for task in memory:
+        if not isinstance(get_task(task), MemoryTask):
+            valid = ", ".join(MEMORY_TASKS)
+            raise InvalidInputError(f"tasks: {task!r} needs no memory (plain_tasks takes it), expected of {valid}")
     arms = [(OURS, config.policy, "", memory, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[:1]]
     counts = {name: episodes if name in FULL else spoiled for name in others}

@@ -47,6 +47,11 @@ def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
         blocks(small(tmp_path, others=("base",)))
 
 
+def test_a_task_without_memory_is_named_before_anything_runs():
+    with pytest.raises(InvalidInputError, match=r"tasks: 'reach' needs no memory .*shell_touch"):
+        blocks(MemoryTasksBenchmark(tasks=("shell_touch", "reach")))
+
+
 def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp_path):
     chosen = ("delay x4", "things x3", "new colours", "held-out words")
     config = small(tmp_path, episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5)
