@@ -14,12 +14,12 @@ from engram.sim.world import MujocoWorld, WorldConfig
 CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
 
-@pytest.mark.parametrize("name", ["base", "memory"])
+@pytest.mark.parametrize("name", ["base", "memory", "memory_next"])
 def test_the_card_names_these_weights(name):
     card = json.loads((CHECKPOINTS / name / CARD).read_text())
     assert card["sha256"] == sha256(CHECKPOINTS / name / WEIGHTS)
     assert (CHECKPOINTS / name / WEIGHTS).stat().st_size < 20_000_000
-    assert load_policy(name).remembers == (name == "memory")
+    assert load_policy(name).remembers == (name != "base")
 
 
 @pytest.mark.render
