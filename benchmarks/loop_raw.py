@@ -54,18 +54,20 @@ START_ROUNDS = 240
 CONTROL_DT_NS = 100_000_000
 TASK = "pick_place"
 
+SENSOR, STATUS = (qos.every_step(profile, lockstep=True) for profile in (qos.SENSOR, qos.LATCHED))
+"""As deep as the simulation writes in lock-step."""
 Kind = tuple[type, QoSProfile]
 BARE: dict[str, Kind] = {
-    **{f"{c}/color": (Image, qos.SENSOR) for c in CAMERAS},
-    "joint_states": (JointState, qos.SENSOR),
+    **{f"{c}/color": (Image, SENSOR) for c in CAMERAS},
+    "joint_states": (JointState, SENSOR),
 }
 """Topic -> type and quality of service, in the order of publication."""
-WAITED_FOR: dict[str, Kind] = {"status": (TaskStatus, qos.LATCHED), "tf": (TFMessage, qos.SENSOR), **BARE}
+WAITED_FOR: dict[str, Kind] = {"status": (TaskStatus, STATUS), "tf": (TFMessage, SENSOR), **BARE}
 """What a command waits for."""
 REST: dict[str, Kind] = {
-    "clock": (Clock, qos.SENSOR),
-    **{f"{c}/info": (CameraInfo, qos.SENSOR) for c in CAMERAS},
-    **{f"{c}/depth": (Image, qos.SENSOR) for c in CAMERAS},
+    "clock": (Clock, SENSOR),
+    **{f"{c}/info": (CameraInfo, SENSOR) for c in CAMERAS},
+    **{f"{c}/depth": (Image, SENSOR) for c in CAMERAS},
 }
 """What the simulation publishes after that."""
 
