@@ -57,6 +57,8 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
         np.testing.assert_array_equal(commands, expected.commands)
         seen.append(commands.tobytes())
     assert len(set(seen)) == 3  # other episodes, other noise: the comparison is not of constants
+    late = graph.listen(TaskStatus, "task/status", qos.every_step(qos.LATCHED, lockstep=True))
+    graph.wait(lambda: len(late) > 1, 60, "more than the last status: none is lost on a reader that was slow")
 
 
 @pytest.mark.render
