@@ -29,6 +29,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.chunking import follow
 from engram.policies.opening import checkpoint_folder
 from engram.policies.vla_policy import load_policy
 from engram.sim.evaluation import evaluate
@@ -146,7 +147,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Name of the block's file; other weights are another block."""
+        """Name of the block's file; other weights, or chunks that follow one another otherwise, are another block."""
         weights = _weights(self.folder)
         task = self.task.replace(":", "-").replace(",", "-").replace("=", "")
         return f"{self.arm}-{weights}-{task}-{self.first_seed}-{self.count}.json"
@@ -154,8 +155,12 @@ class Block:
 
 @functools.cache
 def _weights(folder: str) -> str:
-    """Return what the arm is: the first digits of its weights, or of the scripts' code."""
-    return digest("sim/**/*.py") if folder == ORACLE_STATE else sha256(checkpoint_folder(folder) / WEIGHTS)[:12]
+    """Return what the arm is: the first digits of its weights and when it leaves chunks, or those of the scripts'
+    code."""
+    if folder == ORACLE_STATE:
+        return digest("sim/**/*.py")
+    left_early = _configuration(folder).get("adaptive_m", 0.0)
+    return sha256(checkpoint_folder(folder) / WEIGHTS)[:12] + (f"-{left_early:g}m" if left_early else "")
 
 
 @functools.cache
@@ -167,7 +172,7 @@ def _world(profile: Profile) -> MujocoWorld:
 def _policy(folder: str, lesion: str) -> tuple[Policy, MujocoWorld]:
     if folder == ORACLE_STATE:
         return OracleStatePolicy(_world("none")), _world("none")
-    return load_policy(folder, lesion=lesion), _world("fast")
+    return follow(load_policy(folder, lesion=lesion)), _world("fast")
 
 
 def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
@@ -247,6 +252,10 @@ def trained_delay(policy: str) -> int:
     return max((task.config.delay for task in tasks if isinstance(task, MemoryTask)), default=MemoryConfig.delay)
 
 
+def _configuration(policy: str) -> dict[str, Any]:
+    return dict(json.loads((checkpoint_folder(policy) / CONFIG).read_text()))
+
+
 def _card(policy: str) -> dict[str, Any]:
     path = checkpoint_folder(policy) / CARD
     return dict(json.loads(path.read_text())) if path.exists() else {}
@@ -260,11 +269,11 @@ def told_arms(wanted: list[Block]) -> dict[str, dict[str, Any]]:
 def _told(block: Block) -> dict[str, Any]:
     if block.folder == ORACLE_STATE:
         return {"policy": "scripted expert, from simulator truth, 4 steps at a time", "code": _weights(block.folder)}
-    folder, card = checkpoint_folder(block.folder), _card(block.folder)
-    memory = json.loads((folder / CONFIG).read_text()).get("memory", "none")
+    folder, card, own = checkpoint_folder(block.folder), _card(block.folder), _configuration(block.folder)
     trained: dict[str, Any] = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
+    acts = {"adaptive_m": own["adaptive_m"]} if own.get("adaptive_m") else {}
     spoiled = {"lesion": block.lesion} if block.lesion else {}
-    return {"memory": memory, "sha256": sha256(folder / WEIGHTS), **trained, **spoiled}
+    return {"memory": own.get("memory", "none"), "sha256": sha256(folder / WEIGHTS), **trained, **acts, **spoiled}
 
 
 def measure(config: MemoryTasksBenchmark, wanted: list[Block]) -> dict[str, dict[str, Rate]]:

@@ -49,8 +49,9 @@ class EvalConfig:
     """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
     ensemble: bool = False
     """Ask at every step and average the chunks where they overlap."""
-    adaptive_m: float = 0.0
-    """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: off."""
+    adaptive_m: float | None = None
+    """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: never;
+    None: as the policy is used to."""
     push: bool = False
     """Push the object that the words name once, in mid-episode (reach, push_to_mark, pick_place, stack)."""
     reconstruct: bool = False

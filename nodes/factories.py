@@ -102,7 +102,7 @@ def make_policy(
     execute_steps: int = 0,
     ensemble: bool = False,
     real_time_delay: int = 0,
-    adaptive_m: float = 0.0,
+    adaptive_m: float | None = None,
     lesion: str = "",
 ) -> Policy:
     """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.

@@ -35,6 +35,8 @@ from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
 KEPT = qos.CHUNK_STEPS
 """Observations, statuses and memory contexts kept while they wait for each other."""
+AS_USED = -1.0
+"""Of ``adaptive_m``: what the policy's own configuration says."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class PolicyNodeConfig(NodeConfig):
     """Ask at every step and average the chunks where they overlap. Checkpoints only."""
     real_time_delay: int = param(0, 0, 15)
     """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
-    adaptive_m: float = param(0.0, 0.0, 1.0)
-    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: off."""
+    adaptive_m: float = param(AS_USED, AS_USED, 1.0)
+    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: never; below 0: as
+    the policy is used to."""
     robot: str = "panda_2f85"
     """Robot whose joints are read."""
     cameras: tuple[str, ...] = ("front", "wrist")
@@ -162,7 +165,8 @@ class PolicyNode(EngramNode):
 
     def _make_policy(self, name: str, lesion: str) -> Policy:
         c = self.config
-        return make_policy(name, c.execute_steps, c.ensemble, c.real_time_delay, c.adaptive_m, lesion)
+        adaptive_m = None if c.adaptive_m < 0 else c.adaptive_m
+        return make_policy(name, c.execute_steps, c.ensemble, c.real_time_delay, adaptive_m, lesion)
 
     def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
         """Take another policy, or a lesion, while running; loading it takes seconds and happens beside the loop."""

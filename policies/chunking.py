@@ -1,5 +1,4 @@
-"""How chunks follow one another: averaged where they overlap, left early for a better one, or each growing out of the
-one that still runs."""
+"""How chunks follow one another: averaged where they overlap, or left early for a better one."""
 
 from __future__ import annotations
 
@@ -8,16 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from lerobot.configs import RTCAttentionSchedule
-from lerobot.policies.rtc.configuration_rtc import RTCConfig
-from lerobot.policies.rtc.modeling_rtc import RTCProcessor
-from torch import Tensor
 
 from engram.core.contracts import Policy, Remembering
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, MemoryTokens, Observation
-from engram.policies.flow import Velocity
+from engram.policies.vla_policy import VlaPolicy
 
 
 class AskedEveryStep(Policy, Remembering):
@@ -140,12 +135,16 @@ class AdaptiveChunks(AskedEveryStep):
         return float(np.linalg.norm((running[:steps, :3] - newest[:steps, :3]).sum(axis=0))) * self.scale_m
 
 
-def follow(policy: Policy, ensemble: bool = False, adaptive_m: float = 0.0, real_time_delay: int = 0) -> Policy:
+def follow(policy: Policy, ensemble: bool = False, adaptive_m: float | None = None, real_time_delay: int = 0) -> Policy:
     """Return ``policy`` with its chunks following one another as the parameters of the same names say.
+
+    Without any of them they do so as its own configuration says: ``adaptive_m`` there.
 
     Raises:
         InvalidInputError: two of them that exclude each other.
     """
+    if adaptive_m is None and not ensemble and not real_time_delay and isinstance(policy, VlaPolicy):
+        adaptive_m = policy.adaptive_m
     if adaptive_m and (ensemble or real_time_delay):
         raise InvalidInputError(
             f"adaptive_m {adaptive_m}: the running chunk is not kept by "
@@ -159,34 +158,3 @@ def follow(policy: Policy, ensemble: bool = False, adaptive_m: float = 0.0, real
 def _shift(chunk: ActionChunk, newer: ActionChunk) -> int:
     """Return the row of ``chunk`` that is for the first step of ``newer``."""
     return round((newer.stamp_ns - chunk.stamp_ns) / (chunk.dt_s * 1e9))
-
-
-class RealTimeChunking:
-    """A new chunk grows out of the one that still runs (Black et al., "Real-Time Execution of Action Chunking Flow
-    Policies", 2025), by LeRobot's implementation.
-
-    For a policy whose answer comes ``delay`` control steps late: so many rows of the new chunk are held to the old
-    one, which is being executed meanwhile, and the rows after that ever more loosely.
-    """
-
-    def __init__(self, delay: int) -> None:
-        if delay < 1:
-            raise InvalidInputError(f"RealTimeChunking.delay: {delay}, expected 1 control step or more")
-        self.delay = delay
-        self._processor = RTCProcessor(RTCConfig(prefix_attention_schedule=RTCAttentionSchedule.EXP))
-
-    def guide(self, velocity: Velocity, left: Tensor) -> Velocity:
-        """Return ``velocity`` guided towards ``left`` (B, r, a): what the old chunk has for the coming r steps."""
-
-        def guided(x: Tensor, time: Tensor) -> Tensor:
-            # LeRobot's time runs from 1 (noise) to 0 (actions), and its velocity the other way round
-            return -self._processor.denoise_step(
-                x_t=x[:, 0],
-                prev_chunk_left_over=left,
-                inference_delay=self.delay,
-                time=1.0 - float(time.flatten()[0]),
-                original_denoise_step_partial=lambda at: -velocity(at[:, None], time)[:, 0],
-                execution_horizon=left.shape[1],
-            )[:, None]
-
-        return guided

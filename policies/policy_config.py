@@ -20,6 +20,9 @@ class PolicyConfig(PreTrainedConfig):
     """Actions per chunk (horizon h)."""
     n_action_steps: int = 4
     """Rows of a chunk that are executed before the next observation is answered."""
+    adaptive_m: float = 0.0
+    """The policy is asked at every step, and a chunk is left early when the new one would lead the tool this far from
+    it [m], unless whoever runs it wants something else: see :func:`engram.policies.chunking.follow`; 0 = it is not."""
     dim: int = 128
     """Width of the cognitive token, of the memory and of its reading (d)."""
     heads: int = 4
@@ -55,6 +58,8 @@ class PolicyConfig(PreTrainedConfig):
         super().__post_init__()
         if not 0 < self.n_action_steps <= self.chunk_size:
             raise InvalidInputError(f"n_action_steps: {self.n_action_steps}, expected 1..{self.chunk_size}")
+        if not 0.0 <= self.adaptive_m <= 1.0:
+            raise InvalidInputError(f"adaptive_m: {self.adaptive_m}, expected 0..1 m")
         if self.dim % self.heads:
             raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
         check_memory(self.memory)

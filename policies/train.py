@@ -394,13 +394,14 @@ def schedule(step: int, warmup: int, progress: float) -> float:
 
 def evaluate_on_card(policy: Path, episodes: int) -> None:
     """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
+    from engram.policies.chunking import follow
     from engram.policies.vla_policy import load_policy
     from engram.sim.evaluation import evaluate
     from engram.sim.world import MujocoWorld, WorldConfig
 
     card = json.loads((policy / CARD).read_text())
     world = MujocoWorld(WorldConfig(profile="fast"))
-    report = evaluate(load_policy(policy), world, simulated_tasks(card["tasks"]), episodes=episodes)
+    report = evaluate(follow(load_policy(policy)), world, simulated_tasks(card["tasks"]), episodes=episodes)
     world.close()
     (policy / CARD).write_text(json.dumps({**card, "evaluation": json.loads(report.to_json())}, indent=1) + "\n")
 

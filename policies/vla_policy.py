@@ -19,7 +19,6 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
-from engram.policies.chunking import RealTimeChunking
 from engram.policies.configuration_engram_vla import (
     MEMORY_AGE_KEY,
     MEMORY_MASK_KEY,
@@ -31,6 +30,7 @@ from engram.policies.episode_memory import EpisodeMemory
 from engram.policies.flow import Guide
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import open_policy
+from engram.policies.real_time_chunking import RealTimeChunking
 
 _IMAGE_PREFIX = "observation.images."
 
@@ -162,6 +162,11 @@ class VlaPolicy(Policy, Remembering):
         return self._policy.model.recall is not None
 
     @property
+    def adaptive_m(self) -> float:
+        """How far apart two chunks may lead the tool before the running one is left, as configured [m]; 0 = any."""
+        return float(self._policy.config.adaptive_m)
+
+    @property
     def network(self) -> NetworkPolicy:
         """The LeRobot policy with the weights in use; a copy of it is what a learner trains on."""
         return self._policy
@@ -230,6 +235,8 @@ def load_policy(
     lesion: str = "",
 ) -> VlaPolicy:
     """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
+
+    It answers with whole chunks; :func:`engram.policies.chunking.follow` lets them follow one another as it is used to.
 
     Args:
         name_or_path: ``base`` or any other folder in ``policies/checkpoints``, a path, or the hub id of a SmolVLA or

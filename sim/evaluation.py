@@ -313,7 +313,7 @@ def policy(
     lesion: str = "",
     execute_steps: int = 0,
     ensemble: bool = False,
-    adaptive_m: float = 0.0,
+    adaptive_m: float | None = None,
     push: bool = False,
     reconstruct: bool = False,
 ) -> Report | SwapReport:
@@ -328,7 +328,8 @@ def policy(
         lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise.
         execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
         ensemble: ask at every step and average the chunks where they overlap.
-        adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = off.
+        adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
+            the policy is used to.
         push: push the object that the words name once, in mid-episode.
         reconstruct: let it read where objects are in a scene graph, begun anew with each episode, as a policy that
             learnt from ``engram record --reconstruction`` expects.

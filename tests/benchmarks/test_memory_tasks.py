@@ -1,7 +1,9 @@
 """The proof of the policy's memory: what it counts, and that a run goes on where it was cut off."""
 
 import json
+import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +23,11 @@ from engram.benchmarks.memory_tasks_figures import OURS, difference, figures, ta
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.chunking import AdaptiveChunks
 from engram.policies.opening import checkpoint_folder
 from engram.sim.oracle import ORACLE_STATE
+
+REPORT = SimpleNamespace(per_task={"shell_touch": SimpleNamespace(successes=1)}, failures={"shell_touch": ()})
 
 
 def small(tmp_path, **fields):
@@ -97,6 +102,23 @@ def test_each_arm_is_told_by_its_weights_and_no_folder_is(tmp_path):
     assert arms["base"]["memory"] == "none"
     assert "sha256" not in arms[ORACLE_STATE]
     assert str(tmp_path) not in str(anonymous(replace(config, policy=str(tmp_path), others=(f"gru={tmp_path}",))))
+
+
+def test_the_same_weights_that_leave_chunks_otherwise_are_another_arm(tmp_path, monkeypatch):
+    shutil.copytree(checkpoint_folder("base"), tmp_path / "eager")
+    own = tmp_path / "eager" / "config.json"
+    own.write_text(json.dumps(json.loads(own.read_text()) | {"adaptive_m": 0.04}))
+    config = small(tmp_path, others=(f"eager={tmp_path / 'eager'}",), lesions=(), policy="base")
+    plain, eager = (next(b for b in blocks(config) if b.arm == arm) for arm in (OURS, "eager"))
+    weights = plain.name.split("-")[1]
+    assert eager.name == plain.name.replace(f"{OURS}-{weights}-", f"eager-{weights}-0.04m-")
+    arms = told_arms([plain, eager])
+    assert (arms["eager"].pop("adaptive_m"), arms["eager"]) == (0.04, arms[OURS])
+    asked = []
+    monkeypatch.setattr(memory_tasks, "evaluate", lambda policy, *_, **__: asked.append(policy) or REPORT)
+    for block in (plain, eager):
+        run_block(block)
+    assert [isinstance(policy, AdaptiveChunks) for policy in asked] == [False, True]
 
 
 def test_the_state_oracle_succeeds_in_its_block():

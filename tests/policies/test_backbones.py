@@ -16,8 +16,8 @@ from engram.nodes.factories import make_policy
 from engram.policies import EngramVLAPolicy, VlaPolicy, load_policy
 from engram.policies.backbones.loading import backbone_processors, load_trunk, wrapped
 from engram.policies.checkpoint import export
-from engram.policies.chunking import RealTimeChunking
 from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.real_time_chunking import RealTimeChunking
 from engram.policies.train import TrainConfig, main
 from tests.contracts.policy import PolicyContract
 from tests.core.gantry import GANTRY, GantryKinematics

@@ -6,8 +6,10 @@ from engram.core.contracts import Policy
 from engram.core.control import ChunkExecutor
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, JointState, Observation
-from engram.policies.chunking import AdaptiveChunks, RealTimeChunking, TemporalEnsemble, follow
+from engram.policies.chunking import AdaptiveChunks, TemporalEnsemble, follow
 from engram.policies.flow import integrate
+from engram.policies.real_time_chunking import RealTimeChunking
+from engram.policies.vla_policy import VlaPolicy
 from tests.policies.test_vla_policy import make_policy, observe
 
 STEP_NS = 100_000_000
@@ -185,6 +187,20 @@ def test_ways_that_exclude_each_other_are_named():
         follow(Counting(), real_time_delay=2, adaptive_m=0.02)
     assert isinstance(follow(Counting(), adaptive_m=0.02), AdaptiveChunks)
     assert isinstance(follow(Counting()), Counting)
+
+
+def test_a_policy_leaves_its_chunks_as_its_own_configuration_says_unless_told_otherwise():
+    used_to = make_policy(adaptive_m=0.04)
+    own = follow(used_to)
+    assert isinstance(own, AdaptiveChunks) and own.departure_m == 0.04
+    told = follow(used_to, adaptive_m=0.02)
+    assert isinstance(told, AdaptiveChunks) and told.departure_m == 0.02
+    assert follow(used_to, adaptive_m=0.0) is used_to
+    assert isinstance(follow(used_to, ensemble=True), TemporalEnsemble)
+    assert follow(used_to, real_time_delay=2) is used_to
+    assert follow(make_policy()).__class__ is VlaPolicy
+    with pytest.raises(InvalidInputError, match=r"adaptive_m: -0.1, expected 0\.\.1 m"):
+        make_policy(adaptive_m=-0.1)
 
 
 def test_asking_a_network_at_every_step_does_not_change_what_it_decides_when_a_chunk_is_due():

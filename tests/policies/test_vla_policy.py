@@ -7,7 +7,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import CameraFrame, MemoryTokens, Observation
 from engram.policies import VlaPolicy, load_policy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
-from engram.policies.chunking import RealTimeChunking
+from engram.policies.real_time_chunking import RealTimeChunking
 from tests.contracts.policy import PolicyContract
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics, joints
@@ -31,8 +31,8 @@ def observe(stamp_ns):
     return Observation(stamp_ns, cameras, joints(0.1, 0.2, 0.3, stamp_ns=stamp_ns))
 
 
-def make_policy(seed=0):
-    policy = tiny_policy(seed)
+def make_policy(seed=0, **fields):
+    policy = tiny_policy(seed, **fields)
     pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
     return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1")
 
