@@ -14,6 +14,7 @@ from engram.sim.runtime import CommandPipeline
 from engram.sim.scene import CUBE_HALF_M
 from engram.sim.tasks import MEMORY_TASKS, SUITES, TASKS, UNSEEN_TASKS, expand, get_task, with_options
 from engram.sim.tasks.memory.base import PALETTE
+from engram.sim.tasks.memory.drawers import SHUT_M, ReopenDrawer
 from engram.sim.tasks.memory.intercept import CATCH_X_M, TUNNEL_X_M
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -163,6 +164,19 @@ def test_other_colours_come_into_play(world: MujocoWorld) -> None:
     assert ExpertRunner(world)("remember_color:first_color=3,delay=0", 3).oracle_success
     painted = [world.model.geom(world.model.body(body).geomadr[0]).rgba[:3] for body in world.task.options]
     np.testing.assert_allclose(painted, [PALETTE[color] for color in ("yellow", "purple", "orange")], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [9, 14, 17, 23, 35])
+def test_a_drawer_is_let_go_of_well_within_what_counts_as_shut(world: MujocoWorld, seed: int) -> None:
+    world.reset("reopen_drawer:delay=0", seed)
+    driver, expert, task = Driver(world), make_expert("reopen_drawer:delay=0", world), world.task
+    assert isinstance(task, ReopenDrawer)
+    expert.reset()
+    action = expert.act()
+    while task.stage == "before" or action[-1] > 0.5:
+        driver.act(action)
+        action = expert.act()
+    assert world.oracle_joint(task.drawers[task.oracle_cue]) < SHUT_M / 2
 
 
 @pytest.mark.parametrize("task", ["shell_touch", "put_block_back", "intercept_grab", "reopen_drawer"])

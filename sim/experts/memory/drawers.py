@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from engram.sim.experts.base import Waypoint
-from engram.sim.experts.drawer import APPROACH_M, DrawerExpert
+from engram.sim.experts.drawer import APPROACH_M, HELD_FRACTION, DrawerExpert
 from engram.sim.experts.memory.base import MemoryExpert
 from engram.sim.experts.memory.buttons import press
 from engram.sim.tasks.memory.drawers import ReopenDrawer
 from engram.sim.tasks.placement import above
+
+FLUSH_M = 0.002
+"""The drawer is let go of when it is this far open: well within what counts as shut, so that who imitates it half as
+well has shut it too."""
 
 
 class ReopenExpert(MemoryExpert, DrawerExpert):
@@ -27,6 +31,9 @@ class ReopenExpert(MemoryExpert, DrawerExpert):
         if task.stage == "before":
             return self.by_handle(outward=-1.0)
         if task.stage == "press":
+            held = self.world.gripper_fraction() > HELD_FRACTION
+            if held and self.world.oracle_joint(self.names()[0]) > FLUSH_M:
+                return self.by_handle(outward=-1.0)
             tool, handle = self.world.tool_pose().position, self.world.oracle_pose(self.names()[1]).position
             if np.hypot(*(tool - handle)[:2]) < 0.04 and tool[2] < handle[2] + 0.75 * APPROACH_M:
                 return Waypoint(above(tool, 0.06), grip=0.0)
