@@ -204,7 +204,7 @@ class Bank(SequenceMemory):
     def _when_and_where(self, first: Entries, second: Entries, now: Moments) -> Tensor:
         """Return the codes (B, k, d) of the entries of two banks, one after the other."""
         time_s, place, count = (torch.cat(pair, dim=1) for pair in zip(first[1:], second[1:], strict=True))
-        return self.code(now.time_s[:, None] - time_s, count, place, now.place)
+        return self.code(time_s, count, place, now)
 
 
 def _named(bank: str, entries: Entries) -> State:

@@ -93,31 +93,36 @@ def choose(first: Tensor, fresh: State, state: State) -> State:
 
 
 class MomentCode(nn.Module):
-    """Encodes when and where an entry was written, seen from now and here."""
+    """Encodes when and where an entry was written: seen from now and here, and in the episode's own time and space.
+
+    What came first in an episode came first however long ago that is: by its age alone it would have to be learned anew
+    for every delay.
+    """
 
     WAVES = 8
     rate: Tensor
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.project = nn.Linear(2 * self.WAVES + 8, dim)
+        self.project = nn.Linear(4 * self.WAVES + 9, dim)
         # periods from 0.4 s, two control steps of 5 Hz, to some two minutes
         rate = 2 * math.pi / (0.4 * 2.0 ** torch.arange(self.WAVES, dtype=torch.float32))
         self.register_buffer("rate", rate, persistent=False)
 
-    def forward(self, age_s: Tensor, count: Tensor, place: Tensor, here: Tensor) -> Tensor:
+    def forward(self, time_s: Tensor, count: Tensor, place: Tensor, now: Moments) -> Tensor:
         """Return (B, k, d).
 
         Args:
-            age_s: (B, k) s.
+            time_s: (B, k) when it was written [s since the episode began].
             count: (B, k) control steps that were merged into the entry.
             place: (B, k, 3) where it was written.
-            here: (B, 3).
+            now: (B,) from where it is seen.
         """
-        angle = age_s[..., None] * self.rate
+        age_s, way = now.time_s[:, None] - time_s, place - now.place[:, None]
+        age, since = age_s[..., None] * self.rate, time_s[..., None] * self.rate
         size = torch.stack((torch.log1p(age_s.clamp(min=0)), torch.log1p(count)), dim=-1)
-        way = place - here[:, None]
-        return self.project(torch.cat((angle.sin(), angle.cos(), size, place, way), dim=-1))
+        late = torch.log1p(time_s.clamp(min=0))[..., None]
+        return self.project(torch.cat((age.sin(), age.cos(), size, place, way, since.sin(), since.cos(), late), dim=-1))
 
 
 class Reader(nn.Module):

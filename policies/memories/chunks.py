@@ -78,7 +78,7 @@ class Chunks(SequenceMemory):
         """Attend to the means of the chunks, then within the most relevant ones, weighted by their relevance."""
         b, m, n = state["filled"].shape
         flat = {name: tensor.flatten(1, 2) for name, tensor in state.items()}
-        code = self.code(now.time_s[:, None] - flat["time_s"], flat["filled"], flat["place"], now.place)
+        code = self.code(flat["time_s"], flat["filled"], flat["place"], now)
         entries = (self.enter(flat["feature"]) + code).unflatten(1, (m, n))
         filled = state["filled"][..., None]
         mean = (entries * filled).sum(2) / filled.sum(2).clamp(min=1.0)  # (B, M, d)

@@ -14,7 +14,7 @@ from engram.sim.world import MujocoWorld, WorldConfig
 CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
 
-@pytest.mark.parametrize("name", ["base", "memory", "memory_next"])
+@pytest.mark.parametrize("name", ["base", "memory"])
 def test_the_card_names_these_weights(name):
     card = json.loads((CHECKPOINTS / name / CARD).read_text())
     assert card["sha256"] == sha256(CHECKPOINTS / name / WEIGHTS)

@@ -10,6 +10,7 @@ from engram.core.errors import UnknownNameError
 from engram.policies.layers import Attention
 from engram.policies.memories import Moments, check_memory
 from engram.policies.memories.bank import Bank, BankConfig, Entries, append
+from engram.policies.memories.base import MomentCode
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.first_frame import FirstFrame
@@ -205,6 +206,24 @@ def test_chunks_of_place_keep_the_newest_steps_of_each_place():
 
 def test_the_place_not_visited_for_longest_is_given_up():
     assert chunked(PlaceChunks, [0.0, 1.0, 2.0, 0.0, 3.0]) == [[0, 3], [2], [4]]
+
+
+def test_when_an_entry_was_written_is_told_by_its_age_and_by_the_episodes_own_time():
+    torch.manual_seed(0)
+    code, waves = MomentCode(8), 2 * MomentCode.WAVES + 8
+    time_s, here = torch.tensor([[0.2, 2.0]]), torch.zeros(1, 3)
+
+    def at(now_s):
+        now = Moments(torch.zeros(1, 1), torch.tensor([now_s]), here)
+        return code(time_s, torch.ones(1, 2), torch.zeros(1, 2, 3), now)[0]
+
+    soon, late = at(3.0), at(9.0)
+    assert not torch.allclose(soon, late)  # their age is another
+    with torch.no_grad():
+        code.project.weight[:, :waves] = 0.0
+    soon, late = at(3.0), at(9.0)
+    torch.testing.assert_close(soon, late)  # when it was in the episode stays what it was
+    assert not torch.allclose(soon[0], soon[1])
 
 
 def test_the_second_stage_reads_only_the_chunks_that_matter():
