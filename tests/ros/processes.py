@@ -82,6 +82,7 @@ class Graph:
     def __init__(self, domain: int) -> None:
         self.domain = domain
         self.processes: list[NodeProcess] = []
+        self.listening: list[Any] = []
         self.context = rclpy.Context()
         rclpy.init(context=self.context, domain_id=domain)
         self.node = rclpy.create_node("test", context=self.context)
@@ -147,8 +148,10 @@ class Graph:
             self.executor.spin_once(timeout_sec=0.05)
 
     def matched(self, *publishers: Any) -> None:
-        """Wait until each of ``publishers`` has somebody who listens: what they publish then is not lost."""
+        """Wait until each of ``publishers`` has somebody who listens, and all that is listened to somebody who tells:
+        neither what is published then nor what is answered is lost."""
         self.wait(lambda: all(p.get_subscription_count() for p in publishers), 60, "matching subscriptions")
+        self.wait(lambda: all(s.get_publisher_count() for s in self.listening), 60, "matching publishers")
 
     def wait_telling(
         self, tell: Callable[[], Any], condition: Callable[[], Any], timeout_s: float, what: str, period_s: float = 0.5
@@ -168,7 +171,7 @@ class Graph:
     def listen(self, msg_type: type, topic: str, profile: Any = 10) -> list:
         """Subscribe and return the list that the messages go to."""
         heard: list = []
-        self.node.create_subscription(msg_type, topic, heard.append, profile)
+        self.listening.append(self.node.create_subscription(msg_type, topic, heard.append, profile))
         return heard
 
     def call(self, srv_type: type, name: str, request: Any, timeout_s: float = 60.0) -> Any:
