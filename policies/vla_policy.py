@@ -243,7 +243,7 @@ def load_policy(
             pi0 of LeRobot's.
         kinematics: of the robot; default: the Panda's.
         robot: joint names and gripper range.
-        execute_steps: rows executed per chunk; default: as trained.
+        execute_steps: rows executed per chunk, none of which is left early; default: as the policy is used to.
         torch_threads: of the whole process; the bits of the actions depend on it.
         real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
         lesion: spoils what the policy's memory reads, see :class:`VlaPolicy`.
@@ -254,7 +254,8 @@ def load_policy(
     torch.set_num_threads(torch_threads)
     opened = open_policy(name_or_path)
     policy = opened.policy
-    policy.config.n_action_steps = execute_steps or policy.config.n_action_steps
+    if execute_steps:
+        policy.config.n_action_steps, policy.config.adaptive_m = execute_steps, 0.0
     if kinematics is None:
         from engram.sim.kinematics import PandaKinematics
 

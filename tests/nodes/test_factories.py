@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.nodes.factories import check_policy_name, make_policy
-from engram.policies import load_policy
+from engram.nodes.policy_node import PolicyNode, PolicyNodeConfig
+from engram.policies import VlaPolicy, load_policy
+from engram.policies.chunking import AdaptiveChunks
 from engram.sim.runtime import CommandPipeline, Runtime
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -27,11 +30,17 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
     for name in ("base", str(tmp_path), "owner/name", "some.module:factory"):
         check_policy_name(name)
     for name in ("bass", "no/such/folder", "./nothing"):
-        valid = "base, memory, owner/name"
-        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*{valid}"):
+        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*base, memory, owner/name"):
             check_policy_name(name)
     program = "import sys; from engram.nodes.factories import check_policy_name; check_policy_name('base')\n"
     subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
+
+
+def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():
+    node = SimpleNamespace(config=PolicyNodeConfig())
+    assert isinstance(PolicyNode._make_policy(node, "memory", ""), AdaptiveChunks)
+    node.config = PolicyNodeConfig(adaptive_m=0.0)
+    assert isinstance(PolicyNode._make_policy(node, "memory", ""), VlaPolicy)
 
 
 def test_making_it_ready_leaves_no_trace_in_what_it_does():

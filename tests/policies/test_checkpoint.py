@@ -8,6 +8,7 @@ import pytest
 
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.chunking import follow
 from engram.sim.evaluation import evaluate
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -37,7 +38,7 @@ def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does
     world = MujocoWorld(WorldConfig(profile="fast"))
     seeds = {"episodes": 6, "first_seed": 6000, "progress": False}
     policies = load_policy("memory"), load_policy("memory", lesion="zeroed")
-    found = [evaluate(policy, world, ("take_it_back",), **seeds) for policy in policies]
+    found = [evaluate(follow(policy), world, ("take_it_back",), **seeds) for policy in policies]
     world.close()
     whole, emptied = (report.per_task["take_it_back"].successes for report in found)
     assert whole >= 4

@@ -116,6 +116,13 @@ def test_a_saved_policy_loads_to_the_same_bits(tmp_path):
     assert act(load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, execute_steps=2)).execute_steps == 2
 
 
+def test_whoever_says_how_long_chunks_run_has_none_left_early(tmp_path):
+    policy = make_policy(adaptive_m=0.04)
+    export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
+    assert load_policy(tmp_path / "saved", GantryKinematics(), GANTRY).adaptive_m == 0.04
+    assert load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, execute_steps=2).adaptive_m == 0.0
+
+
 def test_a_policy_that_is_not_there_is_an_error_that_lists_what_is():
     with pytest.raises(UnknownNameError, match="unknown policy 'bse'"):
         load_policy("bse")

@@ -168,6 +168,7 @@ def test_other_colours_come_into_play(world: MujocoWorld) -> None:
 
 @pytest.mark.parametrize("seed", [9, 14, 17, 23, 35])
 def test_a_drawer_is_let_go_of_well_within_what_counts_as_shut(world: MujocoWorld, seed: int) -> None:
+    """On these of the first 40 seeds an expert that lets go once the drawer counts as shut does so later than this."""
     world.reset("reopen_drawer:delay=0", seed)
     driver, expert, task = Driver(world), make_expert("reopen_drawer:delay=0", world), world.task
     assert isinstance(task, ReopenDrawer)
