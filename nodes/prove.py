@@ -45,7 +45,8 @@ class ProveConfig:
     policy: str = ""
     """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
     others: tuple[str, ...] = ()
-    """Of the policy: checkpoints to run on the same seeds, as name=folder; one called none is that without memory."""
+    """Of the policy: checkpoints to run on the same seeds, as name=folder; one called none is that without memory.
+    Empty: those of benchmarks/memory_arms.py, recorded and trained first (hours); with ``quick`` none."""
     output: Path | None = None
     """File for all figures as one JSON list."""
     work: Path | None = None
@@ -228,8 +229,14 @@ def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
     """The policy that remembers on tasks that need it and on those that do not, beside itself with memory spoiled."""
     words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
     words += ["--work", str(config.work)] if config.work else []
-    words += ["--others", *config.others] if config.others else []
+    others = config.others or (() if config.quick else _trained_arms(config))
+    words += ["--others", *others] if others else []
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory_tasks", *words])["figures"]]
+
+
+def _trained_arms(config: ProveConfig) -> tuple[str, ...]:
+    words = ["--work", str(config.work / "arms")] if config.work else []
+    return tuple(f"{arm}={policy}" for arm, policy in run(["-m", "engram.benchmarks.memory_arms", *words]).items())
 
 
 def prove_swap(config: ProveConfig) -> list[Figure]:

@@ -155,7 +155,7 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
     if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
-    frames = _frames(config)  # decoded once, before any other process needs them
+    frames = decoded(config)  # decoded once, before any other process needs them
     if config.evaluate:
         simulated_tasks(frames.groups)  # better now than after hours of training
     if "RANK" in os.environ:
@@ -197,7 +197,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
         self.config, self.rank, self.world = config, rank, world
         self.out = Path(config.out)
-        self.frames = _frames(config)
+        self.frames = decoded(config)
         self.device = training_device(config.device)
         meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
         torch.manual_seed(config.seed)
@@ -423,7 +423,8 @@ def _parameter_groups(policy: NetworkPolicy, decay: float) -> list[dict[str, Any
     return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
-def _frames(config: TrainConfig) -> Frames:
+def decoded(config: TrainConfig) -> Frames:
+    """Return the frames of the dataset as the network sees them, from the cache if they are there."""
     root = Path(config.dataset)
     meta = LeRobotDatasetMetadata("local/train", root=root)
     if config.backbone:

@@ -126,3 +126,21 @@ def test_swapped_words_are_counted_by_the_goal_that_is_reached(monkeypatch: pyte
         "swap_swapped_goal": (0.85, 20, True),
         "swap_original_goal": (0.05, 20, None),
     }
+
+
+def test_the_policy_is_compared_with_arms_that_are_trained_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ran(words: list[str]) -> dict[str, object]:
+        asked.append(words)
+        return {"none": "arms/none/policy"} if words[1].endswith("memory_arms") else {"figures": []}
+
+    monkeypatch.setattr(module, "run", ran)
+    module.prove_memory_tasks(ProveConfig("policy", work=Path("w")))
+    assert asked[0] == ["-m", "engram.benchmarks.memory_arms", "--work", "w/arms"]
+    assert asked[1][-2:] == ["--others", "none=arms/none/policy"]
+    asked.clear()
+    module.prove_memory_tasks(ProveConfig("policy", quick=True))
+    module.prove_memory_tasks(ProveConfig("policy", others=("gru=mine",)))
+    assert [words[1] for words in asked] == ["engram.benchmarks.memory_tasks"] * 2
+    assert "--others" not in asked[0] and asked[1][-2:] == ["--others", "gru=mine"]

@@ -1,0 +1,137 @@
+"""The memories that the shipped one is compared with: demonstrations recorded, policies trained, by one command.
+
+    python -m engram.benchmarks.memory_arms [--work runs/memory_arms] [--arms bank gru none ...]
+
+All of them learn from one dataset, for equally many steps, by one recipe. They begin with what the shipped ``memory``
+has learned to see and to do, and keep what it sees; the memory itself is new in each of them, in the bank too: what
+differs between two arms is the kind of memory alone. A run that was cut off goes on where it was. The last line is
+JSON: the folder of each arm's policy, as ``--others`` of :mod:`engram.benchmarks.memory_tasks` takes them.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from safetensors.torch import load_file, save_file
+
+from engram.core.arrays import positive_int
+from engram.core.errors import unknown_name
+from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.policies.memories import MEMORIES
+from engram.policies.opening import checkpoint_folder
+from engram.policies.train import TrainConfig, decoded
+from engram.policies.train import main as train
+from engram.sim.record import RecordConfig, record
+from engram.sim.tasks import TASKS
+from engram.sim.tasks.memory import MEMORY_TASKS
+
+OWN = "model.recall.memory."
+"""Weights of the memory itself; what is written into it and what follows from a reading is the same in all arms."""
+GRADIENT_STEPS = (1, 4, 8, 16)
+
+ARMS: dict[str, dict[str, Any]] = {name: {"memory": name} for name in MEMORIES} | {
+    f"bank_k{k}": {"memory": "bank", "gradient_steps": k} for k in GRADIENT_STEPS
+}
+"""What is set in each arm: its memory, and K of truncated backpropagation, a whole window if it is not named."""
+RECIPE: dict[str, Any] = {
+    "window": 32,
+    "batch_size": 192,
+    "freeze_perception": True,
+    "frozen_draws": 1,
+    "keyframes": 0.6,
+    "foresight": 5.0,
+    "learning_rate": 5e-4,
+    "model": (("adaptive_m", 0.04),),
+}
+"""What is the same in all arms: that of the last run of the shipped ``memory``."""
+
+
+UNCOLORED = ("shell_touch", "seq_push_buttons", "count_presses", "stop_cube")
+COLORED = tuple(task for task in MEMORY_TASKS if task not in UNCOLORED)
+OPTIONS = {
+    COLORED: ("", ":delay=5,first_color=1", ":delay=20,first_color=2", ":first_color=3"),
+    UNCOLORED: ("", ":delay=5", ":delay=15", ":delay=20"),
+    tuple(TASKS): ("",),
+}
+NAMES = tuple(task + option for tasks, options in OPTIONS.items() for task in tasks for option in options)
+"""What is demonstrated: each memory task with several delays and colours, and those that need no memory."""
+FIRST_SEED = 600_000
+PART = 20
+
+
+@dataclass(frozen=True)
+class ArmsConfig:
+    """What is trained."""
+
+    arms: tuple[str, ...] = ("bank", "gru", "none", "frame_stack", "first_frame")
+    """Kinds of memory; bank_k8 is the bank whose gradients pass through 8 writes only."""
+    start_from: str = "memory"
+    """A shipped policy, or a folder, to begin with but for its memory."""
+    episodes: int = 40
+    """Demonstrations of each task with each of its options."""
+    steps: int = 5000
+    """Optimiser steps of each arm."""
+    workers: int = 2
+    """Processes, of one torch thread each: arms that are trained side by side."""
+    work: Path = Path("runs/memory_arms")
+    """Folder of dataset and policies."""
+
+    def __post_init__(self) -> None:
+        for arm in self.arms:
+            if arm not in ARMS:
+                raise unknown_name("arm", arm, ARMS)
+        for name in ("episodes", "steps", "workers"):
+            positive_int(f"ArmsConfig.{name}", getattr(self, name))
+
+
+def trained(config: ArmsConfig) -> dict[str, Path]:
+    """Record and train what is missing; return the folder of each arm's policy."""
+    root, start = config.work / "dataset", config.work / "start"
+    if not root.exists():
+        parts = {"episodes": config.episodes, "part_episodes": PART, "first_seed": FIRST_SEED}
+        record(RecordConfig(str(root), "engram/arms", NAMES, workers=config.workers, **parts))
+    if not start.exists():
+        _without_memory(checkpoint_folder(config.start_from), start)
+    wanted = {arm: _training(config, arm, root, start) for arm in config.arms}
+    missing = [run for run in wanted.values() if not _finished(run)]
+    if missing:
+        decoded(missing[0])  # by one, before several want it
+        with multiprocessing.get_context("spawn").Pool(min(config.workers, len(missing)), maxtasksperchild=1) as pool:
+            pool.map(train, missing, chunksize=1)
+    return {arm: Path(run.out) / "policy" for arm, run in wanted.items()}
+
+
+def _training(config: ArmsConfig, arm: str, root: Path, start: Path) -> TrainConfig:
+    out = config.work / arm
+    settings = {**RECIPE, **ARMS[arm], "steps": config.steps, "resume": (out / "resume").exists()}
+    return TrainConfig(str(root), str(out), start_from=str(start), **settings)
+
+
+def _finished(run: TrainConfig) -> bool:
+    card = Path(run.out) / "policy" / CARD
+    return card.exists() and json.loads(card.read_text())["step"] >= run.steps
+
+
+def _without_memory(policy: Path, start: Path) -> None:
+    """Copy ``policy`` to ``start`` without the weights of the memory itself, which are then new."""
+    fresh = start.with_name(f"{start.name}.partial")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(policy, fresh, ignore=shutil.ignore_patterns(CARD))
+    weights = load_file(policy / WEIGHTS)
+    save_file({name: w for name, w in weights.items() if not name.startswith(OWN)}, fresh / WEIGHTS)
+    fresh.rename(start)
+
+
+def main() -> None:
+    """Train from the command line; the last line is JSON."""
+    print(json.dumps({arm: str(policy) for arm, policy in trained(tyro.cli(ArmsConfig)).items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The policies that the shipped memory is compared with: one recipe, and nothing but the memory is new."""
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from engram.benchmarks import memory_arms
+from engram.benchmarks.memory_arms import NAMES, OWN, ArmsConfig, trained
+from engram.core.errors import UnknownNameError
+from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.policies.opening import checkpoint_folder
+from engram.sim.tasks import TASKS, expand
+from engram.sim.tasks.memory import MEMORY_TASKS
+
+
+def test_every_task_is_demonstrated_with_other_delays():
+    assert expand(NAMES) == NAMES
+    for task in MEMORY_TASKS:
+        assert sum(name.partition(":")[0] == task for name in NAMES) == 4
+        assert f"{task}:delay=5" in NAMES or f"{task}:delay=5,first_color=1" in NAMES
+    assert set(TASKS) < set(NAMES)
+
+
+def test_an_unknown_arm_is_named():
+    with pytest.raises(UnknownNameError, match=r"unknown arm 'lstm'.*gru"):
+        ArmsConfig(arms=("none", "lstm"))
+
+
+def test_arms_see_as_memory_does_and_have_new_memories(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_arms, "NAMES", ("shell_touch",))
+    config = ArmsConfig(arms=("bank", "none"), episodes=2, steps=1, workers=1, work=tmp_path)
+    policies = trained(config)
+    shipped = load_file(checkpoint_folder("memory") / WEIGHTS)
+    bank, none = (load_file(policies[arm] / WEIGHTS) for arm in ("bank", "none"))
+    seen = {name for name in shipped if name.startswith("model.encoders.")}
+    assert seen and all(arm[name].equal(shipped[name]) for arm in (bank, none) for name in seen)
+    assert not any(name.startswith("model.recall.") for name in none)
+    own = [name for name in shipped if name.startswith(OWN) and shipped[name].ndim == 2]
+    # one step at a learning rate of a hundredth of what it will be moves no weight far
+    assert own and all((bank[name] - shipped[name]).abs().mean() > 0.01 for name in own)
+    followed = "model.recall.intend.0.weight"
+    assert (bank[followed] - shipped[followed]).abs().mean() < 0.001
+    cards = {arm: json.loads((policy / CARD).read_text()) for arm, policy in policies.items()}
+    assert cards["bank"]["dataset_sha256"] == cards["none"]["dataset_sha256"]
+    assert cards["bank"]["train_config"]["memory"] == "bank"
+
+    before = (policies["none"] / WEIGHTS).stat().st_mtime_ns
+    assert trained(config) == policies
+    assert (policies["none"] / WEIGHTS).stat().st_mtime_ns == before  # what is there is not trained again
