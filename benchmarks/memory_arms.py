@@ -3,9 +3,10 @@
     python -m engram.benchmarks.memory_arms [--work runs/memory_arms] [--arms bank gru none ...]
 
 All of them learn from one dataset, for equally many steps, by one recipe. They begin with what the shipped ``memory``
-has learned to see and to do, and keep what it sees; the memory itself is new in each of them, in the bank too: what
-differs between two arms is the kind of memory alone. A run that was cut off goes on where it was. The last line is
-JSON: the folder of each arm's policy, as ``--others`` of :mod:`engram.benchmarks.memory_tasks` takes them.
+has learned to see and to do, and keep what it sees; the memory, with what is written into it and what is made of a
+reading, is new in each of them, in the bank too: what differs between two arms is the kind of memory alone. A run that
+was cut off goes on where it was. The last line is JSON: the folder of each arm's policy, as ``--others`` of
+:mod:`engram.benchmarks.memory_tasks` takes them.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from engram.sim.record import RecordConfig, record
 from engram.sim.tasks import TASKS
 from engram.sim.tasks.memory import MEMORY_TASKS
 
-OWN = "model.recall.memory."
-"""Weights of the memory itself; what is written into it and what follows from a reading is the same in all arms."""
+RECALL = "model.recall."
+"""Weights of the memory, of what is written into it, and of what is made of a reading."""
 GRADIENT_STEPS = (1, 4, 8, 16)
 
 ARMS: dict[str, dict[str, Any]] = {name: {"memory": name} for name in MEMORIES} | {
@@ -119,12 +120,12 @@ def _finished(run: TrainConfig) -> bool:
 
 
 def _without_memory(policy: Path, start: Path) -> None:
-    """Copy ``policy`` to ``start`` without the weights of the memory itself, which are then new."""
+    """Copy ``policy`` to ``start`` without the weights of its memory, which are then new."""
     fresh = start.with_name(f"{start.name}.partial")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(policy, fresh, ignore=shutil.ignore_patterns(CARD))
     weights = load_file(policy / WEIGHTS)
-    save_file({name: w for name, w in weights.items() if not name.startswith(OWN)}, fresh / WEIGHTS)
+    save_file({name: w for name, w in weights.items() if not name.startswith(RECALL)}, fresh / WEIGHTS)
     fresh.rename(start)
 
 
