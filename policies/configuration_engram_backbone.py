@@ -26,3 +26,8 @@ class EngramBackboneConfig(PolicyConfig):
     normalization_mapping: dict[str, NormalizationMode] = field(default_factory=dict)
     """The backbone's own, which its processors carry out."""
     memory: str = "bank"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for feature in self.image_features.values():
+            self.check_cells(min(feature.shape[-2:]))

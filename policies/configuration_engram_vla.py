@@ -62,9 +62,6 @@ class EngramVLAConfig(PolicyConfig):
     """Width of a block's MLP in units of ``dim``."""
     language_dim: int = 5 * EMBEDDING_DIM
     """Length of the instruction's embedding: 384 for the sentence and 384 for each of its consecutive pieces."""
-    memory_cells_side: int = 8
-    """A memory keeps what colours the salient of ``memory_cells_side**2`` cells of a camera's image have, and finds
-    them again; 0 = it does not."""
     head_width: int = 256
     """Width of the flow head's residual blocks."""
     head_blocks: int = 3
@@ -87,8 +84,7 @@ class EngramVLAConfig(PolicyConfig):
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:
             raise InvalidInputError(f"language_dim: {self.language_dim}, expected a multiple of {EMBEDDING_DIM}")
         for size in (self.image_size, *self.camera_sizes.values()):
-            if not 0 <= self.memory_cells_side <= size:
-                raise InvalidInputError(f"memory_cells_side: {self.memory_cells_side}, expected 0..{size} pixels")
+            self.check_cells(size)
             if size % 16 or (size // 8) % self.image_tokens_side:
                 raise InvalidInputError(f"image size {size}: expected a multiple of 16 and of 8 token sides")
 

@@ -38,6 +38,9 @@ class PolicyConfig(PreTrainedConfig):
     """Entries of the bank for the pictures of steps where something happened."""
     memory_details: int = 4
     """Perceptual tokens that a control step leaves behind, beside its cognitive token."""
+    memory_cells_side: int = 8
+    """A memory keeps what colours the salient of ``memory_cells_side**2`` cells of a camera's image have, and finds
+    them again; 0 = it does not."""
     memory_surprise: float = 4.0
     """What counts as an event: the picture has moved away from the last event's by more than this many usual steps."""
     memory_stack: int = 8
@@ -80,6 +83,11 @@ class PolicyConfig(PreTrainedConfig):
             num_warmup_steps=self.scheduler_warmup_steps,
             num_decay_steps=self.scheduler_decay_steps,
         )
+
+    def check_cells(self, size: int) -> None:
+        """Raise InvalidInputError unless images of ``size`` pixels have that many cells."""
+        if not 0 <= self.memory_cells_side <= size:
+            raise InvalidInputError(f"memory_cells_side: {self.memory_cells_side}, expected 0..{size} pixels")
 
     def validate_features(self) -> None:
         """Raise InvalidInputError unless there is a camera, the robot's state and an action."""

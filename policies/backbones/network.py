@@ -21,11 +21,15 @@ from engram.policies.configuration_engram_vla import (
 from engram.policies.contract import Percept, RememberingNetwork
 from engram.policies.flow import Guide, Velocity, integrate
 from engram.policies.layers import MemoryRead
+from engram.policies.likeness import cell_colours
 from engram.policies.memories import NONE
 from engram.policies.recall import Recall
 
 PICTURES = 16
 """Tokens that a camera keeps for the memory: means of neighbours in a row of the picture."""
+
+UNIT_STD = 0.25
+"""About the standard deviation of colours in 0..1, as the backbone takes them: of unit size they can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +61,10 @@ class BackboneNetwork(RememberingNetwork):
         self.context = MemoryRead(config.dim, config.heads, config.memory_dim)
         nn.init.ones_(self.context.gate)  # shut by Recall's map of zeros: two zeros in a row would never open
         self.bent = (len(trunk.norms), 2, trunk.expert_width)
-        self.seen = PICTURES * len(config.image_features)
-        self.recall = Recall(config, self.bent[0] * self.bent[1] * self.bent[2], self.seen)
+        self.cameras, self.cells = sorted(config.image_features), config.memory_cells_side
+        self.seen = PICTURES * len(self.cameras)
+        cells = len(self.cameras) * self.cells**2
+        self.recall = Recall(config, self.bent[0] * self.bent[1] * self.bent[2], self.seen, cells)
 
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Run the vision-language model, and make of it what a memory writes."""
@@ -68,10 +74,15 @@ class BackboneNetwork(RememberingNetwork):
         alone = self.words(prefix.words.float())
         cognition = self._with_context(alone, batch)
         pooled = nn.functional.adaptive_avg_pool1d(prefix.pictures.float().transpose(1, 2), self.seen).transpose(1, 2)
-        context = cognition - alone
-        return self.note(
-            TrunkPercept(cognition=cognition, pictures=self.pictures(pooled), prefix=prefix, context=context)
+        images = [(batch[camera].float() - 0.5) / UNIT_STD for camera in self.cameras]
+        seen = TrunkPercept(
+            cognition=cognition,
+            pictures=self.pictures(pooled),
+            prefix=prefix,
+            context=cognition - alone,
+            colours=cell_colours(images, self.cells) if self.cells else None,
         )
+        return self.note(seen)
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``, as LeRobot trains these policies; gradients reach the memory."""
@@ -118,9 +129,10 @@ class BackboneNetwork(RememberingNetwork):
         """Return how far memory bends the action expert (B, layers, 2, width); None = it was not asked."""
         if self.recall is None or percept.reading is None or percept.context is None:
             return None
-        reading = percept.reading + percept.context
+        reading = percept.reading + nn.functional.pad(percept.context, (0, self.recall.memory.looks))
         flat = torch.zeros(len(reading), self.bent[0] * self.bent[1] * self.bent[2], device=reading.device)
-        return self.recall.condition(flat, percept.cognition, reading, percept.pictures).unflatten(1, self.bent)
+        told = self.recall.condition(flat, percept.cognition, reading, percept.pictures, percept.colours)
+        return told.unflatten(1, self.bent)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         self.trunk.apply(fn)  # .to() moves the trunk along

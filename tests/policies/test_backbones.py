@@ -110,6 +110,25 @@ def test_what_was_seen_before_and_what_the_memory_node_sends_change_the_actions(
     assert not np.array_equal(chunks[0], chunks[2])
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_looks_like_what_was_remembered_bends_the_action_expert(family, folders, trunks):
+    policy = remembering(trunks[family], folders[family])
+    policy.reset("go to the red cube", seed=0)
+    model, cells = policy.network.model, policy.network.config.memory_cells_side
+    batch = policy.preprocess(policy._batch(observe(0), None))
+    with torch.no_grad():
+        percept, _ = model.observe(batch, model.recall.memory.begin(1), torch.zeros(1))
+        there = model._modulation(percept)
+        elsewhere = model._modulation(dataclasses.replace(percept, colours=percept.colours.flip(1)))
+    assert percept.colours.shape == (1, 2 * cells**2, 3) and percept.colours.std() > 0.1
+    assert not torch.allclose(there, elsewhere)
+
+
+def test_cells_that_the_backbone_s_images_do_not_have_are_refused(folders):
+    with pytest.raises(InvalidInputError, match=r"memory_cells_side: 33, expected 0\.\.32"):
+        wrapped(str(folders["smolvla"]), memory="bank", memory_cells_side=33)
+
+
 class BackboneContract(PolicyContract):
     family: str
 
