@@ -30,7 +30,7 @@ from engram.benchmarks.fetch_figures import ARMS, ASKERS, Trip, figures
 from engram.benchmarks.household import CODE, map_memory
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import RIGHT_M, believed
-from engram.benchmarks.report import save_report
+from engram.benchmarks.report import RESULTS, save_report
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.provenance import digest, machine
 from engram.memory.advice import AdviceConfig, search_order
@@ -43,10 +43,9 @@ from engram.sim.household.sensor_record import SensorRecord
 from engram.sim.household.tour import Inspector, Sight
 from engram.sim.household.world import HouseholdWorld
 
-RESULTS = Path(__file__).resolve().parent / "results" / "fetch.json"
 FIRST_SEED = 300
 """Homes 100-299 are for development: the limit of looks was set on homes 200-202, the search on 100-102 and 200-205."""
-_TASK_NS = 12 * 60 * 1_000_000_000
+TASK_NS = 12 * 60 * 1_000_000_000
 _LOOK_NS = 20 * 1_000_000_000
 _PUT_LOOKS = 3
 
@@ -58,7 +57,9 @@ class FetchBenchmark:
     quick: bool = False
     """Three homes, four days of rounds, one day of tasks, one of questions."""
     homes: int = 6
-    """Homes, seeds 300 and up: as many of 4, 5 and 6 rooms."""
+    """Homes: as many of 4, 5 and 6 rooms."""
+    first_seed: int = FIRST_SEED
+    """Seed of the first of them, one by one from there."""
     rounds: int = 7
     """Days of rounds before the tasks."""
     streams: int = 3
@@ -74,6 +75,14 @@ class FetchBenchmark:
     """Way [m] that a right answer in place of a wrong one is worth to who asks: about a walk through the home."""
     work: Path | None = None
     """Folder for the fitted sensor and finished homes; default: a temporary one."""
+
+    def sized(self) -> FetchBenchmark:
+        """Return itself, or the smaller one that ``quick`` means."""
+        return replace(self, homes=3, rounds=4, streams=1) if self.quick else self
+
+    def report(self, name: str) -> Path:
+        """Return the file for the figures: those of other homes do not replace what is quoted."""
+        return (RESULTS if self.first_seed == FIRST_SEED else Path("runs/bench")) / f"{name}.json"
 
 
 @dataclass(frozen=True)
@@ -267,21 +276,21 @@ class _Stream:
         known = {"none": None, "short_term": today, **{n: self.memories[n] for n in ("long_term", "both")}}
         arms = {name: self._arm(memory, learns=name != "long_term") for name, memory in known.items()}
         for task in range(self.config.tasks):
-            stamp_ns = start_ns + task * _TASK_NS
+            stamp_ns = start_ns + task * TASK_NS
             life.advance(stamp_ns, self.config.pace)
             self.world.arrange(life.oracle_placements())
-            name = _draw_task(life, asked, self.rng)
+            name = draw_task(life, asked, self.rng)
             goal = str(self.rng.choice([spot.name for spot in home.spots.values() if not spot.closed]))
             found = {arm: arms[arm].fetch(name, here, stamp_ns) for arm in ARMS}
-            for arm, search in {**found, "oracle": _oracle_way(name, here, life)}.items():
+            for arm, search in {**found, "oracle": oracle_way(name, here, life)}.items():
                 self.trips[arm].append(self._trip(search, start_ns))
             placed = life.oracle_placements()
             thing = next(t for t, kind in life.things.items() if kind.name == name and placed[t] is not None)
-            life.oracle_carry(thing, goal, stamp_ns + _TASK_NS // 2)
+            life.oracle_carry(thing, goal, stamp_ns + TASK_NS // 2)
             self.world.arrange(life.oracle_placements())
             for arm in ("short_term", "both"):
                 if found[arm].success:
-                    arms[arm].put_down(name, goal, stamp_ns + _TASK_NS // 2 + _LOOK_NS)
+                    arms[arm].put_down(name, goal, stamp_ns + TASK_NS // 2 + _LOOK_NS)
             here = home.spots[goal].stop
         today.close()
 
@@ -290,9 +299,9 @@ class _Stream:
         life, home = self.life, self.life.home
         arms = {name: self._arm(self.memories[name]) for name in ASKERS}
         here = {name: home.dock for name in ASKERS}
-        pace = _TASK_NS / (VISIT_HOURS[1] - VISIT_HOURS[0]) / HOUR_NS
+        pace = TASK_NS / (VISIT_HOURS[1] - VISIT_HOURS[0]) / HOUR_NS
         for question in range(self.config.tasks):
-            stamp_ns = start_ns + question * _TASK_NS
+            stamp_ns = start_ns + question * TASK_NS
             life.advance(stamp_ns, pace)
             self.world.arrange(life.oracle_placements())
             placed = life.oracle_placements()
@@ -304,7 +313,7 @@ class _Stream:
                     here[asker] = home.spots[search.spots[-1]].stop
 
 
-def _draw_task(life: Life, asked: list[str], rng: np.random.Generator) -> str:
+def draw_task(life: Life, asked: list[str], rng: np.random.Generator) -> str:
     """Return what is asked for: half of the time again something of today, always something that is at home."""
     placed = life.oracle_placements()
     there = sorted({kind.name for thing, kind in life.things.items() if placed[thing] is not None})
@@ -315,7 +324,8 @@ def _draw_task(life: Life, asked: list[str], rng: np.random.Generator) -> str:
     return name
 
 
-def _oracle_way(name: str, here: np.ndarray, life: Life) -> Search:
+def oracle_way(name: str, here: np.ndarray, life: Life) -> Search:
+    """Return the way of who knows where the nearest thing called ``name`` is."""
     placed = life.oracle_placements()
     there = [placed[thing] for thing, kind in life.things.items() if kind.name == name]
     spots = [at.spot for at in there if at is not None]
@@ -327,7 +337,8 @@ def finished_home(
     seed: int, config: FetchBenchmark, record: SensorRecord, encoder: TextEncoder, folder: Path
 ) -> dict[str, list[Trip]]:
     """Return what :func:`run_home` does, from ``folder`` if it ran before with the same settings and code."""
-    settings = [value for name, value in asdict(config).items() if name not in ("homes", "looks", "quick", "work")]
+    others = ("homes", "first_seed", "looks", "quick", "work")
+    settings = [value for name, value in asdict(config).items() if name not in others]
     told = "_".join(f"{value:g}" for value in settings)
     path = folder / f"fetch_{seed}_{told}_code_{digest(*CODE, 'benchmarks/fetch.py')}.json"
     if not path.exists():
@@ -338,15 +349,13 @@ def finished_home(
 
 def main(config: FetchBenchmark | None = None) -> None:
     """Measure and print the figures, JSON last."""
-    config = config or tyro.cli(FetchBenchmark)
-    if config.quick:
-        config = replace(config, homes=3, rounds=4, streams=1)
+    config = (config or tyro.cli(FetchBenchmark)).sized()
     where, encoder = machine(), default_text_encoder()
     total: dict[str, list[Trip]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:
         folder = config.work or Path(scratch)
         record, _ = fit_sensor(encoder, 1 if config.quick else 3, 1 if config.quick else 2, folder)
-        for seed in range(FIRST_SEED, FIRST_SEED + config.homes):
+        for seed in range(config.first_seed, config.first_seed + config.homes):
             for arm, trips in finished_home(seed, config, record, encoder, folder).items():
                 total[arm] += trips
             found = {arm: sum(trip.success and trip.looks <= config.looks for trip in total[arm]) for arm in total}
@@ -354,8 +363,8 @@ def main(config: FetchBenchmark | None = None) -> None:
     told = figures(total, config.looks)
     for row in told:
         print(json.dumps(row))
-    seeds = list(range(FIRST_SEED, FIRST_SEED + config.homes))
-    save_report(RESULTS, "fetch", where, replace(config, work=None), seeds=seeds, figures=told)
+    seeds = list(range(config.first_seed, config.first_seed + config.homes))
+    save_report(config.report("fetch"), "fetch", where, replace(config, work=None), seeds=seeds, figures=told)
 
 
 if __name__ == "__main__":

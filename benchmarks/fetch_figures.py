@@ -60,6 +60,18 @@ def figures(trips: Mapping[str, Sequence[Trip]], limit: int) -> list[dict]:
     return rows + _advice_figures(trips)
 
 
+def limit_figures(trips: Mapping[str, Sequence[Trip]]) -> list[dict]:
+    """Return what the best possible memory ("limit") and perfect knowledge explore, beside none."""
+    rows = []
+    for what in ("looks", "rooms", "metres"):
+        none = _values(trips["none"], what)
+        rows.append(_mean(f"fetch_limit_none_{what}", none))
+        for arm in ("limit", "oracle"):
+            part = _ratio(trips[arm], _values(trips[arm], what), none)
+            rows.append(_judged(f"fetch_{what}_{arm}_over_none", part, trips[arm], "", None))
+    return rows
+
+
 def _advice_figures(trips: Mapping[str, Sequence[Trip]]) -> list[dict]:
     rows = []
     for arm in ASKERS:

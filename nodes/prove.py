@@ -174,8 +174,9 @@ def prove_household(config: ProveConfig) -> list[Figure]:
 
 
 def prove_fetch(config: ProveConfig) -> list[Figure]:
-    """Fetching in a home: success and exploration with and without memory, and what advice to look saves."""
-    return _in_household("fetch", config)
+    """Fetching in a home: success and exploration with and without memory, and what advice to look saves; and how
+    little the best possible memory explores."""
+    return [*_in_household("fetch", config), *_in_household("fetch_limit", config)]
 
 
 KILLS, DAMAGES = 300, 200

@@ -88,6 +88,10 @@ class Life:
             return {thing: facts[-1].placement for thing, facts in self._facts.items()}
         return {thing: self.oracle_fact(thing, stamp_ns).placement for thing in self.things}
 
+    def oracle_habits(self) -> Mapping[str, np.ndarray]:
+        """Return each thing's chances (spots,) of where it is put, in the order of ``home.spots``."""
+        return self._habits
+
     def oracle_fact(self, thing: str, stamp_ns: int) -> OracleFact:
         """Return what was true of ``thing`` at ``stamp_ns``."""
         return next(fact for fact in reversed(self._facts[thing]) if fact.since_ns <= stamp_ns)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engram.benchmarks.fetch import FetchBenchmark, Searcher, _oracle_way, finished_home
-from engram.benchmarks.fetch_figures import ARMS, ASKERS, Trip
+from engram.benchmarks.fetch import FetchBenchmark, Searcher, finished_home, oracle_way
+from engram.benchmarks.fetch_figures import ARMS, ASKERS, Trip, limit_figures
 from engram.benchmarks.fetch_figures import figures as fetch_figures
+from engram.benchmarks.fetch_limit import OracleBelief
+from engram.benchmarks.fetch_limit import run_home as run_limit
 from engram.benchmarks.household import HouseholdBenchmark, run_home
 from engram.benchmarks.household_figures import figures, reliability
 from engram.benchmarks.household_fit import compare
@@ -18,7 +21,7 @@ from engram.benchmarks.memory_baselines import SightingMemory
 from engram.benchmarks.memory_weeks import WeeksBenchmark, live
 from engram.benchmarks.memory_weeks import figures as weeks_figures
 from engram.sim.household.layout import make_home
-from engram.sim.household.life import HOUR_NS, Life
+from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.sensor_model import ModelSense
 from engram.sim.household.tour import Inspector, Sight
 from tests.memory.scenes import WordEncoder, seen, view
@@ -104,7 +107,7 @@ def test_the_nearest_thing_bounds_every_search():
     world.close()
     assert search.success and len(set(search.spots)) == len(search.spots)
     assert search.spots[-1] == life.oracle_placements()["flower vase"].spot
-    assert search.metres >= _oracle_way("flower vase", life.home.dock, life).metres
+    assert search.metres >= oracle_way("flower vase", life.home.dock, life).metres
 
 
 def test_confidences_are_judged_by_hand():
@@ -141,6 +144,35 @@ def test_exploration_is_held_against_no_memory_and_against_perfect_knowledge():
     assert alone["interval"] == pytest.approx([1 / 3, 2 / 3], abs=1e-4)  # of its two tasks
     assert rows["where_advised_metres_over_always"]["value"] == 0.5
     assert rows["where_advised_right_above_never"]["value"] == 1.0
+
+
+def test_the_best_possible_memory_gives_chances_that_come_true():
+    sure, right = [], []
+    for seed in (200, 201):
+        life = Life(make_home(seed), seed)
+        belief = OracleBelief(life)
+        for number, hour in itertools.product(range(30), VISIT_HOURS):
+            life.advance(number * DAY_NS + hour * HOUR_NS)
+            belief.advance(hour, 1.0)
+            for (thing, at), chances in zip(life.oracle_placements().items(), belief.chances, strict=True):
+                assert life.things[thing].name and chances.min() > -1e-9 and chances.sum() < 1 + 1e-9
+                best = int(chances.argmax())
+                sure.append(chances[best])
+                right.append(at is not None and at.spot == belief.spots[best])
+            for spot in belief.spots[::2]:  # half of the spots are never looked at
+                belief.look(spot)
+    groups = np.digitize(sure, (0.3, 0.5, 0.7, 0.9))
+    for group in np.unique(groups):
+        mine = groups == group
+        assert np.mean(np.array(right)[mine]) == pytest.approx(np.mean(np.array(sure)[mine]), abs=0.06)
+
+
+def test_the_best_possible_search_lies_between_no_memory_and_perfect_knowledge():
+    trips = run_limit(200, FetchBenchmark(rounds=2, streams=1))
+    rows = {row["name"]: row for row in limit_figures(trips)}
+    for what in ("looks", "rooms", "metres"):
+        assert rows[f"fetch_{what}_oracle_over_none"]["value"] <= rows[f"fetch_{what}_limit_over_none"]["value"] < 0.8
+    assert rows["fetch_metres_limit_over_none"]["n"] == 20
 
 
 @pytest.mark.slow
