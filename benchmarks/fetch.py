@@ -144,8 +144,11 @@ class Searcher:
             self._looked_ns[spot] = stamp_ns
         return sights
 
-    def put_down(self, name: str, spot: str, stamp_ns: int) -> None:
-        """Look at what was put down until it is seen there, three times at most: the robot knows that it is there."""
+    def bring(self, name: str, taken: str, spot: str, stamp_ns: int) -> None:
+        """See that what was taken is gone from there; then look at what was put down at ``spot`` until it is seen,
+        three times at most: the robot knows what it has done."""
+        self.look(taken, stamp_ns)
+        stamp_ns += _LOOK_NS
         for times in range(_PUT_LOOKS):
             sights = self.look(spot, stamp_ns + times * _LOOK_NS)
             if any(seen.label == name for sight in sights for seen in sight.scene.objects):
@@ -290,7 +293,7 @@ class _Stream:
             self.world.arrange(life.oracle_placements())
             for arm in ("short_term", "both"):
                 if found[arm].success:
-                    arms[arm].put_down(name, goal, stamp_ns + TASK_NS // 2 + _LOOK_NS)
+                    arms[arm].bring(name, found[arm].spots[-1], goal, stamp_ns + TASK_NS // 2)
             here = home.spots[goal].stop
         today.close()
 
