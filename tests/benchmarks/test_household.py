@@ -8,18 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.benchmarks.fetch import FetchBenchmark, Searcher, finished_home, oracle_way
+from engram.benchmarks.fetch import FetchBenchmark, Searcher, finished_home, oracle_way, suggested
 from engram.benchmarks.fetch_figures import ARMS, ASKERS, Trip, limit_figures
 from engram.benchmarks.fetch_figures import figures as fetch_figures
 from engram.benchmarks.fetch_limit import OracleBelief
 from engram.benchmarks.fetch_limit import run_home as run_limit
-from engram.benchmarks.household import HouseholdBenchmark, run_home
+from engram.benchmarks.household import HouseholdBenchmark, map_memory, run_home
 from engram.benchmarks.household_figures import figures, reliability
 from engram.benchmarks.household_fit import compare
 from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, judge, score_graph
 from engram.benchmarks.memory_baselines import SightingMemory
 from engram.benchmarks.memory_weeks import WeeksBenchmark, live
 from engram.benchmarks.memory_weeks import figures as weeks_figures
+from engram.core.contracts import MemoryQuery
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.sensor_model import ModelSense
@@ -108,6 +109,22 @@ def test_the_nearest_thing_bounds_every_search():
     assert search.success and len(set(search.spots)) == len(search.spots)
     assert search.spots[-1] == life.oracle_placements()["flower vase"].spot
     assert search.metres >= oracle_way("flower vase", life.home.dock, life).metres
+
+
+def test_who_brought_a_thing_knows_that_it_is_not_where_it_was():
+    life, world = lived_in(seed=6)
+    memory = map_memory(life.home, WordEncoder())
+    robot = Searcher(world, life, ModelSense(perfect_record(), WordEncoder()), memory, learns=True)
+    found = robot.fetch("flower vase", life.home.dock, life.now_ns)
+    goal = next(spot.name for spot in life.home.spots.values() if not spot.closed and spot.name != found.spots[-1])
+    life.oracle_carry("flower vase", goal, life.now_ns + HOUR_NS)
+    world.arrange(life.oracle_placements())
+    robot.bring("flower vase", found.spots[-1], goal, life.now_ns)
+    answer = memory.query(MemoryQuery(text="flower vase", now_ns=life.now_ns + HOUR_NS))
+    chances = suggested(answer, "flower vase", life.home)
+    memory.close()
+    world.close()
+    assert chances[goal] > 0.9 and chances.get(found.spots[-1], 0.0) < 0.05
 
 
 def test_confidences_are_judged_by_hand():
