@@ -95,8 +95,17 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
     """Record and train what is missing; return the folder of each arm's policy."""
     root, start = config.work / "dataset", config.work / "start"
     if not root.exists():
-        parts = {"episodes": config.episodes, "part_episodes": PART, "first_seed": FIRST_SEED}
-        record(RecordConfig(str(root), "engram/arms", NAMES, workers=config.workers, **parts))
+        record(
+            RecordConfig(
+                str(root),
+                "engram/arms",
+                NAMES,
+                config.episodes,
+                first_seed=FIRST_SEED,
+                workers=config.workers,
+                part_episodes=PART,
+            )
+        )
     if not start.exists():
         _without_memory(checkpoint_folder(config.start_from), start)
     wanted = {arm: _training(config, arm, root, start) for arm in config.arms}
