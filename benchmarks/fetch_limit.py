@@ -6,7 +6,7 @@ The searches of :mod:`engram.benchmarks.fetch` again, in the same homes on the s
 *limit* knows from the simulator how this home lives: where each thing is usually put, how often it is moved, who
 carries it out. What it sees on its rounds and its searches turns that into the exact chance of each thing at each spot
 (a Bayes filter), by which it searches like every arm of the fetching robot. No memory can know more from the same
-looks. Takes a minute; prints the figures, JSON last.
+looks; a better order of the search could need less. Takes a minute; prints the figures, JSON last.
 """
 
 from __future__ import annotations
