@@ -22,6 +22,7 @@ from engram.policies.frames import Frames, on_device
 from engram.policies.memories import State
 from engram.policies.network import Sight
 from engram.policies.network_policy import NetworkPolicy
+from engram.policies.processes import gather_rows
 from engram.policies.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
 
 STILL_SHARE = 0.25
@@ -93,25 +94,29 @@ class Percepts:
         preprocess: Callable[[Any], Any],
         device: torch.device,
         draws: int = 1,
+        part: tuple[int, int] = (0, 1),
         block: int = 256,
     ) -> None:
-        """One draw is the image as it is. A view takes some 9 kB a draw."""
+        """One draw is the image as it is. A view takes some 9 kB a draw. ``part`` is a process's rank among how many:
+        each understands its share, and all get the whole."""
         views, self._index = np.unique(frames.view, return_inverse=True)
         self._views, self._draws = len(views), draws
+        rank, world = part
+        mine = np.array_split(np.tile(views, draws), world)[rank]
         parts = []
         training = model.training
         model.train(draws > 1)
         torch.manual_seed(draws)  # a run that resumes sees the same
         with torch.no_grad():
-            for at in tqdm(range(0, draws * len(views), block), "understanding every view"):
-                shown = views[np.arange(at, min(at + block, draws * len(views))) % len(views)]
+            for at in tqdm(range(0, len(mine), block), "understanding every view", disable=rank > 0):
+                shown = mine[at : at + block]
                 percept = model.perceive(on_device(preprocess(frames.seen(shown)), device))
                 assert isinstance(percept, Sight)
                 parts.append(
                     {name: x.half().cpu() for name, x in vars(percept).items() if name in KEPT_PARTS and x is not None}
                 )
         model.train(training)
-        self._parts = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        self._parts = {name: gather_rows(torch.cat([part[name] for part in parts]), world) for name in parts[0]}
 
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
@@ -165,9 +170,14 @@ class SequenceFeed:
         self.carried: State | None = None
         self.percepts: Percepts | None = None
 
-    def freeze(self, model: RememberingNetwork, device: torch.device, draws: int = 1) -> None:
-        """Understand every view now, in ``draws`` augmentations: what ``model`` sees will not change."""
-        self.percepts = Percepts(self.frames, model, self.preprocess, device, draws)
+    def freeze(
+        self, model: RememberingNetwork, device: torch.device, draws: int = 1, part: tuple[int, int] = (0, 1)
+    ) -> None:
+        """Understand every view now, in ``draws`` augmentations: what ``model`` sees will not change.
+
+        ``part`` is this process's rank, and how many there are to share the work.
+        """
+        self.percepts = Percepts(self.frames, model, self.preprocess, device, draws, part)
 
     def skip(self, windows: int) -> None:
         """Walk on without looking: a run that resumes has seen these."""

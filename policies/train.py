@@ -68,7 +68,11 @@ class TrainConfig:
     statistics. Empty = fresh weights."""
     freeze_perception: bool = False
     """Keep what ``start_from`` sees as it is and train memory and action head alone: every view is understood once, and
-    memories can be compared on the same perception in a tenth of the time. Needs ``start_from`` and ``window``."""
+    memories can be compared on the same perception in a tenth of the time. Needs ``window``, and ``start_from`` or
+    ``perception_share``."""
+    perception_share: float = 0.0
+    """Of ``freeze_perception``: in this first share of the training perception learns, too; then training goes on from
+    the averaged weights, perception frozen."""
     frozen_draws: int = 4
     """Of ``freeze_perception``: in so many augmentations is every view understood (9 kB of RAM each); 1 = as it is."""
     resume: bool = False
@@ -140,8 +144,14 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"window: {config.window}, expected 0..{config.batch_size}, the batch_size")
     if config.memory != NONE and config.window == 0:
         raise InvalidInputError(f"memory {config.memory!r} learns from steps in a row: set window, such as 16")
-    if config.freeze_perception and not (config.start_from and config.window):
-        raise InvalidInputError("freeze_perception: needs start_from, whose perception it is, and window")
+    if not 0 <= config.perception_share < 1:
+        raise InvalidInputError(f"perception_share: {config.perception_share}, expected at least 0 and below 1")
+    if config.perception_share and not config.freeze_perception:
+        raise InvalidInputError("perception_share: says when to freeze perception, needs freeze_perception")
+    if config.freeze_perception and not ((config.start_from or config.perception_share) and config.window):
+        raise InvalidInputError(
+            "freeze_perception: needs start_from, whose perception it is, or perception_share, and window"
+        )
     if config.freeze_perception and config.backbone:
         raise InvalidInputError("freeze_perception: a backbone is frozen without it")
     if not 0 <= config.keyframes < 1:
@@ -208,16 +218,13 @@ class Trainer:
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = self._processors(meta)
-        if config.freeze_perception:
-            freeze_perception(self.policy)
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
         self.dataset_sha256 = dataset_hash(config.dataset) if rank == 0 else ""
         self.feed = self._feed(meta.fps)
-        if config.freeze_perception and isinstance(self.feed, SequenceFeed):
-            self.feed.freeze(self.policy.model, self.device, config.frozen_draws)
         self.step = 0
         self.trained_s = 0.0
-        self.finished = self.save_due = False
+        self.share = 0.0  # of the training that is over, as all processes see it
+        self.frozen = self.finished = self.save_due = False
         self._saved = time.monotonic()
         if config.resume:
             self._resume()
@@ -245,6 +252,10 @@ class Trainer:
     def update(self) -> float:
         """Take one optimiser step and return the loss."""
         config = self.config
+        if config.freeze_perception and not self.frozen and self.share >= config.perception_share:
+            if self.step > 0:
+                self.policy.load_state_dict(self.ema.state_dict())
+            self._freeze()
         torch.manual_seed(_mix(config.seed, self.step, self.rank))
         with self._autocast():
             loss = self.feed.loss(self.policy, self.device)
@@ -254,10 +265,10 @@ class Trainer:
         said = torch.tensor([self._spent(), float(due)])
         if self.world > 1:
             said = average_gradients(self.policy.parameters(), self.world, said)
-        progress, self.save_due = float(said[0]), bool(said[1] > 0)
-        self.finished = progress >= 1.0
+        self.share, self.save_due = float(said[0]), bool(said[1] > 0)
+        self.finished = self.share >= 1.0
         for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, progress)
+            group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, self.share)
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
         self.optimizer.step()
         self.step += 1
@@ -269,7 +280,8 @@ class Trainer:
         self._saved = time.monotonic()
         carried = gather_states(self.feed.carried or {}, self.rank, self.world)
         if self.rank == 0:
-            progress = {"step": self.step, "trained_s": self.trained_s, "processes": self.world}
+            progress = {"step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen}
+            progress["processes"] = self.world
             save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
             export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
 
@@ -325,9 +337,18 @@ class Trainer:
         before = int(progress.get("processes", self.world))  # not written down until memories were carried
         if before != self.world:
             raise InvalidInputError(f"{self.out}: was trained by {before} processes, cannot go on with {self.world}")
-        self.step, self.trained_s = int(progress["step"]), progress["trained_s"]
+        self.step, self.trained_s, self.share = int(progress["step"]), progress["trained_s"], progress["share"]
         self.feed.skip(self.step)
+        if progress["frozen"]:
+            self._freeze()
         self.feed.carried = {name: tensor.to(self.device) for name, tensor in carried.items()} or None
+
+    def _freeze(self) -> None:
+        """Understand every view now, each process its part: what the policy sees will not change."""
+        assert isinstance(self.feed, SequenceFeed)
+        freeze_perception(self.policy)
+        self.feed.freeze(self.policy.model, self.device, self.config.frozen_draws, (self.rank, self.world))
+        self.frozen = True
 
     def _autocast(self) -> torch.autocast:
         half = self.config.precision == "bfloat16" or (self.config.precision == "auto" and self.device.type == "cuda")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.policies.contract import Percept
@@ -292,17 +292,71 @@ def test_a_frozen_perception_stays_and_is_what_it_would_be_anew(dataset, tmp_pat
     fields = {"memory": "gru", "start_from": str(tmp_path / "bank" / "policy"), "freeze_perception": True}
     trainer = Trainer(config(dataset, tmp_path, frozen_draws=1, **fields))
     before = {name: tensor.clone() for name, tensor in trainer.policy.state_dict().items()}
+    trainer.update()
+    after = trainer.policy.state_dict()
+    changed = {name.split(".")[1] for name in after if not torch.equal(before[name], after[name])}
+    assert changed == {"recall", "state", "head"}
+    assert_kept_as_anew(trainer)
+
+
+def assert_kept_as_anew(trainer):
+    """Assert that what is kept of views is what the policy makes of them now."""
     rows, device, model = np.array([0, 1, 2, 8, 9]), torch.device("cpu"), trainer.policy.model.eval()
     kept = trainer.feed.perceive(model, rows, device)
     trainer.feed.percepts = None
     anew = trainer.feed.perceive(model, rows, device)
     torch.testing.assert_close(vars(kept), vars(anew), atol=2e-2, rtol=1e-2)  # half precision
-    trainer.feed.freeze(model, device)
-    trainer.policy.train()
+
+
+def sight(policy):
+    return {n: w.clone() for n, w in policy.state_dict().items() if n.split(".")[1] not in ("recall", "state", "head")}
+
+
+def test_perception_learns_in_the_first_share_of_a_training_and_then_stays(dataset, tmp_path):
+    trainer = Trainer(config(dataset, tmp_path, steps=8, freeze_perception=True, perception_share=0.5, frozen_draws=1))
+    fresh = sight(trainer.policy)
+    for _ in range(5):  # the step is counted after the share is told
+        trainer.update()
+    assert trainer.feed.percepts is None
+    learnt = sight(trainer.ema)
+    assert not all(torch.equal(fresh[name], learnt[name]) for name in fresh)
     trainer.update()
-    after = trainer.policy.state_dict()
-    changed = {name.split(".")[1] for name in after if not torch.equal(before[name], after[name])}
-    assert changed == {"recall", "state", "head"}
+    frozen = trainer.policy.state_dict()
+    assert all(torch.equal(learnt[name], frozen[name]) for name in learnt)
+    trainer.update()
+    assert all(torch.equal(learnt[name], seen) for name, seen in sight(trainer.ema).items())
+    assert_kept_as_anew(trainer)
+
+
+@pytest.mark.parametrize("stop", [3, 6])
+def test_a_run_resumes_to_the_same_bits_before_and_after_perception_is_frozen(dataset, tmp_path, stop):
+    fields = {"steps": 8, "freeze_perception": True, "perception_share": 0.5}
+    main(config(dataset, tmp_path / "whole", **fields))
+    main(config(dataset, tmp_path / "parts", stop_after=stop, **fields))
+    main(config(dataset, tmp_path / "parts", resume=True, **fields))
+    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def understand_a_part(rank, meeting, root, found):
+    """Freeze what the policy sees as process ``rank`` of three, and write down which parts were kept."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=3)
+    trainer = Trainer(config(root, f"{found}.out"))
+    trainer.feed.freeze(trainer.policy.model, torch.device("cpu"), part=(rank, 3))
+    save_file(trainer.feed.percepts._parts, f"{found}.{rank}")
+    torch.distributed.destroy_process_group()
+
+
+def test_processes_share_the_work_of_understanding_every_view(dataset, tmp_path):
+    trainer = Trainer(config(dataset, tmp_path))
+    trainer.feed.freeze(trainer.policy.model, torch.device("cpu"))
+    alone = trainer.feed.percepts._parts
+    assert len(alone["cognition"]) % 3  # the parts are not alike
+    torch.multiprocessing.spawn(understand_a_part, (tmp_path / "meeting", dataset, tmp_path / "found"), nprocs=3)
+    for rank in range(3):
+        found = load_file(f"{tmp_path / 'found'}.{rank}")
+        for name, tensor in alone.items():
+            torch.testing.assert_close(found[name], tensor, atol=1e-3, rtol=1e-3)
 
 
 def test_a_frozen_perception_keeps_every_view_in_several_augmentations(dataset, tmp_path):
@@ -354,6 +408,12 @@ def test_half_precision_leaves_the_memory_in_single(dataset, tmp_path):
         ({"window": 0}, InvalidInputError, "memory 'bank' learns from steps in a row: set window"),
         ({"window": 9}, InvalidInputError, "window: 9, expected 0..8"),
         ({"freeze_perception": True}, InvalidInputError, "freeze_perception: needs start_from"),
+        ({"perception_share": 0.5}, InvalidInputError, "perception_share: .* needs freeze_perception"),
+        (
+            {"perception_share": 1.0, "freeze_perception": True},
+            InvalidInputError,
+            "perception_share: 1.0, expected at least 0 and below 1",
+        ),
         ({"keyframes": 1.0}, InvalidInputError, "keyframes: 1.0, expected at least 0 and below 1"),
         ({"frozen_draws": 0}, InvalidInputError, "frozen_draws: 0, expected at least 1"),
         ({"memory": "elephant"}, UnknownNameError, "unknown memory 'elephant'"),
