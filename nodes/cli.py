@@ -30,6 +30,10 @@ COMMANDS: dict[str, Command] = {
         *("engram.nodes.commands", "record", "record demonstrations of the scripted experts as a LeRobotDataset"),
         config="engram.sim.record:RecordConfig",
     ),
+    "merge": Command(
+        *("engram.nodes.commands", "merge", "make one dataset of several recordings"),
+        config="engram.sim.record:MergeConfig",
+    ),
     "train": Command(
         *("engram.nodes.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
         config="engram.policies.train:TrainConfig",

@@ -1,4 +1,4 @@
-"""Subcommands that hand over to the libraries: ``engram train``, ``eval``, ``record``, ``bench``."""
+"""Subcommands that hand over to the libraries: ``engram train``, ``eval``, ``record``, ``merge``, ``bench``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.train import TrainConfig
-    from engram.sim.record import RecordConfig
+    from engram.sim.record import MergeConfig, RecordConfig
 
 BENCHMARKS = (
     *("sim", "loop", "perception", "memory", "memory_ram", "memory_weeks", "stores", "eviction", "policy", "chunking"),
@@ -109,6 +109,14 @@ def record(config: RecordConfig) -> int:
     from engram.sim.record import record
 
     print(json.dumps(asdict(record(config))))
+    return 0
+
+
+def merge(config: MergeConfig) -> int:
+    """Make one dataset of several recordings; the last line is the report as JSON."""
+    from engram.sim.record import merge
+
+    print(json.dumps(asdict(merge(config))))
     return 0
 
 

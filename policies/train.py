@@ -334,7 +334,7 @@ class Trainer:
 
     def _resume(self) -> None:
         progress, carried = load_training_state(self.out, self.policy, self.ema, self.optimizer, self.rank)
-        before = int(progress.get("processes", self.world))  # not written down until memories were carried
+        before = int(progress["processes"])
         if before != self.world:
             raise InvalidInputError(f"{self.out}: was trained by {before} processes, cannot go on with {self.world}")
         self.step, self.trained_s, self.share = int(progress["step"]), progress["trained_s"], progress["share"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 from rich.progress import track
 
 from engram.core.arrays import positive_int
@@ -84,14 +85,32 @@ class RecordConfig:
 
 
 @dataclass(frozen=True)
-class RecordReport:
-    """What was recorded; ``dropped`` counts the expert's failures per task."""
+class MergeConfig:
+    """Several recordings to make one dataset of."""
+
+    parts: tyro.conf.Positional[tuple[str, ...]]
+    """Folders of the recordings, in the order in which their episodes shall stand."""
+    root: str
+    """Folder of the new dataset; the recordings stay as they are."""
+    repo_id: str = "engram/merged"
+    """LeRobot's name of the dataset; nothing is uploaded."""
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """What there is in ``root``."""
 
     root: str
     episodes: int
     frames: int
-    dropped: dict[str, int]
     sha256: str
+
+
+@dataclass(frozen=True)
+class RecordReport(MergeReport):
+    """What was recorded; ``dropped`` counts the expert's failures per task."""
+
+    dropped: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -138,7 +157,65 @@ def record(config: RecordConfig) -> RecordReport:
     else:
         for part in track(todo, "recording"):
             _record_part(part)
-    return _merge(config, parts)
+    dropped = dict.fromkeys(expand(config.tasks), 0)
+    for part in parts:
+        dropped[part.task] += _log(part.root)[-1]["dropped"]
+    merged = _joined([part.root for part in parts], root, config.repo_id)
+    shutil.rmtree(f"{config.root}.parts")
+    return RecordReport(**asdict(merged), dropped=dropped)
+
+
+def merge(config: MergeConfig) -> MergeReport:
+    """Make one dataset of several recordings, whose tasks and options stay told apart.
+
+    LeRobot's ``aggregate_datasets`` alone would lose what the recorder knows of each episode.
+
+    Raises:
+        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, or was recorded otherwise.
+    """
+    root, parts = Path(config.root), [Path(part) for part in config.parts]
+    if root.exists():
+        raise InvalidInputError(f"MergeConfig.root: {root} exists; choose another folder or remove it")
+    if not parts:
+        raise InvalidInputError("MergeConfig.parts: none, expected folders of recordings")
+    for part in parts:
+        if not (part / EPISODE_LOG).is_file():
+            raise InvalidInputError(f"MergeConfig.parts: {part} is no recording (it has no {EPISODE_LOG})")
+    first, *others = (json.loads((part / "meta" / "info.json").read_text()) for part in parts)
+    for part, other in zip(parts[1:], others, strict=True):
+        for name in ("fps", "features"):
+            if other[name] != first[name]:
+                raise InvalidInputError(f"MergeConfig.parts: {part} has other {name} than {parts[0]}; record alike")
+    return _joined(parts, root, config.repo_id)
+
+
+def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
+    """Make one dataset of ``parts``, which appears in ``root`` only when it is whole."""
+    from lerobot.datasets.aggregate import aggregate_datasets
+    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+    merging = root.with_name(root.name + ".merging")
+    shutil.rmtree(merging, ignore_errors=True)
+    aggregate_datasets(
+        [repo_id] * len(parts),
+        repo_id,
+        roots=parts,
+        aggr_root=merging,
+        concatenate_data=False,  # one file per part: appending encodes all images again for every part
+    )
+    log = [entry for part in parts for entry in _log(part)]
+    for i, entry in enumerate(log):
+        entry.pop("episode_index", None)  # that of the recording it comes from
+        log[i] = {"episode_index": i, **entry}
+    (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
+    merging.rename(root)
+    meta = LeRobotDatasetMetadata(repo_id, root=root)
+    return MergeReport(str(root), meta.total_episodes, meta.total_frames, dataset_hash(root))
+
+
+def _log(root: Path) -> list[dict[str, Any]]:
+    """Return what the recorder knows of each episode."""
+    return [json.loads(line) for line in (root / EPISODE_LOG).read_text().splitlines()]
 
 
 def features(image_size: int, reconstruction: bool = False) -> dict[str, dict[str, Any]]:
@@ -278,37 +355,8 @@ def _record_part(part: Part) -> None:
     unfinished.rename(part.root)  # whole or not there
 
 
-def _merge(config: RecordConfig, parts: list[Part]) -> RecordReport:
-    from lerobot.datasets.aggregate import aggregate_datasets
-    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
-
-    root = Path(config.root)
-    merging = root.with_name(root.name + ".merging")
-    shutil.rmtree(merging, ignore_errors=True)
-    aggregate_datasets(
-        [config.repo_id] * len(parts),
-        config.repo_id,
-        roots=[part.root for part in parts],
-        aggr_root=merging,
-        concatenate_data=False,  # one file per part: appending encodes all images again for every part
-    )
-    log: list[dict[str, Any]] = []
-    dropped = dict.fromkeys(expand(config.tasks), 0)
-    for part in parts:
-        entries = [json.loads(line) for line in (part.root / EPISODE_LOG).read_text().splitlines()]
-        dropped[part.task] += entries[-1]["dropped"]
-        log += [{"episode_index": len(log) + i, **entry} for i, entry in enumerate(entries)]
-    (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
-    merging.rename(root)
-    shutil.rmtree(f"{config.root}.parts")
-    meta = LeRobotDatasetMetadata(config.repo_id, root=root)
-    return RecordReport(str(root), meta.total_episodes, meta.total_frames, dropped, dataset_hash(root))
-
-
 def main() -> None:
     """Record from the command line; the last line is the report as JSON."""
-    import tyro
-
     print(json.dumps(asdict(record(tyro.cli(RecordConfig)))))
 
 

@@ -1,5 +1,6 @@
 """Recording: LeRobot reads it back, labels are clean, runs resume, seeds stay apart."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,15 @@ from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseConfig
-from engram.sim.record import RecordConfig, RecordReport, dataset_hash, record, record_episode
+from engram.sim.record import (
+    MergeConfig,
+    RecordConfig,
+    RecordReport,
+    dataset_hash,
+    merge,
+    record,
+    record_episode,
+)
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
@@ -93,6 +102,43 @@ def test_a_killed_run_resumes_at_its_last_whole_part(
         record(replace(again, noise=1.0))
     assert record(again).sha256 == report.sha256  # which two workers recorded in one go
     assert len(resumed) == 2
+
+
+@pytest.mark.render
+def test_two_recordings_become_one_dataset_whose_tasks_stay_apart(
+    config: RecordConfig, report: RecordReport, tmp_path: Path
+) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    more = record(
+        replace(config, root=str(tmp_path / "more"), tasks=("shell_touch:delay=2",), episodes=1, first_seed=200_000)
+    )
+    merged = merge(MergeConfig((report.root, more.root), str(tmp_path / "all")))
+    assert (merged.episodes, merged.frames) == (5, report.frames + more.frames)
+    assert merged.sha256 == dataset_hash(merged.root)
+    log = [json.loads(line) for line in (Path(merged.root) / "meta" / "engram_episodes.jsonl").read_text().splitlines()]
+    assert [entry["episode_index"] for entry in log] == [0, 1, 2, 3, 4]
+    assert log[4]["task"] == "shell_touch:delay=2" and log[4]["seed"] >= 200_000
+    whole, old, new = (LeRobotDataset("any", root=root) for root in (merged.root, report.root, more.root))
+    for at, (dataset, row) in {0: (old, 0), report.frames: (new, 0), merged.frames - 1: (new, more.frames - 1)}.items():
+        for key in ("action", "observation.state", "observation.images.front"):
+            np.testing.assert_array_equal(whole[at][key], dataset[row][key])
+
+
+@pytest.mark.render
+def test_what_cannot_be_merged_is_named(config: RecordConfig, report: RecordReport, tmp_path: Path) -> None:
+    small = record(replace(config, root=str(tmp_path / "small"), tasks=("reach",), episodes=1, image_size=16))
+    root = str(tmp_path / "all")
+    (tmp_path / "empty").mkdir()
+    for parts, where, message in (
+        ((report.root, str(tmp_path / "empty")), root, "empty is no recording"),
+        ((report.root, small.root), root, "small has other features than .*; record alike"),
+        ((report.root,), small.root, "exists; choose another folder"),
+        ((), root, "MergeConfig.parts: none"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            merge(MergeConfig(parts, where))
+    assert not Path(root).exists()
 
 
 def test_a_task_with_several_options_gets_several_tables() -> None:
