@@ -28,10 +28,11 @@ types: setup  ## mypy over engram
 	@$(BIN)/mypy
 
 bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio
-	@for part in sim loop perception memory stores eviction policy learner; do $(BIN)/engram bench $$part $(ARGS) || exit 1; done
+	@failed=0; for part in sim loop perception memory stores eviction policy chunking learner; do \
+		$(BIN)/engram bench $$part $(ARGS) || failed=1; done; exit $$failed
 
 prove: setup  ## every figure of the README from its seeds (hours); ARGS=--quick is the honest short run
-	@for part in loop memory policy; do $(BIN)/engram prove $$part $(ARGS) || exit 1; done
+	@failed=0; for part in loop memory policy; do $(BIN)/engram prove $$part $(ARGS) || failed=1; done; exit $$failed
 
 clean:  ## remove caches and build outputs, keep .venv
 	@rm -rf build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -123,10 +124,17 @@ def load_frames(
 ) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet.
 
+    Of several processes one decodes, and the others wait for it.
+
     With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
     are what is commanded while an arm is held or all is done, and who learns them freezes in mid-task (as no-ops are
     filtered by OpenVLA, Kim et al. 2024).
     """
+    with FileLock(f"{cache}.lock"):
+        return _load(root, shrink, cache, pieces, skip_idle)
+
+
+def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_idle: bool) -> Frames:
     if not (cache / "meta.json").exists():
         _decode(root, shrink, cache)
     meta = {"memory": [], **json.loads((cache / "meta.json").read_text())}  # older caches name none

@@ -2,12 +2,15 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import engram.policies.frames as module
 from engram.core.errors import EngramError, InvalidInputError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.frames import load_frames
@@ -63,12 +66,28 @@ def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "engram.policies.train"]
     flags = ["--steps", "2", "--batch-size", "4", "--n-action-steps", "2", "--image-size", "32", "--log-steps", "2"]
     model = ["--model", *(str(word) for pair in MODEL for word in pair)]
-    words = [*launcher, "--dataset", str(dataset), "--out", str(tmp_path / "run"), *flags, *model]
+    cold = ["--cache", str(tmp_path / "cold")]  # both find nothing decoded
+    words = [*launcher, "--dataset", str(dataset), "--out", str(tmp_path / "run"), *cold, *flags, *model]
     ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     two, run = weights(tmp_path / "two"), weights(tmp_path / "run")
     assert two.keys() == run.keys()
     assert all(torch.equal(two[name], run[name]) for name in two)
+
+
+def test_of_several_who_want_a_dataset_decoded_one_does_it(dataset, tmp_path, monkeypatch):
+    decode, calls = module._decode, []
+
+    def slowly(*args):
+        calls.append(args)
+        time.sleep(0.2)
+        decode(*args)
+
+    monkeypatch.setattr(module, "_decode", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        loads = [pool.submit(load_frames, dataset, DownsampleImages(32), tmp_path / "frames") for _ in range(3)]
+        assert len({len(load.result()) for load in loads}) == 1
+    assert len(calls) == 1
 
 
 def test_resuming_nothing_is_an_error(dataset, tmp_path):
