@@ -83,10 +83,12 @@ class PolicyRunner:
             self._episode, self.chunk = episode, None
         self._stamp_ns = stamp_ns
         self.policy.observe(step.observation, step.memory)
+        chunk = self._answer(step) if self._due(stamp_ns) else None
         if self.keeper is not None:
             self.keeper.save(self.policy, step.episode, step.instruction, stamp_ns)
-        if not self._due(stamp_ns):
-            return None
+        return chunk
+
+    def _answer(self, step: PolicyStep) -> ActionChunk:
         if self._weights_fit():
             self._swap_weights()
         chunk = self.policy.act()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 from engram.core.contracts import Policy, Remembering
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
-from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.core.types import ACTION_SPACES, ActionChunk, MemoryTokens, Observation
 from engram.policies.vla_policy import VlaPolicy
 
 
@@ -20,10 +20,13 @@ class AskedEveryStep(Policy, Remembering):
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._episode = 0
+        self._kept: list[ActionChunk] = []  # what earlier answers of this episode still decide, oldest first
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
         """Begin an episode."""
         self.policy.reset(instruction, episode, seed)
+        self._episode, self._kept = episode, []
 
     def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
         """Take in one control step."""
@@ -39,18 +42,22 @@ class AskedEveryStep(Policy, Remembering):
         return self.policy.version
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
-        """Return what the inner policy remembers; chunks are not kept."""
-        return self.policy.memory_state() if isinstance(self.policy, Remembering) else {}
+        """Return what the inner policy remembers, and the chunks that still count; nothing where it has no memory."""
+        remembered = self.policy.memory_state() if isinstance(self.policy, Remembering) else {}
+        if not remembered or not self._kept:
+            return remembered
+        return {**remembered, **_arrays(self._kept)}
 
     def remembered(self) -> str:
         """Return what the inner policy remembers."""
         return self.policy.remembered() if isinstance(self.policy, Remembering) else ""
 
     def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Give it back to the inner policy."""
+        """Go on with what :meth:`memory_state` returned; InvalidInputError if it is not of such a policy."""
         if not isinstance(self.policy, Remembering):
             raise InvalidInputError(f"{type(self).__name__}: the inner policy remembers nothing")
         self.policy.restore_memory(arrays)
+        self._kept = _chunks(arrays, self._episode, self.policy.version)
 
 
 class TemporalEnsemble(AskedEveryStep):
@@ -66,21 +73,15 @@ class TemporalEnsemble(AskedEveryStep):
             raise InvalidInputError(f"TemporalEnsemble.decay: {decay}, expected 0 or more")
         super().__init__(policy)
         self.decay = decay
-        self._chunks: list[ActionChunk] = []  # of this episode, oldest first
-
-    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
-        """Begin an episode."""
-        super().reset(instruction, episode, seed)
-        self._chunks = []
 
     def act(self) -> ActionChunk:
         """Return the newest chunk, its rows averaged with those of older chunks for the same steps."""
         newest = self.policy.act()
-        older = [c for c in self._chunks if c.stamp_ns < newest.stamp_ns and _shift(c, newest) < len(c.actions)]
-        self._chunks = [*older, newest]
+        older = [c for c in self._kept if c.stamp_ns < newest.stamp_ns and _shift(c, newest) < len(c.actions)]
+        self._kept = [*older, newest]
         actions = newest.actions.copy()
         for row in range(len(actions)):
-            rows = [(c, row + _shift(c, newest)) for c in self._chunks]
+            rows = [(c, row + _shift(c, newest)) for c in self._kept]
             said = np.array([c.actions[at] for c, at in rows if at < len(c.actions)])
             weights = np.exp(-self.decay * np.arange(len(said)))
             actions[row, :-1] = np.average(said[:, :-1], axis=0, weights=weights)
@@ -106,25 +107,24 @@ class AdaptiveChunks(AskedEveryStep):
         super().__init__(policy)
         self.departure_m, self.scale_m = departure_m, scale_m
         self.cut = 0  # chunks of this episode that were left early
-        self._running: ActionChunk | None = None
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
         """Begin an episode."""
         super().reset(instruction, episode, seed)
-        self._running, self.cut = None, 0
+        self.cut = 0
 
     def act(self) -> ActionChunk:
         """Return what is left of the running chunk, filled up from the newest one, or the newest one alone."""
         newest = self.policy.act()
         if newest.space != "ee_delta":
             raise InvalidInputError(f"AdaptiveChunks: actions of space {newest.space!r}, expected 'ee_delta'")
-        running = self._running
+        running = self._kept[0] if self._kept else None
         done = newest.execute_steps if running is None else _shift(running, newest)
         if running is None or not 0 <= done < running.execute_steps:
             running, done = newest, 0
         elif self._apart_m(running.actions[done:], newest.actions) > self.departure_m:
             running, done, self.cut = newest, 0, self.cut + 1
-        self._running = running
+        self._kept = [running]
         actions = np.concatenate((running.actions[done:], newest.actions[len(newest.actions) - done :]))
         return replace(running, stamp_ns=newest.stamp_ns, actions=actions, execute_steps=1,
                        inference_s=newest.inference_s)  # fmt: skip
@@ -158,3 +158,23 @@ def follow(policy: Policy, ensemble: bool = False, adaptive_m: float | None = No
 def _shift(chunk: ActionChunk, newer: ActionChunk) -> int:
     """Return the row of ``chunk`` that is for the first step of ``newer``."""
     return round((newer.stamp_ns - chunk.stamp_ns) / (chunk.dt_s * 1e9))
+
+
+def _arrays(chunks: Sequence[ActionChunk]) -> dict[str, np.ndarray]:
+    """Return chunks of one shape (h, a) as arrays with a leading (n,)."""
+    return {
+        "chunks.actions": np.stack([chunk.actions for chunk in chunks]),
+        "chunks.stamp_ns": np.array([chunk.stamp_ns for chunk in chunks], np.int64),
+        "chunks.execute_steps": np.array([chunk.execute_steps for chunk in chunks], np.int64),
+        "chunks.dt_s": np.array([chunk.dt_s for chunk in chunks]),
+        "chunks.space": np.array([ACTION_SPACES.index(chunk.space) for chunk in chunks], np.int64),
+    }
+
+
+def _chunks(arrays: Mapping[str, np.ndarray], episode: int, version: str) -> list[ActionChunk]:
+    """Return the chunks that :func:`_arrays` made; none where there are none."""
+    columns = [arrays.get(f"chunks.{name}", ()) for name in ("stamp_ns", "space", "actions", "dt_s", "execute_steps")]
+    return [
+        ActionChunk(int(stamp_ns), episode, ACTION_SPACES[space], actions, float(dt_s), int(steps), version)
+        for stamp_ns, space, actions, dt_s, steps in zip(*columns, strict=True)
+    ]

@@ -5,9 +5,11 @@ import numpy as np
 from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
 from engram.core.types import JointState, Observation
+from engram.nodes.episode_keeper import EpisodeKeeper
 from engram.nodes.policy_runner import PolicyRunner, PolicyStep
 from engram.policies.chunking import AdaptiveChunks
 from tests.policies.test_chunking import SCALE_M, Homing, driven
+from tests.policies.test_vla_policy import make_policy, observe
 from tests.sim.test_runtime import GoRight
 
 STEP_NS = 100_000_000
@@ -103,3 +105,15 @@ def test_a_push_in_mid_chunk_gives_the_node_the_same_motions_as_the_loop_in_one_
         executed.append(executor.action(index * STEP_NS)[0])
         place += executed[-1] * SCALE_M
     np.testing.assert_array_equal(executed, driven(AdaptiveChunks(Homing(), 0.02), pushes))
+
+
+def test_a_node_that_comes_back_in_mid_chunk_commands_what_it_would_have_commanded(tmp_path):
+    def runner(folder):
+        return PolicyRunner(AdaptiveChunks(make_policy(memory="bank"), 1e9), keeper=EpisodeKeeper(tmp_path / folder))
+
+    whole, killed = runner("whole"), runner("killed")
+    for index in range(9):
+        if index == 4:
+            killed = runner("killed")
+        seen = PolicyStep(observe(index * STEP_NS), 1, "go")
+        np.testing.assert_array_equal(killed.step(seen).actions, whole.step(seen).actions)

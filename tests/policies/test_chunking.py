@@ -215,3 +215,21 @@ def test_asking_a_network_at_every_step_does_not_change_what_it_decides_when_a_c
             due += chunk.execute_steps
         row = step - due + chunk.execute_steps
         np.testing.assert_array_equal(adaptive.act().actions[0], chunk.actions[row])
+
+
+@pytest.mark.parametrize("around", [lambda policy: AdaptiveChunks(policy, 1e9), TemporalEnsemble])
+def test_who_takes_up_an_episode_goes_on_with_the_chunks_that_counted(around):
+    whole, before, after = (around(make_policy(memory="bank")) for _ in range(3))
+    for policy in (whole, before, after):
+        policy.reset("go", episode=7, seed=3)
+    assert not before.memory_state()
+    for step in range(8):
+        one = before if step < 4 else after  # in mid-chunk
+        if step == 4:
+            after.restore_memory(before.memory_state())
+        found = []
+        for policy in (whole, one):
+            policy.observe(observe(step * STEP_NS))
+            found.append(policy.act())
+        np.testing.assert_array_equal(found[1].actions, found[0].actions)
+        assert (found[1].episode, found[1].dt_s, found[1].space) == (found[0].episode, found[0].dt_s, found[0].space)
