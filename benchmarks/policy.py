@@ -202,6 +202,12 @@ def figures(found: list[Contender]) -> list[dict[str, Any]]:
         ("training_step_time_beside_act", ratio(our_step, act_step), None),
         ("memory_share_of_an_answer", 1.0 - ratio(ours, bank), MEMORY_SHARE_TARGET),
         ("memory_share_of_a_control_step", share_of_a_control_step(ours, bank, looking), MEMORY_SHARE_TARGET),
+        ("memory_share_of_a_control_step_both_asked_at_every_step", share_when_asked(ours, bank), MEMORY_SHARE_TARGET),
+        (
+            "memory_share_of_a_control_step_asked_at_every_step_beside_every_fourth",
+            share_when_asked(ours, bank, EngramVLAConfig.n_action_steps),
+            MEMORY_SHARE_TARGET,
+        ),
     ]
     for name, values, target in measured:
         median, low, high = (round(float(v), 3) for v in np.percentile(values, (50, 25, 75)))
@@ -221,6 +227,12 @@ def share_of_a_control_step(ours: Contender, bank: Contender, looking: Contender
     executed = EngramVLAConfig.n_action_steps
     more = np.array(bank.seconds) - np.array(ours.seconds) + (executed - 1) * np.array(looking.seconds)
     return more / executed / ControlConfig().control_dt_s
+
+
+def share_when_asked(ours: Contender, bank: Contender, every: int = 1) -> np.ndarray:
+    """Return in each turn which share of a control step's time it takes of one core to ask a policy with memory at every
+    step, as one does that leaves its chunks early, instead of one without at ``every`` so many steps."""
+    return (np.array(bank.seconds) - np.array(ours.seconds) / every) / ControlConfig().control_dt_s
 
 
 def ratio(over: Contender, under: Contender) -> np.ndarray:

@@ -137,7 +137,7 @@ class TrainConfig:
 
 def main(config: TrainConfig) -> Path:
     """Train and return the folder of the exported policy."""
-    for name in ("processes", "batch_size", "steps"):
+    for name in ("processes", "batch_size", "steps", "warmup_steps", "log_steps"):
         if getattr(config, name) < 1:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 1")
     if config.window < 0 or config.window > config.batch_size:

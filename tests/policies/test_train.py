@@ -100,6 +100,8 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
     [
         ({"processes": 0}, "processes: 0, expected at least 1"),
         ({"steps": 0}, "steps: 0, expected at least 1"),
+        ({"warmup_steps": 0}, "warmup_steps: 0, expected at least 1"),
+        ({"log_steps": 0}, "log_steps: 0, expected at least 1"),
         ({"dataset": "nowhere"}, r"dataset 'nowhere': no LeRobotDataset \(it has no meta/info.json\)"),
         ({"device": "cuda:99"}, "device 'cuda:99': this machine has no such GPU; valid: auto, cpu"),
         ({"device": "gpu"}, "unknown device 'gpu'; .*valid: auto, cpu"),
