@@ -11,6 +11,7 @@ each arm's policy, as ``--others`` of :mod:`engram.benchmarks.memory_tasks` take
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import shutil
@@ -23,7 +24,7 @@ from safetensors.torch import load_file, save_file
 
 from engram.core.arrays import positive_int
 from engram.core.errors import unknown_name
-from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.memories import MEMORIES
 from engram.policies.opening import checkpoint_folder
 from engram.policies.train import TrainConfig, decoded
@@ -93,7 +94,9 @@ class ArmsConfig:
 
 def trained(config: ArmsConfig) -> dict[str, Path]:
     """Record and train what is missing; return the folder of each arm's policy."""
-    root, start = config.work / "dataset", config.work / "start"
+    source = checkpoint_folder(config.start_from)
+    root = config.work / f"dataset-{_digest(NAMES, config.episodes, FIRST_SEED)}"
+    start = config.work / f"start-{sha256(source / WEIGHTS)[:8]}"
     if not root.exists():
         record(
             RecordConfig(
@@ -107,7 +110,7 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
             )
         )
     if not start.exists():
-        _without_memory(checkpoint_folder(config.start_from), start)
+        _without_memory(source, start)
     wanted = {arm: _training(config, arm, root, start) for arm in config.arms}
     missing = [run for run in wanted.values() if not _finished(run)]
     if missing:
@@ -118,9 +121,14 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
 
 
 def _training(config: ArmsConfig, arm: str, root: Path, start: Path) -> TrainConfig:
-    out = config.work / arm
-    settings = {**RECIPE, **ARMS[arm], "steps": config.steps, "resume": (out / "resume").exists()}
-    return TrainConfig(str(root), str(out), start_from=str(start), **settings)
+    settings = {**RECIPE, **ARMS[arm], "steps": config.steps}
+    out = config.work / f"{arm}-{_digest(settings, root.name, start.name)}"
+    return TrainConfig(str(root), str(out), start_from=str(start), resume=(out / "resume").exists(), **settings)
+
+
+def _digest(*settings: Any) -> str:
+    """Return the first digits of the sha256 of ``settings``: what was made with others has another name."""
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
 def _finished(run: TrainConfig) -> bool:

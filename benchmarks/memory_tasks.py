@@ -147,10 +147,16 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Name of the block's file; other weights, or chunks that follow one another otherwise, are another block."""
-        weights = _weights(self.folder)
+        """Name of the block's file; other weights, other code, or chunks that follow one another otherwise, are another
+        block."""
+        weights = f"{_weights(self.folder)}-code_{_code()}"
         task = self.task.replace(":", "-").replace(",", "-").replace("=", "")
         return f"{self.arm}-{weights}-{task}-{self.first_seed}-{self.count}.json"
+
+
+@functools.cache
+def _code() -> str:
+    return digest("core/*.py", "policies/**/*.py", "sim/**/*.py")
 
 
 @functools.cache

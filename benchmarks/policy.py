@@ -230,8 +230,8 @@ def share_of_a_control_step(ours: Contender, bank: Contender, looking: Contender
 
 
 def share_when_asked(ours: Contender, bank: Contender, every: int = 1) -> np.ndarray:
-    """Return in each turn which share of a control step's time it takes of one core to ask a policy with memory at every
-    step, as one does that leaves its chunks early, instead of one without at ``every`` so many steps."""
+    """Return in each turn which share of a control step's time it takes of one core to ask a policy with memory at
+    every step, as one does that leaves its chunks early, instead of one without at ``every`` so many steps."""
     return (np.array(bank.seconds) - np.array(ours.seconds) / every) / ControlConfig().control_dt_s
 
 

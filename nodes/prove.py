@@ -51,7 +51,7 @@ class ProveConfig:
     """File for all figures as one JSON list."""
     work: Path | None = None
     """Folder for what is finished: measurements, homes, episodes. A run that was cut off goes on from there; what other
-    code or other settings finished is measured again."""
+    code or other settings finished is measured again. Policies that other code trained are kept."""
 
 
 @dataclass(frozen=True)

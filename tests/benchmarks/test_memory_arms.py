@@ -1,6 +1,7 @@
 """The policies that the shipped memory is compared with: one recipe, and nothing but the memory is new."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from safetensors.torch import load_file
@@ -48,3 +49,7 @@ def test_arms_see_as_memory_does_and_have_new_memories(tmp_path, monkeypatch):
     before = (policies["none"] / WEIGHTS).stat().st_mtime_ns
     assert trained(config) == policies
     assert (policies["none"] / WEIGHTS).stat().st_mtime_ns == before  # what is there is not trained again
+    monkeypatch.setitem(memory_arms.RECIPE, "keyframes", 0.5)
+    other = trained(replace(config, arms=("none",)))["none"]
+    assert other != policies["none"]  # nor taken for what other settings train
+    assert json.loads((other / CARD).read_text())["train_config"]["keyframes"] == 0.5

@@ -104,6 +104,13 @@ def test_each_arm_is_told_by_its_weights_and_no_folder_is(tmp_path):
     assert str(tmp_path) not in str(anonymous(replace(config, policy=str(tmp_path), others=(f"gru={tmp_path}",))))
 
 
+def test_what_other_code_ran_is_run_again(tmp_path, monkeypatch):
+    block, *_ = blocks(small(tmp_path))
+    before = block.name
+    monkeypatch.setattr(memory_tasks, "_code", lambda: "other")
+    assert block.name != before and "code_other" in block.name
+
+
 def test_the_same_weights_that_leave_chunks_otherwise_are_another_arm(tmp_path, monkeypatch):
     shutil.copytree(checkpoint_folder("base"), tmp_path / "eager")
     own = tmp_path / "eager" / "config.json"
