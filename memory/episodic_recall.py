@@ -57,12 +57,13 @@ class EpisodicRecall:
 
     def _events(self, query: MemoryQuery) -> list[Evidence]:
         weights, log = self._log.index.config, self._log
-        similarity, near = log.index.similarity(query.vector), np.zeros(len(log.events))
+        fits = np.array([self._fits(event, query) for event in log.events], bool) if _filters(query) else None
+        similarity, near = self._similarity(query.vector, fits), np.zeros(len(log.events))
         if query.vector is not None:
             near = log.index.contiguity(similarity)
         relevance = weights.similarity_weight * similarity + weights.contiguity_weight * near
-        if _filters(query):
-            relevance *= [self._fits(event, query) for event in log.events]
+        if fits is not None:
+            relevance *= fits
         order = np.lexsort((-np.arange(len(relevance)), -relevance))[: 4 * query.limit]
         found = []
         for i in order[relevance[order] > 0]:
@@ -71,6 +72,22 @@ class EpisodicRecall:
             score = relevance[i] + weights.value_weight * worth * max(similarity[i], near[i])
             found.append(self._event(event, float(score)))
         return found
+
+    def _similarity(self, vector: np.ndarray | None, fits: np.ndarray | None) -> np.ndarray:
+        """Return the cosine (n,) 0..1 of every event that was looked at, else 0.
+
+        ``fits`` (n,) bool: which events pass the filter; None = there is none. Then the chunks are looked at that hold
+        one which passes, all of them: those whose summaries fit the question best may hold none.
+        """
+        index, events = self._log.index, self._log.events
+        if vector is None or fits is None:
+            return index.similarity(vector)
+        chunk = np.arange(len(events)) // index.config.chunk
+        rows = np.flatnonzero(np.isin(chunk, chunk[fits]))
+        scores = np.zeros(len(events))
+        if len(rows):
+            scores[rows] = np.clip(np.array([events[i].vector for i in rows]) @ vector, 0.0, 1.0)
+        return scores
 
     def _cases_of(self, query: MemoryQuery) -> list[Evidence]:
         if query.place is not None or query.relation or query.target:  # an episode has no place of its own

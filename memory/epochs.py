@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import StoreError
 from engram.memory.coverage import cell_centres, pack
+from engram.memory.habits import place_key
 from engram.memory.plane import PlaneTransform
 from engram.memory.records import strings
 from engram.memory.store import Stored
@@ -36,17 +37,22 @@ def anchor_of(stored: Stored) -> Anchor:
 def check_anchor(stored: Stored, wanted: Anchor) -> None:
     """Raise StoreError when the places of ``stored`` are not places of ``wanted``."""
     there = anchor_of(stored)
-    if there != wanted:
-        raise StoreError(
-            f"the memory's places are in frame {there.frame!r} of map {there.map!r}, not in {wanted.frame!r} of "
-            f"{wanted.map!r}: name another store, or carry it over with `engram memory reanchor --map`"
-        )
+    if there == wanted:
+        return
+    way_out = "carry it over with `engram memory reanchor --map`"
+    if there.frame != wanted.frame:  # a fixed transform leads into another map, not into another frame
+        way_out = f"start memory_node with frame:={there.frame!r} map:={there.map!r}"
+    raise StoreError(
+        f"the memory's places are in frame {there.frame!r} of map {there.map!r}, not in {wanted.frame!r} of "
+        f"{wanted.map!r}: name another store, or {way_out}"
+    )
 
 
 def reanchored(stored: Stored, transform: PlaneTransform, map_name: str) -> Stored:
     """Return ``stored`` with every place, of all four stores, carried into the map ``map_name``.
 
-    ``transform`` maps points of the old map into the new one.
+    ``transform`` maps points of the old map into the new one. Every table keeps its length: written over the old one,
+    it leaves nothing of it.
     """
     tables = {table: dict(columns) for table, columns in stored.tables.items()}
     used = tables["nodes"]["time"][:, 3] != 0
@@ -76,9 +82,11 @@ def _numbers(number: np.ndarray, transform: PlaneTransform) -> np.ndarray:
 
 
 def _newest(cells: np.ndarray) -> np.ndarray:
-    """Return the rows (n, 2) with one row a cell, that of the newest look: two may fall into one."""
-    ordered = cells[np.lexsort((-cells[:, 1], cells[:, 0]))]
-    return ordered[np.unique(ordered[:, 0], return_index=True)[1]]
+    """Return rows (n, 2), one a cell, that of the newest look: two may fall into one. Those left over are blank."""
+    used = cells[cells[:, 0] != 0]
+    ordered = used[np.lexsort((-used[:, 1], used[:, 0]))]
+    kept = ordered[np.unique(ordered[:, 0], return_index=True)[1]]
+    return np.concatenate((kept, np.zeros((len(cells) - len(kept), 2), cells.dtype)))
 
 
 def _record(text: str, transform: PlaneTransform) -> str:
@@ -99,10 +107,33 @@ def _data(
     out = dict(data)
     if "place" in out:  # a change, an event, a stay
         out["place"] = carried(out["place"])
-    if "places" in out:  # usual places of habits: label, visits, seconds, x, y, z
-        out["places"] = {key: [*row[:3], *carried(row[3:6])] for key, row in out["places"].items()}
+        if "key" in out:  # a stay
+            out["key"] = _place_key(out["key"], out["place"])
+    if "places" in out:  # habits
+        out["places"] = _usual_places(out["places"], carried)
     for name in ("kept", "gone"):  # the nodes of a merge
         if name in out:
             number = _numbers(np.array([out[name]["number"]]), transform)[0].tolist()
             out[name] = {**out[name], "number": number}
     return out
+
+
+def _usual_places(
+    places: Mapping[str, list[Any]], carried: Callable[[list[float]], list[float]]
+) -> Mapping[str, list[Any]]:
+    """Carry usual places, key -> (label, visits, seconds, x, y, z); those that fall into one cell become one."""
+    out: dict[str, list[Any]] = {}
+    for old, (label, visits, seconds, *place) in places.items():
+        mean = np.array(carried(place))
+        key = _place_key(old, mean)
+        if key in out:
+            _, more, longer, *other = out[key]
+            mean = (visits * mean + more * np.array(other)) / (visits + more)
+            visits, seconds = visits + more, seconds + longer
+        out[key] = [label, visits, seconds, *mean.tolist()]
+    return out
+
+
+def _place_key(key: str, place: Sequence[float] | np.ndarray) -> str:
+    """Return what a place counted as ``key`` is counted as once it is ``place`` (3,) m: nodes keep their ids."""
+    return place_key("", np.asarray(place)) if key.startswith("cell ") else key

@@ -20,6 +20,7 @@ from engram.core.geometry import make_pose, rotation
 from engram.core.types import SceneNode
 from engram.memory.agents import Agents
 from engram.memory.association import AssociationConfig, Looks, resembling
+from engram.memory.columns import half_extents
 from engram.memory.grasp import Grasps, Grip
 from engram.memory.history import FOREVER, Fact, History
 from engram.memory.plane import PlaneTransform, fit
@@ -98,7 +99,8 @@ def take_in(
 
     What both know becomes one object with both histories; what only they know gets the id ``robot/their id``; the
     rest is reported as conflicts and kept apart. Their robots come along, with their profiles and what they hold; of
-    those that we know ourselves, ours stands.
+    those that we know ourselves, ours stands. Their places do not: what rests on one of them rests on ours of the same
+    label that overlaps it, or, without such a one, just where it is.
 
     Raises:
         InvalidInputError: a partition of ``robot`` is there already, or the memories do not overlap.
@@ -113,15 +115,16 @@ def take_in(
     history = History()
     restore_history(history, stored.tables)
     moved = [_carried(node, robot, transform, tracker.config.frame) for node, _ in theirs]
+    matched, conflicts = _identities(mine, [node for node in moved if node.state != "absent"], config)
+    here = _counterparts(tracker, stored, robot, transform, matched)
     for node, (before, votes) in zip(moved, theirs, strict=True):
         tracker.scene.put(node, votes)
         facts = [fact for fact in history.of(before.id) if fact.believed_to == FOREVER]
-        tracker.history.restate([_carried_fact(f, robot, transform) for f in facts], node.id, stored.stamp_ns)
-    matched, conflicts = _identities(mine, [node for node in moved if node.state != "absent"], config)
-    agents = _take_agents(tracker, stored, history, robot, transform)
+        tracker.history.restate([_carried_fact(f, robot, transform, here) for f in facts], node.id, stored.stamp_ns)
+    agents = _take_agents(tracker, stored, history, robot, transform, here)
     for ours_id, theirs_id in matched:
         tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
-    _take_grips(tracker, stored, robot, dict((theirs_id, ours_id) for ours_id, theirs_id in matched), agents)
+    _take_grips(tracker, stored, here, agents)
     tracker.relating.relate_all()
     tracker.sequence += 1
     gone = {theirs_id for _, theirs_id in matched}
@@ -168,10 +171,44 @@ def partition(tracker: Tracker, robot: str) -> list[str]:
 # -- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _take_agents(
-    tracker: Tracker, stored: Stored, history: History, robot: str, transform: PlaneTransform
+def _counterparts(
+    tracker: Tracker, stored: Stored, robot: str, transform: PlaneTransform, matched: Sequence[tuple[str, str]]
 ) -> dict[str, str]:
-    """Take their robots in; return their name -> the id here.
+    """Return their id -> the id here of every node of theirs that is here after the merge."""
+    ours = {theirs_id: ours_id for ours_id, theirs_id in matched}
+    agents = {about.label: about.id for about in map(tracker.columns.about, tracker.columns.agents)}
+    here = {}
+    for _, node, _ in nodes_from(stored.tables):
+        moved = _carried(node, robot, transform, tracker.config.frame)
+        if node.layer == "object":
+            here[node.id] = ours.get(moved.id, moved.id)
+        elif node.layer == "agent":
+            second_hand = "/" in node.id
+            here[node.id] = agents.get(node.label, moved.id) if second_hand else moved.id
+        else:
+            known = _overlapping(tracker, moved)
+            here |= {node.id: known} if known else {}
+    return here
+
+
+def _overlapping(tracker: Tracker, place: SceneNode) -> str:
+    """Return the id of our place of that layer and label whose box overlaps that of ``place``, of several the nearest;
+    empty = none."""
+    columns, kind = tracker.columns, (place.layer, place.label)
+    alike = [row for row in sorted(columns.fixed) if (columns.about(row).layer, columns.about(row).label) == kind]
+    rows = np.array(alike, np.int64)
+    offset = columns.position[rows] - place.pose.position
+    reach = columns.half[rows] + half_extents(place.pose.quaternion[None], place.size[None])
+    near = np.flatnonzero((np.abs(offset) < reach).all(axis=1))
+    if not len(near):
+        return ""
+    return columns.about(int(rows[near[np.argmin(np.linalg.norm(offset[near], axis=1))]])).id
+
+
+def _take_agents(
+    tracker: Tracker, stored: Stored, history: History, robot: str, transform: PlaneTransform, here: Mapping[str, str]
+) -> dict[str, str]:
+    """Take their robots in that are no robots of ours; return their name -> the id here.
 
     The robot whose memory it is comes by its own name, or as ``robot`` when that is taken here: two robots that nobody
     named are still two.
@@ -181,14 +218,13 @@ def _take_agents(
     profiles.restore(RecordTable().restore(stored.tables).get("agents", ()))
     taken = {}
     for _, node, votes in nodes_from(stored.tables):
-        second_hand = "/" in node.id
-        if node.layer != "agent" or (node.label in ours and second_hand):
+        if node.layer != "agent" or here[node.id] != f"{robot}/{node.id}":
             continue
         name = robot if node.label in ours else node.label
         body = profiles.at(node.id)
         moved = replace(_carried(node, robot, transform, tracker.config.frame), label=name, embodiment=body)
         tracker.scene.put(moved, votes)
-        facts = [replace(_carried_fact(fact, robot, transform), label=name) for fact in history.of(node.id)
+        facts = [replace(_carried_fact(fact, robot, transform, here), label=name) for fact in history.of(node.id)
                  if fact.believed_to == FOREVER]  # fmt: skip
         tracker.history.restate(facts, moved.id, stored.stamp_ns)
         if body is not None:
@@ -197,18 +233,14 @@ def _take_agents(
     return taken
 
 
-def _take_grips(
-    tracker: Tracker, stored: Stored, robot: str, ours: Mapping[str, str], agents: Mapping[str, str]
-) -> None:
-    """Believe that their robots hold what they held; ``ours``: their object -> the one of ours that it became."""
+def _take_grips(tracker: Tracker, stored: Stored, here: Mapping[str, str], agents: Mapping[str, str]) -> None:
+    """Believe that their robots hold what they held; ``here``: see :func:`_counterparts`."""
     held = Grasps(tracker.config.grasp)
     held.restore(stored.about.get("grips", {}))
     for name, node_id in held.pairs():
-        theirs = f"{robot}/{node_id}"
-        here = ours.get(theirs, theirs)
-        if name in agents and here in tracker.columns:
+        if name in agents and node_id in here:
             label = tracker.columns.about(tracker.columns.row_of[agents[name]]).label
-            tracker.grasps.take_over(label, Grip(here, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])))
+            tracker.grasps.take_over(label, Grip(here[node_id], np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])))
 
 
 def _tag(robot: str) -> str:
@@ -263,10 +295,12 @@ def _theirs(evidence: str, robot: str) -> str:
     return f"{robot}/{evidence}" if evidence else ""
 
 
-def _carried_fact(fact: Fact, robot: str, transform: PlaneTransform) -> Fact:
+def _carried_fact(fact: Fact, robot: str, transform: PlaneTransform, here: Mapping[str, str]) -> Fact:
+    """Return their fact in our frame; a relation to what is not ``here`` is left out."""
     evidence = tuple(_theirs(name, robot) for name in fact.evidence)
-    target = f"{robot}/{fact.target}" if fact.target else ""
-    return replace(fact, place=transform.apply(fact.place), evidence=evidence, target=target)
+    target = here.get(fact.target, "")
+    relation = fact.relation if target else ""
+    return replace(fact, place=transform.apply(fact.place), evidence=evidence, relation=relation, target=target)
 
 
 def _identities(
@@ -276,6 +310,7 @@ def _identities(
     if not ours or not theirs:
         return (), ()
     pairs = _alike(ours, theirs)
+    alike = set(map(tuple, pairs.tolist()))
     a, b = (np.array([node.pose.position for node in nodes]) for nodes in (ours, theirs))
     cost = np.full((len(ours), len(theirs)), 1e6)
     apart = np.linalg.norm(a[pairs[:, 0]] - b[pairs[:, 1]], axis=1)
@@ -292,7 +327,7 @@ def _identities(
         distance, i = cKDTree(a).query(b[j])
         if distance <= config.same_m / 3 and ours[i].label != node.label:
             conflicts.append(f"{ours[i].id} is a {ours[i].label} to us, {node.id} at its place a {node.label} to them")
-        for k in sorted(k for k in free if [k, j] in pairs.tolist()):
+        for k in sorted(k for k in free if (k, j) in alike):
             conflicts.append(f"{ours[k].id} and {node.id}: one {node.label} that was moved, or two of them")
     return matched, tuple(conflicts)
 

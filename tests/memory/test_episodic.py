@@ -159,6 +159,35 @@ def test_time_place_and_who_took_part_narrow_the_answer():
     assert ids(target="cup") == ["object_1"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"valid_ns": (320 * 600 * SECOND, 352 * 600 * SECOND)}, {"place": np.array([9.0, 0, 0]), "radius_m": 1.0},
+     {"target": "object_330"}],
+    ids=["time", "place", "who took part"],
+)  # fmt: skip
+def test_what_passes_the_filter_is_found_however_well_the_rest_fits(asked):
+    """Ten chunks of red cups fill the best eight; the one cup of yesterday lies among 31 other things."""
+    store = EpisodicMemory(embed)
+    for i in range(352):
+        label, place = ("red cup", (0.0, 0, 0)) if i < 320 else (f"thing{i}", (9.0, 0, 0))
+        label = "red cup" if i == 330 else label
+        store.update(step(event("moved", f"object_{i}", label, 600.0 * i, place)), 0)
+    found = store.recall(MemoryQuery(vector=embed("red cup"), limit=5, **asked))
+    assert found[0].node_id == "object_330"
+    assert all(one.node_id in {f"object_{i}" for i in range(320, 352)} for one in found)
+
+
+def test_a_neighbour_in_time_that_does_not_pass_the_filter_still_tells_what_hangs_together():
+    """Asked what happened at (2, 0, 0) with the cup: the spoon that was moved there right after the cup elsewhere."""
+    store = EpisodicMemory(embed)
+    for i in range(300):
+        place = (2.0, 0, 0) if i in (10, 271) else (0.0, 0, 0)
+        label = "spoon" if i in (10, 271) else "red cup" if i == 270 else f"thing{i}"
+        store.update(step(event("moved", f"object_{i}", label, 600.0 * i, place)), 0)
+    asked = MemoryQuery(vector=embed("red cup spoon"), place=np.array([2.0, 0, 0]), radius_m=0.5)
+    assert [one.node_id for one in store.recall(asked)] == ["object_271", "object_10"]
+
+
 # -- value -------------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,12 +12,16 @@ from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import Pose
+from engram.memory.coverage import cell_centres, pack
 from engram.memory.epochs import Anchor, anchor_of, reanchored
 from engram.memory.graph_memory import GraphMemoryConfig
+from engram.memory.habits import place_key
 from engram.memory.plane import PlaneTransform
+from engram.memory.records import LookedTable, RecordTable, strings
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, read_snapshot, whole
 from engram.memory.tracker_config import TrackerConfig
+from engram.nodes.memory_command import Reanchor, reanchor
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -48,11 +55,18 @@ def test_a_driving_robot_remembers_places_of_the_map(tmp_path):
     assert memory.graph().nodes[0].layer == "object"  # no table in front of a robot that drives
 
 
-@pytest.mark.parametrize("config", [RobotMemoryConfig(), of_map("house 2")], ids=["base_link", "house 2"])
-def test_a_memory_of_another_map_or_frame_is_refused_by_name(tmp_path, config):
+def test_a_memory_of_another_map_is_refused_by_name(tmp_path):
     lived(tmp_path)
     with pytest.raises(StoreError, match=r"in frame 'map' of map 'house 1', not in .*memory reanchor --map"):
-        RobotMemory(GraphStore(tmp_path), config, WordEncoder())
+        RobotMemory(GraphStore(tmp_path), of_map("house 2"), WordEncoder())
+
+
+def test_a_memory_of_another_frame_is_refused_with_what_opens_it(tmp_path):
+    """Reanchoring keeps the frame: it would not help."""
+    lived(tmp_path)
+    with pytest.raises(StoreError, match=r"in frame 'map' .*, not in 'base_link' .* frame:='map' map:='house 1'") as no:
+        RobotMemory(GraphStore(tmp_path), RobotMemoryConfig(), WordEncoder())
+    assert "engram memory reanchor" not in str(no.value)
 
 
 def test_reanchoring_carries_the_places_of_all_stores(tmp_path):
@@ -75,6 +89,64 @@ def test_reanchoring_carries_the_places_of_all_stores(tmp_path):
     assert all(np.linalg.norm(place[:2] - (-19.5, 12.0)) < 0.5 for place in places)
     there = np.array([-19.5, 12.0, 0.0])
     assert memory.tracker.coverage.last_look(there - 0.3, there + 0.3) == 4 * SECOND
+
+
+def test_reanchored_in_place_a_memory_has_looked_nowhere_that_it_did_not(tmp_path):
+    """Turned by 0.1 rad, cells fall into one: what they leave free holds no cell of the old map."""
+    lived(tmp_path)
+    memory = RobotMemory(GraphStore(tmp_path), of_map("house 1"), WordEncoder())
+    for second in range(5, 11):  # it drives on, 1 m a second
+        base = replace(BASE, position=BASE.position + np.array([second - 4.0, 0.0, 0.0]))
+        memory.update(scene_in_frame(view([], second * SECOND), base, np.eye(3) * 1e-4))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    before = LookedTable().restore(read_snapshot(tmp_path).tables)
+    reanchor(Reanchor(map="house 2", transform=(1.0, 2.0, 0.0, 0.1)), tmp_path)
+    moved = pack(PlaneTransform(0.1, np.array([1.0, 2.0, 0.0])).apply(cell_centres(np.array(list(before)))))
+    expected: dict[int, int] = {}
+    for cell, stamp in zip(moved.tolist(), before.values(), strict=True):
+        expected[cell] = max(stamp, expected.get(cell, 0))
+    assert len(expected) < len(before)
+    memory = RobotMemory(GraphStore(tmp_path), of_map("house 2"), WordEncoder())
+    assert LookedTable().restore(read_snapshot(tmp_path).tables) == expected
+    assert len(memory.tracker.coverage) == len(expected)
+    old = np.array([10.0, 20.5, 0.0])
+    assert memory.tracker.coverage.last_look(old - 0.3, old + 0.3) is None
+    looks(memory, {"red cup": (0.5, 0.1)}, IN_OFFICE, 20)  # 10 m from everything: the free rows are used
+    memory.commit()
+    assert LookedTable().restore(read_snapshot(tmp_path).tables).items() > expected.items()
+
+
+def semantic(stored):
+    return {one.key: one.data for one in RecordTable().restore(stored.tables)["semantic"]}
+
+
+def test_habits_count_on_under_the_cells_of_the_new_map(tmp_path):
+    lived(tmp_path)
+    stored = reanchored(read_snapshot(tmp_path), PlaneTransform(0.1, np.array([1.0, 2.0, 0.0])), "house 2")
+    known = semantic(stored)
+    stays = [data for key, data in known.items() if key.startswith("stay/")]
+    assert len(stays) == 2 and known["class/red cup"]["places"]
+    for stay in stays:
+        assert stay["key"] == place_key("", np.array(stay["place"]))
+    for key, row in known["class/red cup"]["places"].items():
+        assert key == place_key("", np.array(row[3:6]))
+
+
+def test_usual_places_that_fall_into_one_cell_are_one_place(tmp_path):
+    """Shifted by 0.1 m, x 0.45 and x 0.55 both lie between 0.5 and 1.0; what a node carries keeps its name."""
+    lived(tmp_path)
+    stored = read_snapshot(tmp_path)
+    places = {"cell 0 0 0": ["", 1, 10.0, 0.45, 0.1, 0.0], "cell 1 0 0": ["", 3, 30.0, 0.55, 0.1, 0.0],
+              "place_0001": ["table", 2, 5.0, 0.5, 0.1, 0.0]}  # fmt: skip
+    record = json.dumps(["semantic", "class/cup", {"places": places, "seen_ns": 0}, False])
+    stored = replace(stored, tables={**stored.tables, "records": {"text": strings([record])}})
+    found = semantic(reanchored(stored, PlaneTransform(0.0, np.array([0.1, 0.0, 0.0])), "house 2"))
+    assert set(found["class/cup"]["places"]) == {"cell 1 0 0", "place_0001"}
+    label, visits, seconds, *mean = found["class/cup"]["places"]["cell 1 0 0"]
+    assert (label, visits, seconds) == ("", 4, 40.0)
+    np.testing.assert_allclose(mean, (0.625, 0.1, 0.0))  # (0.55 + 3 x 0.65) / 4
 
 
 def test_a_clock_that_begins_anew_moves_what_was_before_its_beginning(tmp_path):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
+from engram.core.types import Hand, Pose
 from engram.memory.fleet import partition, take_in, take_out
-from engram.memory.graph_memory import GraphMemory
+from engram.memory.graph_memory import GraphMemory, known_place
 from engram.memory.plane import PlaneTransform
 from engram.memory.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
@@ -102,3 +106,108 @@ def test_memories_that_share_nothing_need_a_transform(other):
     report = take_in(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     assert len(report.added) == 6
     np.testing.assert_allclose(where(stranger, "red cube")[:2], SHARED["red cube"], atol=0.02)
+
+
+# -- what things rest on ---------------------------------------------------------------------------------------------
+
+
+def memory_of(folder, spots):
+    """Return what a robot has stored that saw ``spots`` (label -> place) from 100 ns on."""
+    memory = GraphMemory(GraphStore(folder), encoder=WordEncoder())
+    watch(memory, spots, start=100)
+    memory.commit()
+    return read_snapshot(folder)
+
+
+def dangling(tracker):
+    """Return the facts ever believed that say of an object that it is on, in or held by what is no node."""
+    history = tracker.history
+    facts = history.facts(np.flatnonzero(history.used))
+    return [fact for fact in facts if bool(fact.relation) != (fact.target in tracker.columns)]
+
+
+def test_what_rests_on_their_table_rests_on_ours(ours, other):
+    take_in(ours.tracker, other, "robot1")
+    assert dangling(ours.tracker) == []
+    (table,) = ours.tracker.scene.nodes("place")
+    for label in ("red cube", "blue spoon"):  # known to both, known to them alone
+        assert "on the table" in ours.query(MemoryQuery(text=label)).text
+        then = ours.query(MemoryQuery(text=label, valid_ns=(101, 101)))
+        assert "on the table" in then.text
+        (fact,) = ours.tracker.history.facts(ours.tracker.history.select((101, 101), None, [then.nodes[0].id]))
+        assert (fact.relation, fact.target) == ("on", table.id)
+    assert {edge.target for edge in ours.graph(101).edges} <= {node.id for node in ours.graph(101).nodes}
+
+
+def test_what_rests_on_an_object_known_to_both_rests_on_ours(ours, tmp_path):
+    rng = np.random.default_rng(0)
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()}
+    spots["blue spoon"] = spots["red plate"] + (0.0, 0.0, 0.04)  # on it: both are 4 cm high
+    spots["blue pen"] = theirs((0.45, -0.3), rng)
+    spots["green lid"] = spots["blue pen"] + (0.0, 0.0, 0.04)
+    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    assert dangling(ours.tracker) == []
+    plate, pen = (ours.query(MemoryQuery(text=label)).nodes[0].id for label in ("red plate", "blue pen"))
+    assert (plate.partition("_")[0], pen.partition("_")[0]) == ("object", "robot1/object")
+    for label, below in (("blue spoon", plate), ("green lid", pen)):
+        (node,) = ours.query(MemoryQuery(text=label, relation="on", target=below)).nodes
+        (fact,) = ours.tracker.history.facts([ours.tracker.history.current(node.id)])
+        assert (fact.relation, fact.target) == ("on", below)
+
+
+def test_what_the_other_robot_holds_is_held_by_it_and_a_tray_that_is_no_more_is_left_out(ours, tmp_path):
+    """Its hand took the spoon; the tray that the pen lay on was forgotten: its facts still name it."""
+    rng = np.random.default_rng(0)
+    memory = GraphMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()}
+    spots |= {"blue spoon": theirs((0.45, -0.2), rng), "blue tray": theirs((0.3, -0.3), rng)}
+    spots["red pen"] = spots["blue tray"] + (0.0, 0.0, 0.04)
+    watch(memory, spots, start=100)
+    for stamp, closed in ((104, 0.0), (105, 0.5)):
+        hand = Hand(Pose(spots["blue spoon"], np.array([0.0, 1.0, 0.0, 0.0])), closed, "robot_b")
+        memory.update(replace(view([], stamp, depth=0.5), hand=hand))
+    (tray,) = [node.id for node in memory.graph().nodes if node.label == "blue tray"]
+    memory.tracker.expired.add(tray)
+    memory.update(view([], 106, depth=0.5))
+    memory.commit()
+    take_in(ours.tracker, read_snapshot(tmp_path), "robot1")
+    assert dangling(ours.tracker) == []
+    held = ours.query(MemoryQuery(text="blue spoon"))
+    assert "held by robot_b" in held.text
+    pen = ours.query(MemoryQuery(text="red pen", valid_ns=(101, 101)))
+    assert "z 0.06 m; I saw it there" in pen.text  # on nothing that is known here
+
+
+@pytest.mark.parametrize("place", [known_place("place", "bench", (0.5, 0.0, -0.02), (1.2, 1.6, 0.04)),
+                                   known_place("place", "table", (0.5, 0.0, -0.52), (1.2, 1.6, 0.04)),
+                                   known_place("place", "table", (5.5, 0.0, -0.02), (1.2, 1.6, 0.04)),
+                                   known_place("room", "table", (0.5, 0.0, -0.02), (1.2, 1.6, 0.04))],
+                         ids=["another label", "another height", "elsewhere", "another layer"])  # fmt: skip
+def test_a_place_that_we_do_not_know_is_left_out(other, place):
+    stranger = GraphMemory(encoder=WordEncoder(), places=[place])
+    take_in(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
+    facts = stranger.tracker.history.facts(np.flatnonzero(stranger.tracker.history.used))
+    assert len(facts) == 6 and {(fact.relation, fact.target) for fact in facts} == {("", "")}
+    assert "robot1/" not in stranger.query(MemoryQuery(text="blue spoon")).text
+
+
+def test_of_two_tables_of_ours_the_nearer_one_is_theirs(other):
+    """Their table lies around (0.71, 0.08) here, 1.2 x 1.6 m turned by 0.6 rad: it reaches into both."""
+    tables = [known_place("place", "table", (x, 0.0, -0.02), (1.0, 1.6, 0.04)) for x in (-0.4, 0.7)]
+    memory = GraphMemory(encoder=WordEncoder(), places=tables)
+    take_in(memory.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
+    facts = memory.tracker.history.facts(np.flatnonzero(memory.tracker.history.used))
+    assert {fact.target for fact in facts} == {"place_0002"}
+
+
+def test_contradictions_among_many_alike_are_found_without_going_through_all_pairs_for_each(tmp_path):
+    """Eighty cups of ours and eighty of theirs 5 m beside them: each may be each. Cubic, it took 6 s."""
+    memory, other = GraphMemory(encoder=WordEncoder()), GraphMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    for robot, y in ((memory, 0.0), (other, 5.0)):
+        robot.update(view([seen("red cup", (float(i), y, 0.02)) for i in range(80)], depth=0.5))
+    other.commit()
+    began = time.process_time()
+    report = take_in(memory.tracker, read_snapshot(tmp_path), "robot1", PlaneTransform(0.0, np.zeros(3)))
+    assert time.process_time() - began < 1.0
+    assert len(report.added) == 80 and len(report.conflicts) == 80 * 80
+    assert report.conflicts[81] == "object_0002 and robot1/object_0002: one red cup that was moved, or two of them"
