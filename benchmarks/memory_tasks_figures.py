@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 OURS = "ours"
 SOLVED, SOLVED_TASKS, GAIN = 0.90, 9, 0.40
 """Targets: so many tasks with at least this success, and so much more than without memory in the mean."""
-MEMORYLESS = ("none", f"{OURS}-zeroed")
-"""Arms that act by the present alone."""
+MEMORYLESS = "none"
+"""The arm that learnt to act by the present alone; a memory that is emptied is a state that training never saw."""
 Found = dict[str, dict[str, Rate]]
 """Arm -> task -> rate."""
 
@@ -50,7 +50,12 @@ def figures(found: Found, config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
         out.append(_figure(f"memory_tasks_mean_{name}", under))
         out.append(_plain(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
     guess = sum(chance(name) for name in memory) / len(memory)
-    return [*out, _plain("memory_tasks_mean_chance", guess, None, len(memory), None, None)]
+    out.append(_plain("memory_tasks_mean_chance", guess, None, len(memory), None, None))
+    if len(there) == len(memory):
+        mean = mean_rate([ours[name] for name in memory])
+        beyond = (mean.low - guess, mean.high - guess)
+        out.append(_plain("memory_tasks_gain_over_chance", mean.rate - guess, beyond, mean.n, None, None))
+    return out
 
 
 def _gains(found: Found, memory: tuple[str, ...], config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
@@ -60,7 +65,7 @@ def _gains(found: Found, memory: tuple[str, ...], config: MemoryTasksBenchmark) 
         if arm == OURS or arm in config.conditions or not all(name in found[a] for a in (OURS, arm) for name in memory):
             continue
         value, low, high, n = difference(*(mean_rate([found[a][name] for name in memory]) for a in (OURS, arm)))
-        target = GAIN if arm in MEMORYLESS else None
+        target = GAIN if arm == MEMORYLESS else None
         met = None if target is None else value >= target
         out.append(_plain(f"memory_tasks_gain_over_{arm}", value, (low, high), n, target, met))
     return out
@@ -70,8 +75,8 @@ def _losses(found: Found, plain: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return what a memory costs where none is needed, or hurt others: no loss if the interval reaches 0."""
     out = []
     for arm, name, tasks in (
-        *((arm, "markovian_tasks", plain) for arm in ("base", "none")),
-        ("none", "intercept_grab", ("intercept_grab",)),
+        *((arm, "markovian_tasks", plain) for arm in ("base", MEMORYLESS)),
+        (MEMORYLESS, "intercept_grab", ("intercept_grab",)),
     ):
         if arm in found and tasks and all(task in found[a] for a in (OURS, arm) for task in tasks):
             value, low, high, n = difference(*(mean_rate([found[a][task] for task in tasks]) for a in (OURS, arm)))

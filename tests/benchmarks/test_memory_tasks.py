@@ -142,7 +142,9 @@ def test_targets_are_judged_on_every_task():
     config = MemoryTasksBenchmark(tasks=("shell_touch", "take_it_back"), plain_tasks=())
     tasks = {"shell_touch": wilson(95, 100), "take_it_back": wilson(80, 100)}
     none = {"shell_touch": wilson(35, 100), "take_it_back": wilson(30, 100)}
-    found = {f["name"]: f for f in figures({OURS: tasks, "none": none}, config)}
+    found = {f["name"]: f for f in figures({OURS: tasks, "none": none, f"{OURS}-zeroed": none}, config)}
+    assert found[f"memory_tasks_gain_over_{OURS}-zeroed"]["target"] is None  # training never saw an emptied memory
+    assert found["memory_tasks_gain_over_chance"]["value"] == pytest.approx((0.95 + 0.80) / 2 - 1 / 3, abs=1e-4)
     assert (found["memory_tasks_solved_ours"]["value"], found["memory_tasks_solved_ours"]["met"]) == (1, False)
     assert found["memory_tasks_gain_over_none"]["value"] == pytest.approx(0.55)
     assert found["memory_tasks_gain_over_none"]["met"]
