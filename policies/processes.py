@@ -46,18 +46,12 @@ def gather_states(state: State, rank: int, world: int) -> list[State]:
 
 
 def gather_rows(rows: Tensor, world: int) -> Tensor:
-    """Return the ``rows`` (n, ...) of all processes in order of rank, at each; n may differ by one."""
+    """Return the ``rows`` (n, ...) of all processes in order of rank (world * n, ...), at each."""
     if world == 1:
         return rows
-    most = torch.tensor(len(rows))
-    dist.all_reduce(most, dist.ReduceOp.MAX)
-    padded = rows.new_zeros(int(most), *rows.shape[1:])
-    padded[: len(rows)] = rows
-    gathered = [torch.empty_like(padded) for _ in range(world)]
-    dist.all_gather(gathered, padded)
-    counts = [torch.zeros_like(most) for _ in range(world)]
-    dist.all_gather(counts, torch.tensor(len(rows)))
-    return torch.cat([one[: int(count)] for one, count in zip(gathered, counts, strict=True)])
+    whole = rows.new_empty(world * len(rows), *rows.shape[1:])
+    dist.all_gather(list(whole.chunk(world)), rows)
+    return whole
 
 
 def training_device(name: str) -> torch.device:

@@ -102,7 +102,8 @@ class Percepts:
         views, self._index = np.unique(frames.view, return_inverse=True)
         self._views, self._draws = len(views), draws
         rank, world = part
-        mine = np.array_split(np.tile(views, draws), world)[rank]
+        n = draws * len(views)
+        mine = np.split(np.resize(views, -(-n // world) * world), world)[rank]  # begins anew to come out even
         parts = []
         training = model.training
         model.train(draws > 1)
@@ -116,7 +117,7 @@ class Percepts:
                     {name: x.half().cpu() for name, x in vars(percept).items() if name in KEPT_PARTS and x is not None}
                 )
         model.train(training)
-        self._parts = {name: gather_rows(torch.cat([part[name] for part in parts]), world) for name in parts[0]}
+        self._parts = {name: gather_rows(torch.cat([p[name] for p in parts]), world)[:n] for name in parts[0]}
 
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
