@@ -214,11 +214,11 @@ def _name(node: SceneNode) -> str:
 
 
 def _support(tracker: Tracker, fact: Fact | None) -> str:
-    if fact is None or not fact.target:
+    """Say what holds or carries it, "on the table"; empty = nothing does, or what did has left the graph."""
+    row = None if fact is None else tracker.columns.row_of.get(fact.target)
+    if fact is None or row is None:
         return ""
-    columns = tracker.columns
-    row = columns.row_of.get(fact.target)
-    label = columns.about(row).label if row is not None else fact.target
+    label = tracker.columns.about(row).label
     return f"{fact.relation.replace('_', ' ')} {'' if fact.relation == 'held_by' else 'the '}{label}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
 from engram.memory.agents import embodiment_from
-from engram.memory.records import SCHEMA, TABLES
+from engram.memory.records import SCHEMA, TABLES, Column
 from engram.memory.store import GraphStore, Stored, whole
 
 
@@ -40,7 +40,8 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
     """Return what :func:`write_jsonl` wrote.
 
     Raises:
-        StoreError: naming ``name`` and the line: not JSON, of another schema, or of an unknown table.
+        StoreError: naming ``name``, the line and the field: not JSON, of another schema, of an unknown table, or a
+            field is missing or holds something else.
     """
     lines = _lines(source, name)
     try:
@@ -49,11 +50,19 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
         raise StoreError(f"{name}: empty") from None
     if about.get("schema") != SCHEMA:
         raise StoreError(f"{name} line {number}: schema {about.get('schema')}, this version reads {SCHEMA}")
-    rows: dict[str, dict[int, Mapping[str, Any]]] = {table: {} for table in TABLES}
+    head = f"{name} line {number}"
+    sequence, stamp_ns = (_field(about, key, int, head) for key in ("sequence", "stamp_ns"))
+    rest = _field(about, "about", dict, head)
+    rows: dict[str, dict[int, Mapping[str, np.ndarray]]] = {table: {} for table in TABLES}
     for number, row in lines:
+        where = f"{name} line {number}"
         if row.get("table") not in TABLES:
-            raise StoreError(f"{name} line {number}: table {row.get('table')!r}, valid: {', '.join(TABLES)}")
-        rows[row["table"]][int(row["row"])] = row
+            raise StoreError(f"{where}: table {row.get('table')!r}, valid: {', '.join(TABLES)}")
+        index = _field(row, "row", int, where)
+        if index < 0:
+            raise StoreError(f"{where}: field 'row': {index}, expected 0 or above")
+        columns = TABLES[row["table"]]
+        rows[row["table"]][index] = {key: _values(row, key, column, where) for key, column in columns.items()}
     tables = {}
     for table, columns in TABLES.items():
         length = max(rows[table], default=-1) + 1
@@ -65,7 +74,7 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
             ).reshape(length, column.width)
             for key, column in columns.items()
         }
-    return Stored(tables, about["sequence"], about["stamp_ns"], about["about"])
+    return Stored(tables, sequence, stamp_ns, rest)
 
 
 def store_all(path: Path, stored: Stored) -> int:
@@ -157,8 +166,32 @@ def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+_KINDS = {int: "a whole number", list: "a list", dict: "an object"}
+
+
+def _field(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    if key not in row:
+        raise StoreError(f"{where}: field {key!r} is missing")
+    value = row[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise StoreError(f"{where}: field {key!r}: {value!r}, expected {_KINDS[kind]}")
+    return value
+
+
+def _values(row: Mapping[str, Any], key: str, column: Column, where: str) -> np.ndarray:
+    """Return the values (width,) of one row of a column."""
+    values, text = _field(row, key, list, where), column.dtype == "string"
+    kinds = str if text else int if column.dtype.startswith("i") else int | float
+    try:
+        if len(values) == column.width and all(isinstance(value, kinds) for value in values):
+            return np.array(values, object if text else column.dtype)
+    except OverflowError:  # an integer that the column has no room for
+        pass
+    raise StoreError(f"{where}: field {key!r}: {values}, expected {column.width} x {column.dtype}")
+
+
 def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(source, 1):
+    for number, line in enumerate(_text(source, name), 1):
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
@@ -166,3 +199,10 @@ def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(value, dict):
             raise StoreError(f"{name} line {number}: {type(value).__name__}, expected an object")
         yield number, value
+
+
+def _text(source: TextIO, name: str) -> Iterator[str]:
+    try:
+        yield from source
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{name}: {error}") from error

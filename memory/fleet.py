@@ -15,14 +15,16 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import SceneNode
 from engram.memory.agents import Agents
 from engram.memory.association import AssociationConfig, Looks, resembling
 from engram.memory.columns import half_extents
+from engram.memory.conflicts import Conflict
 from engram.memory.grasp import Grasps, Grip
 from engram.memory.history import FOREVER, Fact, History
+from engram.memory.merges import Merge
 from engram.memory.plane import PlaneTransform, fit
 from engram.memory.records import RecordTable, nodes_from, restore_history
 from engram.memory.store import Stored
@@ -53,7 +55,7 @@ class FleetReport:
     matched: tuple[tuple[str, str], ...]  # ours, theirs: now one object
     added: tuple[str, ...]  # ids of objects that only they knew
     agents: tuple[str, ...]  # ids of the robots that came along
-    conflicts: tuple[str, ...]  # kept apart until someone decides
+    conflicts: tuple[Conflict, ...]  # kept apart until someone decides
 
 
 def align(
@@ -98,15 +100,15 @@ def take_in(
     """Make the memory ``stored`` of ``robot`` a partition of ours.
 
     What both know becomes one object with both histories; what only they know gets the id ``robot/their id``; the
-    rest is reported as conflicts and kept apart. Their robots come along, with their profiles and what they hold; of
-    those that we know ourselves, ours stands. Their places do not: what rests on one of them rests on ours of the same
-    label that overlaps it, or, without such a one, just where it is.
+    rest is kept apart as conflicts, which :func:`join` and :func:`keep_apart` decide. Their robots come along, with
+    their profiles and what they hold; of those that we know ourselves, ours stands. Their places do not: what rests on
+    one of them rests on ours of the same label that overlaps it, or, without such a one, just where it is.
 
     Raises:
         InvalidInputError: a partition of ``robot`` is there already, or the memories do not overlap.
     """
     config = config or FleetConfig()
-    if partition(tracker, robot) or any(merge.evidence == _tag(robot) for merge in tracker.merges.standing()):
+    if partition(tracker, robot) or _merges_with(tracker, robot):
         raise InvalidInputError(f"the memory of {robot!r} is merged already: undo that first")
     theirs = [(node, votes) for _, node, votes in nodes_from(stored.tables) if node.layer == "object"]
     seen = [node for node, _ in theirs if node.state != "absent"]
@@ -125,6 +127,7 @@ def take_in(
     for ours_id, theirs_id in matched:
         tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
     _take_grips(tracker, stored, here, agents)
+    tracker.conflicts.keep(robot, conflicts)
     tracker.relating.relate_all()
     tracker.sequence += 1
     gone = {theirs_id for _, theirs_id in matched}
@@ -141,13 +144,17 @@ def take_out(tracker: Tracker, robot: str) -> int:
         InvalidInputError: there is no such partition.
     """
     stamp = tracker.stamp_ns
-    merges = [merge for merge in tracker.merges.standing() if merge.evidence == _tag(robot)]
-    own = partition(tracker, robot)
+    merges, own = _merges_with(tracker, robot), partition(tracker, robot)
     if not merges and not own:
         raise InvalidInputError(f"no memory of {robot!r} was merged")
+    withdrawn = set()
     for merge in merges:
-        if merge.kept.id in tracker.columns:
+        if merge.kept.id in own and not _of(robot, merge.gone.id):  # ours became part of theirs, which goes
+            tracker.undo_merge(merge.number, stamp, f"unmerge of {robot}")
+            continue
+        if merge.kept.id in tracker.columns and merge.kept.id not in own:
             _withdraw(tracker, merge.kept, merge.kept_votes, robot, stamp)
+            withdrawn.add(merge.kept.id)
         tracker.merges.close(merge.number, f"undone at {stamp}")
     for node_id in own:
         tracker.history.retract(node_id, stamp)
@@ -158,14 +165,45 @@ def take_out(tracker: Tracker, robot: str) -> int:
         tracker.grasps.forget(node_id)
         tracker.scene.remove(node_id)
         tracker.gone.add(node_id)
+    tracker.conflicts.keep(robot, ())
     tracker.relating.relate_all()
     tracker.sequence += 1
-    return len(merges) + len(own)
+    return len(withdrawn) + len(own)
 
 
 def partition(tracker: Tracker, robot: str) -> list[str]:
     """Return the ids of the objects and robots that only ``robot`` knew."""
-    return [node_id for node_id in tracker.columns.row_of if node_id.startswith(f"{robot}/")]
+    return [node_id for node_id in tracker.columns.row_of if _of(robot, node_id)]
+
+
+def join(tracker: Tracker, kept_id: str, gone_id: str, who: str) -> int:
+    """Make the object ``gone_id`` part of ``kept_id``; return the number of the merge, by which it is undone.
+
+    Conflicts between the two are decided, as long as the merge stands.
+
+    Raises:
+        UnknownNameError: there is no such object; lists what there is.
+        InvalidInputError: the two are one already, or no objects.
+    """
+    _check_pair(tracker, kept_id, gone_id)
+    last_seen = (tracker.scene.node(node_id).last_seen_ns for node_id in (kept_id, gone_id))
+    stamp = max(tracker.stamp_ns, *last_seen) + 1  # of its own: an undo tells by it what this merge took back
+    tracker.merge_nodes(kept_id, gone_id, stamp, who)
+    return tracker.merges.standing()[-1].number
+
+
+def keep_apart(tracker: Tracker, a: str, b: str) -> None:
+    """Decide the conflict between the objects ``a`` and ``b``, in either order: they are two.
+
+    Raises:
+        UnknownNameError, InvalidInputError: as :func:`join`; or nothing is undecided between them; lists what is.
+    """
+    _check_pair(tracker, a, b)
+    if not tracker.conflicts.settle(a, b):
+        open_ = tracker.conflicts.undecided(tracker.columns.row_of)
+        valid = ", ".join(f"{one.ours} and {one.theirs}" for one in open_ if {a, b} & {one.ours, one.theirs})
+        raise InvalidInputError(f"no conflict between {a} and {b}; of either of them: {valid or '(none)'}")
+    tracker.sequence += 1
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
@@ -247,6 +285,28 @@ def _tag(robot: str) -> str:
     return f"merge of {robot}"
 
 
+def _of(robot: str, node_id: str) -> bool:
+    return node_id.startswith(f"{robot}/")
+
+
+def _merges_with(tracker: Tracker, robot: str) -> list[Merge]:
+    """Return the standing merges of what ``robot`` knew, newest first: whoever decided them."""
+    return [one for one in reversed(tracker.merges.standing()) if _of(robot, one.kept.id) or _of(robot, one.gone.id)]
+
+
+def _check_pair(tracker: Tracker, *node_ids: str) -> None:
+    """Raise UnknownNameError or InvalidInputError unless these are two different objects."""
+    columns = tracker.columns
+    for node_id in node_ids:
+        if node_id not in columns:
+            raise unknown_name("object", node_id, (node.id for node in tracker.scene.nodes("object")))
+        layer = columns.about(columns.row_of[node_id]).layer
+        if layer != "object":
+            raise InvalidInputError(f"node {node_id!r}: layer {layer!r}, valid: object")
+    if len(set(node_ids)) < 2:
+        raise InvalidInputError(f"object {node_ids[0]!r} is given twice, expected two objects")
+
+
 def _alike(ours: Sequence[SceneNode], theirs: Sequence[SceneNode]) -> np.ndarray:
     """Return index pairs (n, 2) of nodes that could be one object."""
     if not ours or not theirs:
@@ -305,7 +365,7 @@ def _carried_fact(fact: Fact, robot: str, transform: PlaneTransform, here: Mappi
 
 def _identities(
     ours: Sequence[SceneNode], theirs: Sequence[SceneNode], config: FleetConfig
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+) -> tuple[tuple[tuple[str, str], ...], tuple[Conflict, ...]]:
     """Return which nodes are one, and where the memories contradict each other."""
     if not ours or not theirs:
         return (), ()
@@ -326,9 +386,11 @@ def _identities(
         node = theirs[j]
         distance, i = cKDTree(a).query(b[j])
         if distance <= config.same_m / 3 and ours[i].label != node.label:
-            conflicts.append(f"{ours[i].id} is a {ours[i].label} to us, {node.id} at its place a {node.label} to them")
+            words = f"{ours[i].id} is a {ours[i].label} to us, {node.id} at its place a {node.label} to them"
+            conflicts.append(Conflict("named", ours[i].id, node.id, words))
         for k in sorted(k for k in free if (k, j) in alike):
-            conflicts.append(f"{ours[k].id} and {node.id}: one {node.label} that was moved, or two of them")
+            words = f"{ours[k].id} and {node.id}: one {node.label} that was moved, or two of them"
+            conflicts.append(Conflict("moved", ours[k].id, node.id, words))
     return matched, tuple(conflicts)
 
 

@@ -235,10 +235,11 @@ class GraphMemory(Memory):
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what nodes, facts, looks, merges, profiles and indexes hold of RAM, with their rows in the store."""
+        """Return what nodes, facts, looks, merges, conflicts, profiles and indexes hold of RAM, with their rows."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        parts = (tracker.columns, tracker.history, tracker.coverage, tracker.merges, tracker.agents, self.index)
+        journals = (tracker.merges, tracker.conflicts, tracker.agents)
+        parts = (tracker.columns, tracker.history, tracker.coverage, *journals, self.index)
         return rows + sum(part.bytes_used() for part in parts)
 
     def _stay_in_budget(self) -> None:
@@ -275,11 +276,13 @@ class GraphMemory(Memory):
         looked = self._looked.rows(tracker.coverage.changes(), tracker.coverage.forgotten)
         for record in tracker.agents.records():
             self.records.put("agents", record)
-        changed, removed = tracker.merges.records()
-        for record in changed:
-            self.records.put("merges", record)
-        for key in removed:
-            self.records.remove("merges", key)
+        for name, (changed, removed) in (
+            ("merges", tracker.merges.records()), ("conflicts", tracker.conflicts.records()),
+        ):  # fmt: skip
+            for record in changed:
+                self.records.put(name, record)
+            for key in removed:
+                self.records.remove(name, key)
         return {
             **node_rows(tracker.columns),
             **fact_rows(tracker.history, self._words_written),
@@ -304,6 +307,7 @@ class GraphMemory(Memory):
         tracker.columns.forget_changes()
         tracker.history.changed.clear()
         tracker.merges.forget_changes()
+        tracker.conflicts.forget_changes()
         tracker.agents.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
@@ -318,6 +322,7 @@ class GraphMemory(Memory):
         tracker.coverage.restore(self._looked.restore(stored.tables))
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
+        tracker.conflicts.restore(self.restored.get("conflicts", ()))
         tracker.agents.restore(self.restored.get("agents", ()))
         for row in tracker.columns.agents:
             tracker.columns.about(row).embodiment = tracker.agents.at(tracker.columns.about(row).id)

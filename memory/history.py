@@ -166,7 +166,7 @@ class History:
         Each ends where the next begins; the last one stays open if it was.
         """
         ordered = sorted(facts, key=lambda fact: (fact.valid_from, fact.row))
-        for fact, after in zip(ordered, [*ordered[1:], None], strict=True):
+        for fact, after in zip(ordered, [*ordered, None][1:], strict=True):
             cameras = [name.rpartition("@")[0] for name in fact.evidence] or [""]
             row = self.state(
                 node_id, fact.label, fact.place, fact.valid_from, present=fact.present, relation=fact.relation,

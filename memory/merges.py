@@ -10,12 +10,14 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import Record, SceneNode
-from engram.memory.history import FOREVER, History
+from engram.memory.history import FOREVER, Fact, History
 from engram.memory.records import node_as_json, node_from_json
 from engram.memory.scene_graph import SceneGraph
 
 MERGE_BYTES = 8000
 """RAM of a merge: two nodes with their embeddings, and its row in the store; tracemalloc."""
+_FEW = 1e-6
+"""Votes that are left by rounding."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,10 @@ class Merges:
     def undo(
         self, scene: SceneGraph, history: History, number: int, stamp_ns: int, evidence: str
     ) -> tuple[SceneNode, SceneNode]:
-        """Take merge ``number`` back: the place and looks of today are those of ``gone``; ``kept`` is as it was.
+        """Take merge ``number`` back: the place and looks of today are those of ``gone``; ``kept`` is as it was. The
+        other way round where ``kept`` had been seen last and is nearer to where it was then.
 
-        Facts from before the merge go back to whom they were of; later ones are of ``gone``, whose place it is.
+        Facts from before the merge go back to whom they were of; later ones are of the one whose place it is.
 
         Raises:
             InvalidInputError: there is no such merge, it was undone, or its node is no more; lists what stands.
@@ -97,24 +100,41 @@ class Merges:
         if merge is None or merge.undone or merge.kept.id not in scene.columns:
             valid = ", ".join(f"{one.number} ({one.gone.id} into {one.kept.id})" for one in self.standing()) or "(none)"
             raise InvalidInputError(f"merge {number}: not one that can be undone; valid: {valid}")
-        today = scene.node(merge.kept.id)
-        gone = replace(
-            today, id=merge.gone.id, first_seen_ns=merge.gone.first_seen_ns,
-            first_evidence=merge.gone.first_evidence,
-            observations=max(1, today.observations - merge.kept.observations),
+        today, votes = scene.node(merge.kept.id), scene.columns.about(scene.row(merge.kept.id)).votes
+        was = [(merge.gone, merge.gone_votes), (merge.kept, merge.kept_votes)]
+        apart = [np.linalg.norm(node.pose.position - today.pose.position) for node, _ in was]
+        if merge.kept.last_seen_ns > merge.gone.last_seen_ns and apart[1] < apart[0]:
+            was.reverse()
+        (here, own), (past, others) = was
+        left = {label: vote - others.get(label, 0.0) for label, vote in votes.items()}
+        own = {label: vote for label, vote in left.items() if vote > _FEW} or own
+        here = replace(
+            today, id=here.id, label=max(sorted(own), key=own.__getitem__) if own else here.label,
+            first_seen_ns=here.first_seen_ns, first_evidence=here.first_evidence,
+            observations=max(1, today.observations - past.observations),
         )  # fmt: skip
-        scene.put(gone, scene.columns.about(scene.row(merge.kept.id)).votes)
-        scene.put(merge.kept, merge.kept_votes)
-        begins = merge.gone.first_seen_ns
-        facts = history.retract(merge.kept.id, stamp_ns, since_ns=begins - 1)
-        before = sorted((fact for fact in facts if fact.valid_from < begins), key=lambda fact: fact.valid_from)
-        if before:
-            before[-1] = replace(before[-1], valid_to=FOREVER)
-        history.restate(before, merge.kept.id, stamp_ns)
-        history.restate([fact for fact in facts if fact.valid_from >= begins], merge.gone.id, stamp_ns)
+        scene.put(here, own)
+        scene.put(past, others)
+        self._part_facts(history, merge, here.id, stamp_ns)
         self._journal[number] = replace(merge, undone=evidence)
         self.changed.add(number)
-        return merge.kept, gone
+        return scene.node(merge.kept.id), scene.node(merge.gone.id)
+
+    @staticmethod
+    def _part_facts(history: History, merge: Merge, here_id: str, stamp_ns: int) -> None:
+        """Give each its facts back; ``here_id`` is the one whose place that of today is."""
+        begins, kept_id = merge.gone.first_seen_ns, merge.kept.id
+        taken = [fact for fact in history.of(kept_id) if fact.believed_to == merge.stamp_ns]  # by the merge
+        known = {_what(fact) for fact in taken}
+        facts = history.retract(kept_id, stamp_ns, since_ns=begins - 1)
+        of: dict[str, list[Fact]] = {kept_id: [], merge.gone.id: []}
+        for fact in sorted(facts, key=lambda fact: fact.valid_from):
+            since = here_id == kept_id and fact.valid_from >= merge.stamp_ns
+            of[kept_id if fact.valid_from < begins or _what(fact) in known or since else merge.gone.id].append(fact)
+        for node_id, its in of.items():
+            if its and node_id != here_id:
+                its[-1] = replace(its[-1], valid_to=FOREVER)
+            history.restate(its, node_id, stamp_ns)
 
     def _forget(self, number: int) -> None:
         del self._journal[number]
@@ -156,6 +176,11 @@ class Merges:
 def places(merges: Sequence[Merge]) -> np.ndarray:
     """Return where the kept nodes were before (n, 3) m."""
     return np.array([merge.kept.pose.position for merge in merges]).reshape(-1, 3)
+
+
+def _what(fact: Fact) -> tuple[int, bytes]:
+    """Return by what a fact is known again after it was restated."""
+    return fact.valid_from, fact.place.tobytes()
 
 
 def _as_json(merge: Merge) -> dict[str, Any]:

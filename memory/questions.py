@@ -19,7 +19,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from engram.core.contracts import MemoryQuery
+from engram.core.errors import InvalidInputError
 
+_Span = tuple[dt.datetime, dt.datetime]
 _SECOND = 1_000_000_000
 _DAY = dt.timedelta(days=1)
 MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -49,7 +51,11 @@ class QuestionConfig:
 
 
 def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> MemoryQuery:
-    """Return the query that ``text`` asks at ``now_ns``; words that mean nothing to the grammar name the object."""
+    """Return the query that ``text`` asks at ``now_ns``; words that mean nothing to the grammar name the object.
+
+    Raises:
+        InvalidInputError: a date or a time of day that there is not.
+    """
     config = config or QuestionConfig()
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
@@ -138,7 +144,10 @@ class _Times:
         self._words = ""
 
     def take(self, words: str) -> tuple[str, tuple[int, int] | None]:
-        """Return the rest of ``words`` and the interval [ns] that was meant; None = now."""
+        """Return the rest of ``words`` and the interval [ns] that was meant; None = now.
+
+        A time of day without a day is the last one there was.
+        """
         self._words = words
         if self._found(r"\b(?:right )?now\b|\bcurrently\b") is not None:
             return self._words, None
@@ -151,7 +160,8 @@ class _Times:
             span = (day, day + _DAY)
         if span is None:
             return self._words, None
-        start, end = (_stamp(one) for one in span)
+        back = _DAY if day is None and span[0] > self._now else dt.timedelta()
+        start, end = (_stamp(one - back) for one in span)
         return self._words, (start, max(start, min(end, self._now_ns)))
 
     def _found(self, pattern: str) -> re.Match | None:
@@ -166,11 +176,10 @@ class _Times:
         if match:
             at = round(float(match[1]) * _SECOND)
             return at, at
-        match = self._found(r"\b(?:at |on )?(\d{4}-\d{2}-\d{2})[t ](\d{1,2}):(\d{2})(?::(\d{2}))?\b")
+        match = self._found(r"\b(?:at |on )?(\d{4}-\d{2}-\d{2})[t ](\d{1,2})((?::\d{2}){1,2})\b")
         if match:
-            hour, minute, second = (int(part or 0) for part in match.groups()[1:])
-            day = dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
-            stamp = _stamp(day.replace(hour=hour, minute=minute, second=second))
+            date, hour, rest = match.groups()
+            stamp = _stamp(self._date(f"{date} {hour:0>2}{rest}", "a date and a time such as 2026-11-21 10:00"))
             return stamp, stamp
         numbers = "|".join(sorted(_NUMBERS, key=len, reverse=True))
         match = self._found(rf"\b(\d+(?:\.\d+)?|{numbers}) (second|minute|hour|day|week)s? ago\b")
@@ -180,10 +189,16 @@ class _Times:
             return at, at
         return None
 
+    def _date(self, said: str, expected: str) -> dt.datetime:
+        try:
+            return dt.datetime.fromisoformat(said).replace(tzinfo=self._now.tzinfo)
+        except ValueError as error:
+            raise InvalidInputError(f"{said!r}: expected {expected}") from error
+
     def _a_day(self) -> dt.datetime | None:
         match = self._found(r"\b(?:on )?(\d{4}-\d{2}-\d{2})\b")
         if match:
-            return dt.datetime.fromisoformat(match[1]).replace(tzinfo=self._now.tzinfo)
+            return self._date(match[1], "a date such as 2026-11-21")
         if self._found(r"\bthe day before yesterday\b"):
             return self._day - 2 * _DAY
         if self._found(r"\byesterday\b"):
@@ -199,7 +214,7 @@ class _Times:
             return self._day - back * _DAY
         return None
 
-    def _within(self, day: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
+    def _within(self, day: dt.datetime) -> _Span | None:
         """Return the part of ``day`` that is named; "before" means that day up to then, "after" from then on."""
         names = "|".join(self._named)
         match = self._found(rf"\b(before|after|during|at|until|since) (?:the )?({names})\b")
@@ -213,17 +228,26 @@ class _Times:
         match = self._found(rf"\b(before|after|at|until|since|around) {_CLOCK}(?!\S)")
         if match is None:
             return None
-        hour = int(match["hour"]) % 24
-        if match["half"] in ("am", "pm"):
-            hour = hour % 12 + 12 * (match["half"] == "pm")
-        at = day + dt.timedelta(hours=hour, minutes=int(match["minute"] or 0))
+        at = day + _time_of_day(match)
         return self._side(match[1], day, at, at)
 
-    @staticmethod
-    def _side(word: str, day: dt.datetime, begin: dt.datetime, end: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
+    def _side(self, word: str, day: dt.datetime, begin: dt.datetime, end: dt.datetime) -> _Span:
         if word in ("before", "until"):
             return day, begin - dt.timedelta(microseconds=1)
-        return (end, day + _DAY) if word in ("after", "since") else (begin, end)
+        if word == "since":
+            return end, self._day + 2 * _DAY  # to this day; what is not yet is cut off
+        return (end, day + _DAY) if word == "after" else (begin, end)
+
+
+def _time_of_day(clock: re.Match) -> dt.timedelta:
+    """Return the time since midnight that a match of ``_CLOCK`` says."""
+    hour, minute, twelve = int(clock["hour"]), int(clock["minute"] or 0), clock["half"] in ("am", "pm")
+    if minute > 59 or not (1 <= hour <= 12 if twelve else hour <= 23):
+        said = clock[0].partition(" ")[2]
+        raise InvalidInputError(f"{said!r}: expected a time of day, 0:00 to 23:59 or 12 am to 11:59 pm")
+    if twelve:
+        hour = hour % 12 + 12 * (clock["half"] == "pm")
+    return dt.timedelta(hours=hour, minutes=minute)
 
 
 def _stamp(time: dt.datetime) -> int:

@@ -106,31 +106,57 @@ def search(
         UnknownNameError: the relation's target is not known; lists what is.
     """
     check(query)
-    targets = anchors(tracker, query.target) if query.target else None
     if query.valid_ns is not None or query.believed_ns is not None:
-        return _then(tracker, index, query, targets, config)
+        return _then(tracker, index, query, config)
+    targets = anchors(tracker, query.target) if query.target else None
+    if targets == []:
+        raise unknown_name("node or label", query.target, _known(tracker))
     return _now(tracker, index, query, targets, config, stays)
 
 
-def anchors(tracker: Tracker, name: str) -> list[str]:
-    """Return the ids of the nodes that ``name`` means: an id, a label, or the labels that contain its words."""
-    columns = tracker.columns
-    if name in columns:
+def anchors(tracker: Tracker, name: str, then: MemoryQuery | None = None) -> list[str]:
+    """Return the ids of the nodes that ``name`` means: an id, a label, or the labels that contain its words.
+
+    With ``then``, a question about the past, what was called so at its time counts as well. Empty: there was such a
+    thing once, but it is neither in the graph nor was it there at that time.
+
+    Raises:
+        UnknownNameError: there never was; lists what there is.
+    """
+    columns, history = tracker.columns, tracker.history
+    if name in columns or (then is not None and name in tracker.gone):
         return [name]
     others: dict[str, set[int]] = {}  # buildings, rooms, places and agents
     for row in columns.fixed | columns.agents:
         others.setdefault(columns.about(row).label, set()).add(row)
-    found = columns.by_label.get(name, set()) | others.get(name, set())
-    if name in ("robot", "hand"):
-        found = columns.agents
-    if not found:
-        words = set(name.split())
-        alike = [rows for labels in (columns.by_label, others) for label, rows in labels.items()
-                 if words <= set(label.split())]  # fmt: skip
-        found = set().union(*alike)
-    if not found:
-        raise unknown_name("node or label", name, {*columns.by_label, *others, *columns.row_of})
-    return [columns.about(row).id for row in sorted(found)]
+    if name in ("robot", "hand") and columns.agents:
+        return [columns.about(row).id for row in sorted(columns.agents)]
+    words = set(name.split())
+    for fits in (lambda label: label == name, lambda label: words <= set(label.split())):
+        known = (rows for labels in (columns.by_label, others) for label, rows in labels.items() if fits(label))
+        ids = [columns.about(row).id for row in sorted(set().union(*known))]
+        if then is not None:
+            rows = history.select(then.valid_ns, then.believed_ns, rows=_facts_called(history, fits))
+            ids += sorted({history.words[number] for number in history.node[rows].tolist()})
+        if ids:
+            return list(dict.fromkeys(ids))
+    if name not in tracker.gone and not len(_facts_called(history, fits)):
+        raise unknown_name("node or label", name, _known(tracker))
+    return []
+
+
+def _facts_called(history: History, fits: Callable[[str], bool]) -> np.ndarray:
+    """Return the rows (n,) of all facts whose label ``fits``."""
+    numbers = np.flatnonzero(np.bincount(history.label[history.used]))
+    labels = [number for number in numbers.tolist() if fits(history.words[number])]
+    return np.flatnonzero(history.used & np.isin(history.label, labels))
+
+
+def _known(tracker: Tracker) -> set[str]:
+    """Return every id and label in the graph."""
+    columns = tracker.columns
+    others = {columns.about(row).label for row in columns.fixed | columns.agents}
+    return {*columns.by_label, *others, *columns.row_of}
 
 
 def called(tracker: Tracker, text: str) -> list[int]:
@@ -294,29 +320,42 @@ def _confidence(node: SceneNode, cosine: float, now_ns: int, stayed: float | Non
     return meant * node.belief * stayed
 
 
+_SIZE_M = 0.05
+"""Edge of the box of what is not in the graph any more [m]: facts do not tell the size."""
+
+
 # -- then ------------------------------------------------------------------------------------------------------------
 
 
-def _then(
-    tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig
-) -> Hits:
+@dataclass(frozen=True)
+class _Spot:
+    """A target as it stood at the asked time."""
+
+    node_id: str
+    place: np.ndarray  # (3,) m
+    half: np.ndarray  # (3,) m, of its box
+    is_object: bool
+
+
+def _then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
     """Return what was true at ``valid_ns``, as the memory believed at ``believed_ns``, best first."""
     history = tracker.history
+    targets, spots = _targets_then(tracker, query) if query.target else (None, [])
     named = _named(tracker, index, query, config) if query.vector is not None else None
     if named is not None and not named:
         return Hits()
     around = query.place if named is None and np.isfinite(query.radius_m) else None
     rows = None if around is None else history.near(around, query.radius_m)
     if rows is None and named is None and targets is not None:
-        rows = _about_then(tracker, query, targets, config)
+        rows = _about_then(history, query, targets, spots, config)
     rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named), rows)
     if targets is not None and query.relation != "near":
-        rows = _inside_then(tracker, rows, query, targets)
+        rows = _inside_then(history, rows, query, targets, spots)
     if query.place is not None and around is None:
         rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
     rows = _newest_of_each(history, rows)
     if targets is not None and query.relation == "near":
-        rows = _near_then(tracker, rows, targets, config)
+        rows = _near_then(history, rows, spots, config)
     if not len(rows):
         return Hits()
     ids = [history.words[number] for number in history.node[rows].tolist()]
@@ -330,15 +369,29 @@ def _then(
     return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
 
 
-def _near_then(tracker: Tracker, rows: np.ndarray, targets: list[str], config: RetrievalConfig) -> np.ndarray:
-    """Return those facts whose place was near where one of ``targets`` stands now."""
+def _targets_then(tracker: Tracker, query: MemoryQuery) -> tuple[list[str], list[_Spot]]:
+    """Return the ids that ``query.target`` meant at the asked time, and those that were somewhere then."""
     columns, history = tracker.columns, tracker.history
+    targets = anchors(tracker, query.target, query)
+    rows = _newest_of_each(history, history.select(query.valid_ns, query.believed_ns, targets))
+    places = {history.words[history.node[row]]: history.place[row] for row in rows.tolist() if history.present[row]}
+    spots = []
+    for node_id in targets:
+        row = columns.row_of.get(node_id)
+        place = columns.position[row] if row in columns.fixed else places.get(node_id)
+        if place is not None:
+            half = np.full(3, _SIZE_M / 2) if row is None else columns.half[row]
+            spots.append(_Spot(node_id, place, half, row is None or columns.layer[row] == OBJECT))
+    return targets, spots
+
+
+def _near_then(history: History, rows: np.ndarray, spots: Sequence[_Spot], config: RetrievalConfig) -> np.ndarray:
+    """Return those facts whose place was near where a target stood then."""
     near = np.zeros(len(rows), bool)
-    for target in targets:
-        row = columns.row_of[target]
-        apart = np.linalg.norm(history.place[rows] - columns.position[row], axis=1)
-        others = history.node[rows] != history.number(target)
-        near |= others & (apart <= config.near_m + float(np.linalg.norm(columns.half[row])))
+    for spot in spots:
+        apart = np.linalg.norm(history.place[rows] - spot.place, axis=1)
+        others = history.node[rows] != history.number(spot.node_id)
+        near |= others & (apart <= config.near_m + float(np.linalg.norm(spot.half)))
     return rows[near]
 
 
@@ -372,27 +425,27 @@ def _label(tracker: Tracker, node_id: str) -> str:
     return tracker.history.of(node_id)[-1].label
 
 
-def _about_then(tracker: Tracker, query: MemoryQuery, targets: list[str], config: RetrievalConfig) -> np.ndarray:
-    """Return all facts that can have stood in the asked relation to ``targets``, and few others."""
-    columns, history = tracker.columns, tracker.history
+def _about_then(
+    history: History, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
+) -> np.ndarray:
+    """Return all facts that can have stood in the asked relation to the target, and few others."""
     found = [history.pointing_at(targets)]
     margins = {"near": config.near_m, "in": 0.0, "": 0.0}
-    for target in targets if query.relation in margins else ():
-        row = columns.row_of[target]
-        reach = float(np.linalg.norm(columns.half[row])) + margins[query.relation]
-        found.append(history.near(columns.position[row], reach))
+    for spot in spots if query.relation in margins else ():
+        found.append(history.near(spot.place, float(np.linalg.norm(spot.half)) + margins[query.relation]))
     return np.unique(np.concatenate(found))
 
 
-def _inside_then(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, targets: list[str]) -> np.ndarray:
+def _inside_then(
+    history: History, rows: np.ndarray, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot]
+) -> np.ndarray:
     """Return facts whose relation was the asked one, or whose place lies in the target's box (rooms)."""
-    history, columns = tracker.history, tracker.columns
     told = history.of_target(rows, targets)
     told = told[[history.words[history.relation[row]] == (query.relation or "in") for row in told.tolist()]]
     if query.relation not in ("in", ""):
         return told
-    boxes = [columns.row_of[t] for t in targets if columns.about(columns.row_of[t]).layer != "object"]
-    inside = [rows[(np.abs(history.place[rows] - columns.position[b]) < columns.half[b]).all(axis=1)] for b in boxes]
+    rooms = [spot for spot in spots if not spot.is_object]
+    inside = [rows[(np.abs(history.place[rows] - room.place) < room.half).all(axis=1)] for room in rooms]
     return np.unique(np.concatenate((told, *inside)))
 
 
@@ -451,7 +504,7 @@ def _node_then(node: SceneNode | None, fact: Fact, query: MemoryQuery, sure: flo
     if node is None:
         none = np.zeros(EMBEDDING_DIM, np.float32)
         upright = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-        node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, 0.05),
+        node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, _SIZE_M),
                          np.full(3, 0.5), none, 0.5, "unseen", 0, 0, 1)  # fmt: skip
     place = fact.place.copy()
     place.flags.writeable = False

@@ -121,7 +121,6 @@ class GraphStore:
             for name in list(root):
                 del root[name]
             writes = whole(self._loaded.tables, writes)
-            self._found_schema = SCHEMA
         hashes = dict(self._hashes)
         for table, rows in writes.items():
             _write(root, table, rows, hashes)
@@ -135,7 +134,7 @@ class GraphStore:
         root.attrs.put({**attributes, "check": _check(attributes)})
         snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
         self._write_head(snapshot, sequence)
-        self._hashes, self._durable, self._loaded = hashes, sequence, None
+        self._hashes, self._durable, self._loaded, self._found_schema = hashes, sequence, None, SCHEMA
         self._commits += 1
         share = self._budget.share()
         if share < 1.0 or self._commits % self.config.expire_every == 0:

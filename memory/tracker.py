@@ -14,6 +14,7 @@ from engram.core.types import Embodiment, GraphUpdate, SceneObservation
 from engram.memory.association import Assignment, Looks, assign
 from engram.memory.bodies import Bodies
 from engram.memory.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN
+from engram.memory.conflicts import Conflicts
 from engram.memory.coverage import Coverage
 from engram.memory.frame_step import Step
 from engram.memory.fusion import Sights, bayes, born, fuse, vote
@@ -50,6 +51,7 @@ class Tracker:
         self.identities = Identities(self.config, self.scene, self.history, self.grasps, self.statements)
         self.merges, self.gone = self.identities.merges, self.identities.gone
         self.agents, self.hands = self.bodies.agents, self.bodies.hands
+        self.conflicts = Conflicts()
         self.sequence = 0
         self.stamp_ns = 0
         self.expired: set[str] = set()  # absent objects that the next frame forgets

@@ -84,7 +84,7 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
         report = memory.take_in(stored, robot, _guess(request.transform))
-        response.status, response.conflicts = "merged", list(report.conflicts)
+        response.status, response.conflicts = "merged", [one.words for one in report.conflicts]
     except EngramError as error:
         response.status = str(error)
     return response

@@ -1,12 +1,15 @@
-"""``engram memory query|history|snapshots|export|import|merge|unmerge|reanchor|repair``: a store on disk, without ROS.
+"""``engram memory query|history|snapshots|export|import|merge|unmerge|conflicts|join|keep-apart|reanchor|repair``: a
+store on disk, without ROS.
 
-Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge``, ``reanchor`` and ``repair`` are
-writers and refused while another one runs; a running node merges by its service ``memory/merge``.
+Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge``, ``join``, ``keep-apart``,
+``reanchor`` and ``repair`` are writers and refused while another one runs; a running node merges by its service
+``memory/merge``.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -109,7 +112,32 @@ class Unmerge(StoreArgument):
     """Take another robot's memory out again; or, with a number, one merge of two objects back."""
 
     what: tyro.conf.Positional[str] = "robot1"
-    """Name of the robot, or the number of a merge."""
+    """Name of the robot, or the number of a merge that no merged robot is called by."""
+
+
+@dataclass(frozen=True)
+class Conflicts(StoreArgument):
+    """List what merged memories disagree on, one object or two, and how to decide each."""
+
+
+@dataclass(frozen=True)
+class Join(StoreArgument):
+    """Say that two objects are one; `unmerge` takes it back."""
+
+    kept: tyro.conf.Positional[str] = ""
+    """Node id that stays."""
+    gone: tyro.conf.Positional[str] = ""
+    """Node id of what becomes part of it."""
+
+
+@dataclass(frozen=True)
+class KeepApart(StoreArgument):
+    """Say that two objects in conflict are two."""
+
+    a: tyro.conf.Positional[str] = ""
+    """Node id of the one."""
+    b: tyro.conf.Positional[str] = ""
+    """Node id of the other."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +167,9 @@ MemoryConfig = (
     | _named(Import, "import")
     | _named(Merge, "merge")
     | _named(Unmerge, "unmerge")
+    | _named(Conflicts, "conflicts")
+    | _named(Join, "join")
+    | _named(KeepApart, "keep-apart")
     | _named(Reanchor, "reanchor")
     | _named(Repair, "repair")
 )
@@ -151,7 +182,7 @@ def memory(config: Any) -> int:
     path = config.store.expanduser() if config.store else last_written(STORES.expanduser())
     actions: dict[type, Callable[[Any, Path], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
-        Unmerge: unmerge, Reanchor: reanchor, Repair: repair,
+        Unmerge: unmerge, Conflicts: conflicts, Join: join, KeepApart: keep_apart, Reanchor: reanchor, Repair: repair,
     }  # fmt: skip
     actions[type(config)](config, path)
     return 0
@@ -191,10 +222,12 @@ def query(config: Query, path: Path) -> None:
 
 def history(config: History, path: Path) -> None:
     """Print the facts of one object."""
+    from engram.core.contracts import MemoryQuery
+    from engram.memory.history import FOREVER
     from engram.memory.retrieval import anchors
 
     tracker = _read(path, "").memory.tracker
-    ids = [config.object] if config.object in tracker.gone else anchors(tracker, config.object)
+    ids = anchors(tracker, config.object, MemoryQuery(valid_ns=(-FOREVER, FOREVER - 1)))
     for node_id in ids:
         for fact in tracker.history.of(node_id):
             x, y, z = fact.place
@@ -256,8 +289,11 @@ def import_(config: Import, path: Path) -> None:
     if config.file.suffix == ".graphml" or config.file.suffix in SPARK_DSG:
         print(f"{path}: sequence {_adopt(path, config.file)}")
         return
-    with config.file.open(encoding="utf-8") as source:
-        stored = read_jsonl(source, str(config.file))
+    try:
+        with config.file.open(encoding="utf-8") as source:
+            stored = read_jsonl(source, str(config.file))
+    except OSError as error:
+        raise StoreError(f"{config.file}: {error.strerror}") from error
     print(f"{path}: sequence {store_all(path, stored)}")
 
 
@@ -282,19 +318,70 @@ def merge(config: Merge, path: Path) -> None:
         f"({x:.3f}, {y:.3f}, {z:.3f}) m, {report.transform.yaw:.3f} rad by {report.transform.inliers} landmarks"
     )
     for conflict in report.conflicts:
-        print(f"  conflict: {conflict}")
+        print(f"  conflict: {conflict.words}")
+    if report.conflicts:
+        print("engram memory conflicts says how to decide them")
 
 
 def unmerge(config: Unmerge, path: Path) -> None:
     """Undo a merge."""
     with closing(_Writer(path)) as writer:
-        if config.what.isdigit():
-            tracker = writer.memory.tracker
-            tracker.undo_merge(int(config.what), tracker.stamp_ns, "engram memory unmerge")
-            print(f"undone: merge {config.what}")
-        else:
-            print(f"undone: {writer.memory.take_out(config.what)} objects")
+        undone = _undo(writer.memory, config.what)
         writer.memory.commit()
+    print(f"undone: {undone}")
+
+
+def _undo(memory: Any, what: str) -> str:
+    """Take the robot called ``what`` out of a GraphMemory, else the merge of that number back; return what was undone.
+
+    Raises:
+        InvalidInputError: there is neither.
+    """
+    try:
+        return f"{memory.take_out(what)} objects"
+    except InvalidInputError as no_robot:
+        if not what.isdecimal():
+            raise
+        try:
+            memory.tracker.undo_merge(int(what), memory.tracker.stamp_ns, "engram memory unmerge")
+        except InvalidInputError as no_merge:
+            raise InvalidInputError(f"{no_robot}; {no_merge}") from no_merge
+    return f"merge {what}"
+
+
+def conflicts(config: Conflicts, path: Path) -> None:
+    """Print what is undecided."""
+    tracker = _read(path, "").memory.tracker
+    store = f"--store {shlex.quote(str(path))} " if config.store else ""
+    found = tracker.conflicts.undecided(tracker.columns.row_of)
+    if not found:
+        print("no conflicts")
+    for one in found:
+        print(
+            f"{one.kind}: {one.words}\n"
+            f"  one:  engram memory join {store}{one.ours} {one.theirs}\n"
+            f"  two:  engram memory keep-apart {store}{one.ours} {one.theirs}"
+        )
+
+
+def join(config: Join, path: Path) -> None:
+    """Make two objects one."""
+    from engram.memory.fleet import join as join_objects
+
+    with closing(_Writer(path)) as writer:
+        number = join_objects(writer.memory.tracker, config.kept, config.gone, "engram memory join")
+        writer.memory.commit()
+    print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
+
+
+def keep_apart(config: KeepApart, path: Path) -> None:
+    """Decide a conflict."""
+    from engram.memory.fleet import keep_apart as decide
+
+    with closing(_Writer(path)) as writer:
+        decide(writer.memory.tracker, config.a, config.b)
+        writer.memory.commit()
+    print(f"kept apart: {config.a} and {config.b}")
 
 
 def reanchor(config: Reanchor, path: Path) -> None:

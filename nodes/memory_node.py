@@ -1,10 +1,12 @@
 """What perception saw in, the robot's memory out: graph changes, context for the policy, answers.
 
-One worker thread owns the memory and its store, because the memory takes one caller at a time. Commits are grouped;
-a restart goes on from the last one. The robot itself is an agent in the graph: with its configuration as its profile,
-where it stands by tf, and its skills. Changes carry a sequence number under a boot id: a reader that misses one, or
-sees a new boot id, asks ``memory/get_graph`` for everything. Joint states tell where the hand is, and so what it holds;
-``task/status`` tells where episodes begin and how they end.
+One worker thread owns the memory and its store, because the memory takes one caller at a time. While it is busy, only
+scenes and chunks may be dropped: joint states are matched to their scene on arrival, tf and commits wait once, and
+what a service was asked is answered. Commits are grouped; a restart goes on from the last one. The robot itself is an
+agent in the graph: with its configuration as its profile, where it stands by tf, and its skills. Changes carry a
+sequence number under a boot id: a reader that misses one, or sees a new boot id, asks ``memory/get_graph`` for
+everything. Joint states tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and
+how they end.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from sensor_msgs.msg import JointState as JointStateMsg
 
 from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, StaleDataError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import GraphUpdate, JointState, SceneObservation
 from engram.memory.fusion import FusionConfig
@@ -134,6 +136,8 @@ class MemoryNode(EngramNode):
 
     def start(self) -> None:
         """Listen to perception and offer the services."""
+        self.stopping = False
+        self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         status = qos.status_subscription(lockstep=self.config.lockstep)
@@ -145,18 +149,24 @@ class MemoryNode(EngramNode):
         if self.episodes is not None:
             self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         if self.config.frame != "base_link":
-            subscribe_transforms(self, self.transforms, lambda: self.thread.put(self._place_homeless))
+            subscribe_transforms(self, self.transforms, lambda: self._once(self._place_homeless))
         self.serve(MemoryMerge, "memory/merge", self._on_merge)
         self.serve(MemoryQuerySrv, "memory/query", self._on_query)
         self.serve(MemoryRecall, "memory/recall", self._on_recall)
         self.serve(GetGraph, "memory/get_graph", self._on_get_graph)
-        self.every(self.config.commit_period_s, lambda: self.thread.put(self._commit), "commit")
-        self.thread.put(self._publish_all)
+        self.every(self.config.commit_period_s, lambda: self._once(self._commit), "commit")
+        self._once(self._publish_all)
 
     def stop(self) -> None:
-        """Make what is known durable."""
+        """Make what is known durable, and answer those who wait: with an error, unless it is their turn."""
+        self.stopping = True
         self.thread.stop(30.0)
         self._commit(wait=True)
+        if self.executor is not None:  # its next round sends the answers: until then their services must be there
+            services = [entry for entry in self._live if entry[0] == self.destroy_service]
+            for entry in services:
+                self._live.remove(entry)
+                self.executor.create_task(*entry)
 
     def teardown(self) -> None:
         """Close the store."""
@@ -164,35 +174,9 @@ class MemoryNode(EngramNode):
 
     # -- the worker's thread -------------------------------------------------------------------------------------
 
-    def _take_scene(self, scene: SceneObservation, received_s: float) -> None:
-        """Take in a scene with the hand of its instant; in lock-step it waits for those joint states."""
-        if self.waiting is not None:  # its joint states were lost
-            self._take_in(*self.waiting)
-        self.waiting = None
-        if self.kinematics is not None and self.config.lockstep and scene.stamp_ns not in self.joints:
-            self.waiting = (scene, received_s)
-        else:
-            self._take_in(scene, received_s)
-
-    def _take_joints(self, joints: JointState) -> None:
-        self.joints[joints.stamp_ns] = joints
-        while len(self.joints) > KEPT:
-            del self.joints[next(iter(self.joints))]
-        if self.waiting is not None and self.waiting[0].stamp_ns == joints.stamp_ns:
-            scene, received_s = self.waiting
-            self.waiting = None
-            self._take_in(scene, received_s)
-
-    def _with_hand(self, scene: SceneObservation) -> SceneObservation:
-        if self.kinematics is None or not self.joints:
-            return scene
-        nearest = min(self.joints, key=lambda stamp: abs(stamp - scene.stamp_ns))
-        if abs(nearest - scene.stamp_ns) > (0 if self.config.lockstep else HAND_NS):
-            return scene
-        return replace(scene, hand=hand(self.joints[nearest], self.kinematics, self.robot, self.config.robot_id))
-
-    def _take_in(self, scene: SceneObservation, received_s: float) -> None:
-        scene = self._with_hand(scene)
+    def _take_in(self, scene: SceneObservation, joints: JointState | None, received_s: float) -> None:
+        if self.kinematics is not None and joints is not None:
+            scene = replace(scene, hand=hand(joints, self.kinematics, self.robot, self.config.robot_id))
         if scene.camera_pose.frame == self.config.frame:
             self._remember(scene, received_s)
         else:
@@ -275,7 +259,7 @@ class MemoryNode(EngramNode):
 
     def _on_status(self, msg: TaskStatus) -> None:
         status = messages.status_from_msg(msg)
-        self.thread.put(lambda: self._take_status(status))
+        self.thread.put(lambda: self._take_status(status), keep=True)
 
     def _take_status(self, status: messages.EpisodeStatus) -> None:
         self.statuses[status.stamp_ns] = status
@@ -294,26 +278,70 @@ class MemoryNode(EngramNode):
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         joints = messages.joints_from_msg(msg, self.robot.joint_names)
-        self.thread.put(lambda: self._take_joints(joints))
+        self.joints[joints.stamp_ns] = joints
+        while len(self.joints) > KEPT:
+            del self.joints[next(iter(self.joints))]
+        if self.waiting is not None and self.waiting[0].stamp_ns == joints.stamp_ns:
+            self._pass_on(*self.waiting)
 
     def _on_scene(self, msg: SceneObservationMsg) -> None:
+        """Pass a scene on with the joints of its instant; in lock-step it waits for them."""
         scene = messages.scene_from_msg(msg)
         self.health.count("scenes")
         received_s = time.monotonic()
-        self.thread.put(lambda: self._take_scene(scene, received_s))
+        if self.waiting is not None:  # its joint states were lost
+            self._pass_on(*self.waiting)
+        if self.kinematics is not None and self.config.lockstep and scene.stamp_ns not in self.joints:
+            self.waiting = (scene, received_s)
+        else:
+            self._pass_on(scene, received_s)
+
+    def _pass_on(self, scene: SceneObservation, received_s: float) -> None:
+        self.waiting = None
+        joints = self._joints_at(scene.stamp_ns)
+        self.thread.put(lambda: self._take_in(scene, joints, received_s))
+
+    def _joints_at(self, stamp_ns: int) -> JointState | None:
+        """Return the joint states of ``stamp_ns``, in free running the nearest ones; None = there are none so near."""
+        nearest = min(self.joints, key=lambda stamp: abs(stamp - stamp_ns), default=None)
+        if nearest is None or abs(nearest - stamp_ns) > (0 if self.config.lockstep else HAND_NS):
+            return None
+        return self.joints[nearest]
+
+    def _once(self, job: Callable[[], None]) -> None:
+        """Have the worker do ``job``, which is not dropped; while it waits, once is enough."""
+        if job in self.queued:
+            return
+        self.queued.add(job)
+
+        def run() -> None:
+            self.queued.discard(job)  # first: what comes from now on, this run may miss
+            job()
+
+        self.thread.put(run, keep=True)
 
     async def _in_worker(self, work: Callable[[], Any]) -> Any:
-        """Return what ``work`` gives when the memory's thread ran it."""
+        """Return what ``work`` gives when the memory's thread ran it.
+
+        Raises:
+            StaleDataError: the node is being stopped, and ``work`` was not begun.
+        """
         answered = self.promise()
 
         def job() -> None:
             try:
+                self._check_running()
                 answered.set_result(work())
             except Exception as error:
                 answered.set_exception(error)
 
-        self.thread.put(job)
+        self._check_running()
+        self.thread.put(job, keep=True)
         return await answered
+
+    def _check_running(self) -> None:
+        if self.stopping:
+            raise StaleDataError("the memory node is being stopped")
 
     async def _on_query(
         self, request: MemoryQuerySrv.Request, response: MemoryQuerySrv.Response

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from typing import TypeVar
-
-T = TypeVar("T")
+from queue import SimpleQueue
 
 
 class Worker[T]:
     """Runs ``handle`` for each item put, in order, in one thread of its own.
 
-    A full queue drops its oldest item, never the new one, and calls ``on_drop``. An exception reaches ``on_error``
-    and the thread goes on with the next item. Where several threads put at once, each may exceed the capacity by one.
+    A full queue drops its oldest item, never the new one, and calls ``on_drop``. What is put to be kept is never
+    dropped and does not count towards ``capacity``. An exception reaches ``on_error`` and the thread goes on with the
+    next item.
     """
 
     def __init__(
@@ -28,38 +26,51 @@ class Worker[T]:
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._handle, self._on_error, self._on_drop = handle, on_error, on_drop
-        self._items: SimpleQueue[T | None] = SimpleQueue()  # in C: a condition takes longer than the hand-over
+        self._items: deque[tuple[T, bool]] = deque()  # item, whether it is to be kept
+        self._droppable = 0  # of the items
+        self._lock = threading.Lock()  # over both
+        self._ready: SimpleQueue[None] = SimpleQueue()  # one entry an item; in C: a condition takes longer
         self._capacity = capacity
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, item: T) -> None:
-        """Queue ``item``; what does not fit any more is the oldest."""
-        dropped = self._items.qsize() >= self._capacity and self._drop()
-        self._items.put(item)
+    def put(self, item: T, *, keep: bool = False) -> None:
+        """Queue ``item``; what does not fit any more is the oldest. A stopped worker takes nothing."""
+        with self._lock:
+            if self._stopped:
+                return
+            dropped = not keep and self._droppable >= self._capacity
+            if dropped:
+                del self._items[next(index for index, (_, kept) in enumerate(self._items) if not kept)]
+            self._items.append((item, keep))
+            self._droppable += not (keep or dropped)
         if dropped:
             self._on_drop()
+        else:
+            self._ready.put(None)
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Finish the item at hand, drop the rest; returns False if the thread is still busy after ``timeout_s``."""
-        self._stopped = True
-        self._items.put(None)  # to wake up for
+        """Finish the item at hand and those to be kept, drop the rest.
+
+        Returns False if the thread is still busy after ``timeout_s``.
+        """
+        with self._lock:
+            self._stopped = True
+            self._items = deque(entry for entry in self._items if entry[1])
+        self._ready.put(None)  # to wake up for
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _drop(self) -> bool:
-        with contextlib.suppress(Empty):
-            self._items.get_nowait()
-            return True
-        return False
-
     def _run(self) -> None:
         while True:
-            item = self._items.get()
-            if self._stopped or item is None:
-                return
+            self._ready.get()
+            with self._lock:
+                if not self._items:  # only a stopped worker is woken for nothing
+                    return
+                item, keep = self._items.popleft()
+                self._droppable -= not keep
             try:
                 self._handle(item)
             except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import networkx as nx
 import numpy as np
@@ -62,6 +63,15 @@ def test_a_store_that_holds_something_is_not_written_over(stored, tmp_path):
         (1, "[1]", "import line 2: list, expected an object"),
         (1, '{"table": "cups", "row": 0}', "import line 2: table 'cups', valid: nodes"),
         (1, "", "import line 2"),
+        (1, '{"table": "nodes"}', "import line 2: field 'row' is missing"),
+        (1, '{"table": "nodes", "row": "first"}', "import line 2: field 'row': 'first', expected a whole number"),
+        (1, '{"table": "nodes", "row": -1}', "import line 2: field 'row': -1, expected 0 or above"),
+        (1, '{"table": "words", "row": 0}', "import line 2: field 'text' is missing"),
+        (1, '{"table": "words", "row": 0, "text": 5}', "import line 2: field 'text': 5, expected a list"),
+        (1, '{"table": "words", "row": 0, "text": [5]}', r"import line 2: field 'text': \[5\], expected 1 x string"),
+        (1, '{"table": "looked", "row": 0, "cell": [1]}', r"import line 2: field 'cell': \[1\], expected 2 x i8"),
+        (1, '{"table": "looked", "row": 0, "cell": [1, 0.5]}', "import line 2: field 'cell': .*expected 2 x i8"),
+        (1, f'{{"table": "looked", "row": 0, "cell": [1, {2**70}]}}', "import line 2: field 'cell': .*2 x i8"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(stored, line, text, message):
@@ -69,6 +79,21 @@ def test_a_line_that_cannot_be_read_is_named(stored, line, text, message):
     lines[line] = text
     with pytest.raises(StoreError, match=message):
         read_jsonl(io.StringIO("\n".join(lines)))
+
+
+@pytest.mark.parametrize("field", ["sequence", "stamp_ns", "about"])
+def test_a_head_without_one_of_its_fields_is_named(stored, field):
+    head, *lines = exported(stored).splitlines()
+    about = json.loads(head)
+    del about[field]
+    with pytest.raises(StoreError, match=f"import line 1: field '{field}' is missing"):
+        read_jsonl(io.StringIO("\n".join([json.dumps(about), *lines])))
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "all.jsonl").write_bytes(b"\xff\xfe\x00")
+    with (tmp_path / "all.jsonl").open(encoding="utf-8") as source, pytest.raises(StoreError, match=r"import: .*utf-8"):
+        read_jsonl(source)
 
 
 def test_a_missing_row_is_no_silent_gap(stored):

@@ -10,10 +10,12 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import MemoryQuery
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import Hand, Pose
-from engram.memory.fleet import partition, take_in, take_out
+from engram.memory.conflicts import Conflict
+from engram.memory.fleet import join, keep_apart, partition, take_in, take_out
 from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.history import FOREVER
 from engram.memory.plane import PlaneTransform
 from engram.memory.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
@@ -21,6 +23,10 @@ from tests.memory.scenes import WordEncoder, seen, view
 SHARED = {"red cube": (0.5, 0.1), "green cup": (0.65, -0.15), "blue bowl": (0.35, 0.2), "red plate": (0.6, 0.3)}
 YAW, SHIFT = 0.6, np.array([0.3, -0.2, 0.0])
 """p_ours = turn(0.6 rad) p_theirs + (0.3, -0.2, 0)."""
+KETTLES = Conflict(
+    "moved", "object_0005", "robot1/object_0006",
+    "object_0005 and robot1/object_0006: one green kettle that was moved, or two of them",
+)  # fmt: skip
 
 
 def theirs(place, rng):
@@ -72,7 +78,7 @@ def test_the_frame_is_found_and_what_both_know_is_one(ours, other):
 
 def test_what_contradicts_itself_is_kept_apart_and_named(ours, other):
     report = take_in(ours.tracker, other, "robot1")
-    assert report.conflicts == ("object_0005 and robot1/object_0006: one green kettle that was moved, or two of them",)
+    assert report.conflicts == (KETTLES,)
     assert len([n for n in ours.graph().nodes if n.label == "green kettle"]) == 2
 
 
@@ -210,4 +216,160 @@ def test_contradictions_among_many_alike_are_found_without_going_through_all_pai
     report = take_in(memory.tracker, read_snapshot(tmp_path), "robot1", PlaneTransform(0.0, np.zeros(3)))
     assert time.process_time() - began < 1.0
     assert len(report.added) == 80 and len(report.conflicts) == 80 * 80
-    assert report.conflicts[81] == "object_0002 and robot1/object_0002: one red cup that was moved, or two of them"
+    one = report.conflicts[81]
+    assert one.words == "object_0002 and robot1/object_0002: one red cup that was moved, or two of them"
+
+
+# -- one object or two -----------------------------------------------------------------------------------------------
+
+
+def undecided(memory):
+    return memory.tracker.conflicts.undecided(memory.tracker.columns.row_of)
+
+
+def objects(memory):
+    return {node.id: node for node in memory.graph().nodes if node.layer == "object"}
+
+
+def believed(memory, node_id):
+    """Return label, place, beginning and last sight of what is believed of ``node_id`` today."""
+    facts = [fact for fact in memory.tracker.history.of(node_id) if fact.believed_to == FOREVER]
+    return [(fact.label, *fact.place.tolist(), fact.valid_from, fact.last_sight) for fact in facts]
+
+
+def assert_same(after, before):
+    assert after.keys() == before.keys()
+    for node_id, node in before.items():
+        now = after[node_id]
+        np.testing.assert_array_equal(now.pose.position, node.pose.position, err_msg=node_id)
+        assert (now.label, now.observations, now.last_seen_ns) == (node.label, node.observations, node.last_seen_ns)
+
+
+def test_a_conflict_is_kept_over_a_restart_and_goes_with_the_partition(other, tmp_path):
+    def opened():
+        return GraphMemory(GraphStore(tmp_path / "ours"), encoder=WordEncoder())
+
+    memory = opened()
+    watch(memory, {label: (*place, 0.02) for label, place in SHARED.items()} | {"green kettle": (0.3, -0.3, 0.02)})
+    memory.take_in(other, "robot1")
+    for _ in range(2):
+        memory.commit()
+        memory.store.close()
+        memory = opened()
+        assert undecided(memory) == [KETTLES]
+    memory.take_out("robot1")
+    memory.commit()
+    memory.store.close()
+    memory = opened()
+    assert undecided(memory) == [] and "conflicts" not in memory.restored
+    memory.take_in(other, "robot1")
+    assert undecided(memory) == [KETTLES]
+    memory.store.close()
+
+
+def test_another_name_for_the_thing_at_this_place_is_a_conflict_of_its_own_kind(ours, tmp_path):
+    rng = np.random.default_rng(0)
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"red mug": theirs((0.3, -0.3), rng)}
+    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    (one,) = undecided(ours)
+    assert (one.kind, one.ours, one.theirs) == ("named", "object_0005", "robot1/object_0005")
+    assert one.words == "object_0005 is a green kettle to us, robot1/object_0005 at its place a red mug to them"
+
+
+def test_a_conflict_goes_with_either_of_its_nodes(ours, other):
+    take_in(ours.tracker, other, "robot1")
+    ours.tracker.expired.add("object_0005")
+    ours.update(view([], 200, depth=0.5))
+    assert "object_0005" not in objects(ours) and undecided(ours) == []
+
+
+def test_two_objects_in_conflict_are_joined_and_what_is_undone_is_undecided_again(ours, other):
+    take_in(ours.tracker, other, "robot1")
+    before, facts = objects(ours), believed(ours, "object_0005")
+    number = join(ours.tracker, "object_0005", "robot1/object_0006", "me")
+    (kettle,) = [node for node in objects(ours).values() if node.label == "green kettle"]
+    assert (kettle.id, kettle.observations) == ("object_0005", 8)
+    np.testing.assert_array_equal(kettle.pose.position, before["robot1/object_0006"].pose.position)  # seen there last
+    assert undecided(ours) == []
+    ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
+    assert_same(objects(ours), before)
+    assert believed(ours, "object_0005") == facts
+    assert undecided(ours) == [KETTLES]
+
+
+@pytest.mark.parametrize("kept", ["object_0005", "robot1/object_0006"])
+@pytest.mark.parametrize("again", [(), range(200, 204)], ids=["they saw it last", "we saw it last"])
+def test_an_undone_join_leaves_both_as_they_were_whoever_saw_it_last(ours, other, kept, again):
+    take_in(ours.tracker, other, "robot1")
+    for stamp in again:
+        ours.update(view([seen("green kettle", (0.3, -0.3, 0.02))], stamp, depth=0.5))
+    pair = ["object_0005", "robot1/object_0006"]
+    gone = pair[pair.index(kept) - 1]
+    before, facts = objects(ours), {node_id: believed(ours, node_id)[0] for node_id in pair}
+    ours.tracker.undo_merge(join(ours.tracker, kept, gone, "me"), ours.tracker.stamp_ns, "me")
+    number = join(ours.tracker, kept, gone, "me")
+    newer = "object_0005" if again else "robot1/object_0006"
+    np.testing.assert_array_equal(objects(ours)[kept].pose.position, before[newer].pose.position)
+    ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
+    assert_same(objects(ours), before)
+    assert {node_id: believed(ours, node_id)[0] for node_id in pair} == facts
+
+
+def test_joined_under_two_names_each_gets_its_own_back(ours, tmp_path):
+    rng = np.random.default_rng(0)
+    watch(ours, {"green kettle": (0.3, -0.3, 0.02)}, start=10)  # eight sights of ours against four
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"red mug": theirs((0.3, -0.3), rng)}
+    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    number = join(ours.tracker, "object_0005", "robot1/object_0005", "me")
+    assert objects(ours)["object_0005"].label == "green kettle"
+    ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
+    assert [objects(ours)[i].label for i in ("object_0005", "robot1/object_0005")] == ["green kettle", "red mug"]
+
+
+@pytest.mark.parametrize("pair", [("object_0005", "robot1/object_0006"), ("robot1/object_0006", "object_0005")],
+                         ids=["theirs into ours", "ours into theirs"])  # fmt: skip
+def test_what_was_joined_comes_apart_with_the_partition(ours, other, pair):
+    before = objects(ours)
+    take_in(ours.tracker, other, "robot1")
+    join(ours.tracker, *pair, "me")
+    assert take_out(ours.tracker, "robot1") == 6
+    assert_same(objects(ours), before)
+    facts = ours.tracker.history.facts(ours.tracker.history.select((0, 300), None))
+    assert not [fact for fact in facts if any(name.startswith("robot1/") for name in fact.evidence)]
+    assert ours.tracker.merges.standing() == [] and undecided(ours) == []
+    take_in(ours.tracker, other, "robot1")
+    assert undecided(ours) == [KETTLES]
+
+
+def test_a_conflict_that_is_settled_as_two_is_not_listed_any_more(ours, other):
+    take_in(ours.tracker, other, "robot1")
+    keep_apart(ours.tracker, "robot1/object_0006", "object_0005")
+    assert undecided(ours) == [] and {"object_0005", "robot1/object_0006"} <= objects(ours).keys()
+    with pytest.raises(InvalidInputError, match=r"no conflict between object_0005 and robot1/.*: \(none\)"):
+        keep_apart(ours.tracker, "object_0005", "robot1/object_0006")
+
+
+def test_only_two_objects_that_are_there_are_joined_or_kept_apart(ours, other):
+    take_in(ours.tracker, other, "robot1")
+    for decide in (lambda *pair: join(ours.tracker, *pair, "me"), lambda *pair: keep_apart(ours.tracker, *pair)):
+        with pytest.raises(UnknownNameError, match="unknown object 'object_0009'; did you mean 'object_000"):
+            decide("object_0005", "object_0009")
+        with pytest.raises(InvalidInputError, match="object 'object_0005' is given twice, expected two objects"):
+            decide("object_0005", "object_0005")
+        with pytest.raises(InvalidInputError, match="node 'place_0001': layer 'place', valid: object"):
+            decide("object_0005", "place_0001")
+    with pytest.raises(InvalidInputError, match="of either of them: object_0005 and robot1/object_0006"):
+        keep_apart(ours.tracker, "object_0005", "object_0001")
+    assert undecided(ours) == [KETTLES]
+
+
+def test_what_lay_on_a_tray_of_theirs_is_told_without_it_once_that_is_taken_out(ours, tmp_path):
+    rng = np.random.default_rng(0)
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"blue tray": theirs((0.3, -0.1), rng)}
+    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    watch(ours, {"red cup": (0.3, -0.1, 0.06)}, start=200)
+    assert "on the blue tray" in ours.query(MemoryQuery(text="red cup")).text
+    take_out(ours.tracker, "robot1")
+    for when in (None, (202, 202)):
+        told = ours.query(MemoryQuery(text="red cup", valid_ns=when)).text
+        assert "z 0.06 m; I s" in told and "robot1" not in told

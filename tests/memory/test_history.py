@@ -73,6 +73,11 @@ def test_facts_can_be_given_to_another_object_and_back(history):
     assert mug[0].evidence == ("front@10", "wrist@20")
 
 
+def test_an_object_without_facts_is_given_none(history):
+    history.restate([], "object_0009", 40)
+    assert history.of("object_0009") == []
+
+
 def test_what_is_in_the_drawer_is_found_by_its_relation(history):
     rows = history.of_target(history.select((60, 60), None), ["drawer"])
     assert [fact.node_id for fact in history.facts(rows)] == ["cup"]

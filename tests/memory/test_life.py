@@ -286,22 +286,29 @@ def test_history_labels_and_coverage_survive_a_restart(tmp_path):
     assert len(again.tracker.coverage) == len(memory.tracker.coverage) > 0
 
 
-def test_a_store_of_the_first_version_is_read_and_becomes_one_of_this(tmp_path):
+def store_of_the_first_version(path, *labels):
+    """Write a store as version 1 did, with one object for each label, at sequence 3."""
     import icechunk
 
-    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "graph")))
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path / "graph")))
     session = repository.writable_session("main")
     root = zarr.open_group(session.store, mode="a")
-    number = np.zeros((1, 23))
-    number[0, [0, 3, 22]] = 0.4, 1.0, 0.9
-    columns = {"number": number, "time": np.array([[5, 9, 4, 1]]), "embedding": WordEncoder().encode(["red cube"])}
-    columns["text"] = np.array([["object_0001", "object", "red cube", "visible", "base_link"]], dtype=object)
+    number = np.zeros((len(labels), 23))
+    number[:, 0], number[:, [3, 22]] = 0.4 + 0.2 * np.arange(len(labels)), (1.0, 0.9)
+    columns = {"number": number, "time": np.array([[5, 9, 4, 1]] * len(labels))}
+    columns["embedding"] = WordEncoder().encode(labels)
+    texts = [[f"object_{k:04d}", "object", label, "visible", "base_link"] for k, label in enumerate(labels, 1)]
+    columns["text"] = np.array(texts, dtype=object)
     for name, values in columns.items():
         dtype = "string" if name == "text" else values.dtype
         root.create_array(name, shape=values.shape, dtype=dtype)[:] = values
     root.attrs.update({"schema": {"name": "engram.memory.graph", "version": 1}, "sequence": 3, "stamp_ns": 9})
-    root.attrs.update({"issued": {"object": 1}})
+    root.attrs.update({"issued": {"object": len(labels)}})
     session.commit("sequence 3", metadata={"sequence": 3})
+
+
+def test_a_store_of_the_first_version_is_read_and_becomes_one_of_this(tmp_path):
+    store_of_the_first_version(tmp_path, "red cube")
     store = GraphStore(tmp_path)
     memory = make(store)
     assert memory.graph().sequence == 3
@@ -311,6 +318,27 @@ def test_a_store_of_the_first_version_is_read_and_becomes_one_of_this(tmp_path):
     store.close()
     assert make(GraphStore(tmp_path)).query(MemoryQuery(text="red cube")).nodes[0].id == "object_0001"
     assert read_snapshot(tmp_path).sequence == 4
+
+
+def test_a_store_of_the_first_version_loses_nothing_when_its_first_commit_fails(tmp_path, monkeypatch):
+    import icechunk
+
+    store_of_the_first_version(tmp_path, "red cube", "green bowl")
+    store = GraphStore(tmp_path)
+    memory = make(store)
+    memory.tracker.sequence = 4
+
+    def full(*_, **__):
+        raise OSError("No space left")
+
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left"):
+        disk.setattr(icechunk.Session, "commit", full)
+        memory.commit()
+    assert memory.commit() == 4
+    store.close()
+    again = make(GraphStore(tmp_path))
+    assert {node.label for node in again.graph().nodes if node.layer == "object"} == {"red cube", "green bowl"}
+    assert len(read_snapshot(tmp_path).tables["nodes"]["number"]) == 4  # with table and drawer
 
 
 def test_the_budget_holds_and_what_is_true_now_stays():

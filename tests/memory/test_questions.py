@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from engram.core.errors import InvalidInputError
 from engram.memory.questions import QuestionConfig, parse
 
 
@@ -53,6 +54,8 @@ def test_objects_and_relations_of_today(words, text, relation, target):
         ("where was the red cup half an hour ago", at(21, 15), at(21, 15)),
         ("where was the red cup on 2026-11-19 08:05", at(19, 8, 5), at(19, 8, 5)),
         ("where was the red cup at 12.5 s", 12_500_000_000, 12_500_000_000),
+        ("where was the red cup at 12 am", at(21, 0), at(21, 0)),
+        ("where was the red cup on 2026-11-19 at 12:30 pm", at(19, 12, 30), at(19, 12, 30)),
     ],
 )
 def test_times(words, start, end):
@@ -74,3 +77,37 @@ def test_local_time_and_names_of_hours_are_a_setting():
     query = parse("where was the cup before tea", NOW, config=config)
     assert query.valid_ns[0] == at(20, 23)
     assert query.text == "cup"
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("where was the red cup at 18:00", at(20, 18), at(20, 18)),
+        ("where was the red cup at 15:30", NOW, NOW),
+        ("where was the red cup during dinner", at(20, 18, 30), at(20, 19, 30)),
+        ("where was the red cup in the evening", at(20, 18), at(20, 23)),
+        ("where was the red cup after 18:00", at(20, 18), at(21, 0)),
+        ("where was the red cup since 18:00", at(20, 18), NOW),
+        ("where was the red cup before 18:00", at(21, 0), NOW),
+    ],
+)
+def test_a_time_without_a_day_is_the_last_one_there_was(words, start, end):
+    assert parse(words, NOW).valid_ns == (start, end)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("where was the cup at 25:00", "'25:00': expected a time of day, 0:00 to 23:59 or 12 am to 11:59 pm"),
+        ("where was the cup at 10:99", "'10:99': expected a time of day"),
+        ("where was the cup yesterday before 13 pm", "'13 pm': expected a time of day"),
+        ("where was the cup at 0 am", "'0 am': expected a time of day"),
+        ("where was the cup at 2026-11-21 25:00", "'2026-11-21 25:00': expected a date and a time"),
+        ("where was the cup at 2026-11-21 10:00:61", "'2026-11-21 10:00:61': expected a date and a time"),
+        ("where was the cup at 2026-13-45 10:00", "'2026-13-45 10:00': expected a date and a time"),
+        ("where was the cup on 2026-02-30", "'2026-02-30': expected a date such as 2026-11-21"),
+    ],
+)
+def test_a_time_that_cannot_be_is_named_with_the_form_expected(words, named):
+    with pytest.raises(InvalidInputError, match=named):
+        parse(words, NOW)

@@ -91,6 +91,44 @@ def test_two_stores_merge_and_come_apart(store, tmp_path, capsys):
     assert "no memory of 'robot1' was merged" in engram(capsys, "unmerge", "--store", store, "robot1")[1]
 
 
+def test_a_conflict_of_two_memories_is_listed_decided_and_undecided_again(store, tmp_path, capsys):
+    other = RobotMemory(GraphStore(tmp_path / "other"), encoder=default_text_encoder())
+    for second in range(20, 24):
+        other.update(view([thing("red cup", (0.3, -0.2, 0.02))], second * SECOND))
+    other.commit()
+    other.close()
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    transform = ("--transform", "0", "0", "0", "0")
+    said = engram(capsys, "merge", "--store", store, tmp_path / "other", "--robot", "robot1", *transform)[1]
+    (ours,) = [word for word in said.split() if word.startswith("object_")]
+    theirs = "robot1/object_0001"
+    assert said.endswith(
+        f"  conflict: {ours} and {theirs}: one red cup that was moved, or two of them\n"
+        "engram memory conflicts says how to decide them\n"
+    )
+    listed = (
+        f"moved: {ours} and {theirs}: one red cup that was moved, or two of them\n"
+        f"  one:  engram memory join --store {store} {ours} {theirs}\n"
+        f"  two:  engram memory keep-apart --store {store} {ours} {theirs}\n"
+    )
+    assert engram(capsys, "conflicts", "--store", store) == (0, listed)
+    code, said = engram(capsys, "join", "--store", store, ours, theirs)
+    number = said.split()[-4]
+    assert (code, said) == (
+        0, f"joined: {theirs} is part of {ours}; engram memory unmerge {number} takes that back\n"
+    )  # fmt: skip
+    assert "at x 0.30, y -0.20" in engram(capsys, "query", "--store", store, "red cup")[1]
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    assert engram(capsys, "unmerge", "--store", store, number) == (0, f"undone: merge {number}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, listed)
+    code, said = engram(capsys, "keep-apart", "--store", store, ours, theirs)
+    assert (code, said) == (0, f"kept apart: {ours} and {theirs}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    for words in (("join", ours, "robot1/object_0002"), ("keep-apart", "robot1/object_0002", ours)):
+        code, said = engram(capsys, *words, "--store", store)
+        assert code == 2 and "unknown object 'robot1/object_0002'; did you mean 'robot1/object_0001'" in said
+
+
 def test_without_a_folder_it_asks_the_robot_that_remembered_last(store, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     code, said = engram(capsys, "query", "where is the red cup")
@@ -102,3 +140,43 @@ def test_without_a_folder_it_asks_the_robot_that_remembered_last(store, tmp_path
     assert last_written(robots) == robots / "sim" / "memory"
     assert "The red cup is at x 0.60" in engram(capsys, "query", "where is the red cup")[1]
     assert "name its folder with --store" in engram(capsys, "import", tmp_path / "all.jsonl")[1]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys):
+    for name in ("none.jsonl", "none.graphml"):
+        code, said = engram(capsys, "import", "--store", tmp_path / "new", tmp_path / name)
+        assert code == 2 and f"{tmp_path / name}: " in said and "No such file" in said
+    (tmp_path / "folder.jsonl").mkdir()
+    code, said = engram(capsys, "import", "--store", tmp_path / "new", tmp_path / "folder.jsonl")
+    assert code == 2 and f"{tmp_path / 'folder.jsonl'}: Is a directory" in said
+
+
+def test_a_robot_that_is_called_like_a_number_is_taken_out_by_its_name(store, tmp_path, capsys):
+    """Merge 2 made one of both cups: the robot's name wins as long as it is there."""
+    other = RobotMemory(GraphStore(tmp_path / "other"), encoder=default_text_encoder())
+    for second in range(1, 5):
+        other.update(view([thing("red cup", (0.6, 0.1, 0.02)), thing("green bowl", (0.3, 0.2, 0.02))], second * SECOND))
+    other.commit()
+    other.close()
+    transform = ("--transform", "0", "0", "0", "0")
+    merged = ("merge", "--store", store, tmp_path / "other", "--robot", "2", *transform)
+    assert "1 objects known to both, 1 new" in engram(capsys, *merged)[1]
+    assert "undone: 2 objects" in engram(capsys, "unmerge", "--store", store, "2")[1]
+    assert "nothing like 'green bowl'" in engram(capsys, "query", "--store", store, "green bowl")[1]
+    code, said = engram(capsys, "unmerge", "--store", store, "2")
+    assert code == 2 and "no memory of '2' was merged; merge 2: not one that can be undone" in said
+
+
+def test_the_history_of_what_is_gone_is_found_by_its_label(store, capsys):
+    memory = RobotMemory(GraphStore(store), encoder=default_text_encoder())
+    for second in range(20, 25):
+        memory.update(view([], second * SECOND))
+    (cup,) = [node.id for node in memory.graph().nodes if node.label == "red cup"]
+    memory.tracker.expired.add(cup)
+    memory.update(view([], 30 * SECOND))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    code, said = engram(capsys, "history", "--store", store, "red cup")
+    assert code == 0 and f"{cup} red cup: at (0.40, 0.10, 0.02)" in said
+    assert said == engram(capsys, "history", "--store", store, cup)[1]

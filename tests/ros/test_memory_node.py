@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from sensor_msgs.msg import JointState as JointStateMsg
 from tf2_msgs.msg import TFMessage
 
 from engram.core.robot import PANDA_2F85
-from engram.core.types import ActionChunk, DetectedObject, Pose, SceneObservation
+from engram.core.types import ActionChunk, DetectedObject, JointState, Pose, SceneObservation
 from engram.nodes import messages, qos
 from engram.nodes.graph_mirror import GraphMirror
 from engram.perception.embedding import default_text_encoder
@@ -17,6 +20,8 @@ from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryQuery, MemoryRecall
+from tests.core.gantry import GANTRY
+from tests.ros.memories import GATE
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.timeout(600)]
 LOOKING_DOWN = Pose(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 0.0]))
@@ -188,3 +193,88 @@ def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):
     assert (round(robot.pose.position.x, 3), robot.pose.position.y) == (3.1, 5.0)
     was = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="where was robot0 at 0.1 s"))
     assert was.answer.startswith("robot0 was at x 3.00, y 5.00")
+
+
+@pytest.fixture
+def gate(tmp_path, monkeypatch):
+    """The file that the memory ``Gated`` waits for."""
+    monkeypatch.setenv(GATE, str(tmp_path / "go"))
+    return tmp_path / "go"
+
+
+def ask_twice(graph):
+    """Ask the memory ``Gated`` what it waits with, and something that waits behind it; return both futures."""
+    graphs = graph.node.create_client(GetGraph, "memory/get_graph")
+    queries = graph.node.create_client(MemoryQuery, "memory/query")
+    graph.wait(lambda: graphs.service_is_ready() and queries.service_is_ready(), 60, "the services")
+    first = graphs.call_async(GetGraph.Request(at=messages.to_stamp(10**9)))
+    graph.spin(2.0)  # it is in the worker
+    second = queries.call_async(MemoryQuery.Request(near="table"))
+    graph.spin(1.0)
+    return first, second
+
+
+def test_no_flood_of_joint_states_and_transforms_costs_an_answer(graph, gate):
+    """While the worker is busy, far more transforms come than its queue of 256 has room for."""
+    joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
+    tf = graph.node.create_publisher(TFMessage, "tf", qos.SENSOR)
+    robot = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+    graph.start("memory_node", memory="tests.ros.memories:Gated", frame="map", **robot)
+    graph.active("memory_node", timeout_s=300)
+    graph.matched(joints, tf)
+    first, second = ask_twice(graph)
+    home = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]), "map")
+    for stamp_ns in range(10**6, 1500 * 10**6, 10**6):
+        still = JointState(stamp_ns, GANTRY.joint_names, np.zeros(4), np.zeros(4))
+        joints.publish(messages.joints_to_msg(still))
+        tf.publish(TFMessage(transforms=[messages.pose_to_transform(home, "base_link", stamp_ns)]))
+        time.sleep(0.002)
+    gate.touch()
+    graph.wait(lambda: first.done() and second.done(), 60, "both answers")
+    assert "never looked at the table" in second.result().answer
+    assert graph.value("memory_node", "memory drops") == ""
+
+
+def test_who_waits_when_the_node_is_deactivated_is_told_so_and_the_node_lives(graph, gate):
+    graph.start("memory_node", memory="tests.ros.memories:Gated")
+    graph.active("memory_node", timeout_s=300)
+    first, second = ask_twice(graph)
+    changes = graph.node.create_client(ChangeState, "memory_node/change_state")
+    graph.wait(changes.service_is_ready, 60, "the lifecycle")
+    change = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_DEACTIVATE))
+    deactivated = changes.call_async(change)
+    graph.spin(3.0)  # it waits for the worker
+    gate.touch()
+    graph.wait(lambda: first.done() and second.done() and deactivated.done(), 60, "all answers")
+    assert second.result().answer == "no answer: the memory node is being stopped"
+    assert first.result().graph.full and deactivated.result().success
+    change.transition.id = Transition.TRANSITION_ACTIVATE
+    assert graph.call(ChangeState, "memory_node/change_state", change).success
+    again = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(near="table"))
+    assert "never looked at the table" in again.answer
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(graph, lockstep):
+    """In lock-step a scene waits for them; in free running those that are there count."""
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
+    robot = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+    graph.start("memory_node", memory="tests.ros.memories:Gated", lockstep=lockstep, **robot)
+    graph.active("memory_node", timeout_s=300)
+    graph.matched(scenes, joints)
+    for stamp_ns in (10**9, 2 * 10**9):
+        at = JointState(stamp_ns, GANTRY.joint_names, np.array([0.4, 0.1, 0.02, 0.4]), np.zeros(4))
+        told = [
+            lambda at=at: joints.publish(messages.joints_to_msg(at)),
+            lambda at=at: scenes.publish(messages.scene_to_msg(scene(at.stamp_ns, red_cube=(0.4, 0.1)))),
+        ]
+        for tell in reversed(told) if lockstep else told:
+            tell()
+            graph.spin(0.5)
+
+    def held() -> set[str]:
+        whole = messages.graph_from_msg(graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph)
+        return {edge.source for edge in whole.edges if edge.relation == "held_by"}
+
+    graph.wait(held, 60, "that the cube is held")
