@@ -112,7 +112,7 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
     if not start.exists():
         _without_memory(source, start)
     wanted = {arm: _training(config, arm, root, start) for arm in config.arms}
-    missing = [run for run in wanted.values() if not _finished(run)]
+    missing = [run for run in wanted.values() if not finished(run)]
     if missing:
         decoded(missing[0])  # by one, before several want it
         with multiprocessing.get_context("spawn").Pool(min(config.workers, len(missing)), maxtasksperchild=1) as pool:
@@ -131,7 +131,8 @@ def _digest(*settings: Any) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
-def _finished(run: TrainConfig) -> bool:
+def finished(run: TrainConfig) -> bool:
+    """Return whether ``run`` has come to its last step."""
     card = Path(run.out) / "policy" / CARD
     return card.exists() and json.loads(card.read_text())["step"] >= run.steps
 

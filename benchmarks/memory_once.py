@@ -1,0 +1,76 @@
+"""From ``base`` to a policy that remembers in one run: at most 90 minutes on two cores.
+
+    python -m engram.benchmarks.memory_once [--work runs/memory_once]
+
+Records demonstrations of the twelve memory tasks and the six others (half an hour, two processes), merges them and
+trains a bank: for a fifth of the steps everything learns, then perception is frozen. What was cut off goes on where it
+was. The last line is the policy's folder, for ``engram eval FOLDER --tasks memory`` or ``--policy`` of
+:mod:`engram.benchmarks.memory_tasks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, PART, RECIPE, finished
+from engram.core.arrays import positive_int
+from engram.policies.train import TrainConfig
+from engram.policies.train import main as train
+from engram.sim.record import MergeConfig, RecordConfig, merge, record
+from engram.sim.tasks import TASKS
+
+RECORDINGS = {
+    "first": (NAMES, 40, FIRST_SEED),
+    "more": (NAMES, 40, 700_000),
+    "plain": (tuple(TASKS), 60, 710_000),
+}
+"""Tasks, episodes of each and first seed. The first is what :mod:`engram.benchmarks.memory_arms` learns from."""
+RUN: dict[str, Any] = {**RECIPE, "memory": "bank", "perception_share": 0.2, "learning_rate": 1e-3, "processes": 2}
+
+
+@dataclass(frozen=True)
+class OnceConfig:
+    """How much is recorded and trained."""
+
+    steps: int = 9500
+    """Optimiser steps."""
+    workers: int = 2
+    """Processes that record."""
+    work: Path = Path("runs/memory_once")
+    """Folder of recordings and policy."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "workers"):
+            positive_int(f"OnceConfig.{name}", getattr(self, name))
+
+
+def trained(config: OnceConfig) -> Path:
+    """Record, merge and train what is missing; return the folder of the policy."""
+    for name, (tasks, episodes, first_seed) in RECORDINGS.items():
+        if not (root := config.work / name).exists():
+            record(
+                RecordConfig(
+                    str(root), f"engram/{name}", tasks, episodes, first_seed, workers=config.workers, part_episodes=PART
+                )
+            )
+    if not (whole := config.work / "dataset").exists():
+        merge(MergeConfig(tuple(str(config.work / name) for name in RECORDINGS), str(whole), "engram/tabletop18"))
+    out = config.work / "bank"
+    resume = (out / "resume").exists()
+    run = TrainConfig(str(whole), str(out), start_from="base", steps=config.steps, resume=resume, **RUN)
+    if not finished(run):
+        train(run)
+    return out / "policy"
+
+
+def main() -> None:
+    """Train from the command line; the last line is the policy's folder."""
+    print(trained(tyro.cli(OnceConfig)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""One run from base to a policy that remembers: recorded, merged, trained by one command."""
+
+import json
+
+import pytest
+
+from engram.benchmarks import memory_once
+from engram.benchmarks.memory_arms import NAMES
+from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
+from engram.core.errors import InvalidInputError
+from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.sim.tasks import TASKS
+
+
+def test_no_episode_is_demonstrated_twice_nor_one_that_is_evaluated():
+    seeds = [first_seed for _, _, first_seed in RECORDINGS.values()]
+    assert len(set(seeds)) == len(seeds) and min(seeds) >= 100_000
+    assert {task for tasks, _, _ in RECORDINGS.values() for task in tasks} == {*NAMES, *TASKS}
+    with pytest.raises(InvalidInputError, match=r"OnceConfig\.steps"):
+        OnceConfig(steps=0)
+
+
+def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkeypatch):
+    few = {"first": (("shell_touch",), 1, 600_000), "more": (("shell_touch:delay=5",), 1, 700_000)}
+    monkeypatch.setattr(memory_once, "RECORDINGS", few)
+    monkeypatch.setitem(RUN, "processes", 1)
+    config = OnceConfig(steps=2, workers=1, work=tmp_path)
+    policy = trained(config)
+    card = json.loads((policy / CARD).read_text())
+    assert (card["step"], card["tasks"]) == (2, ["shell_touch", "shell_touch:delay=5"])
+    assert card["train_config"]["perception_share"] == 0.2
+    before = (policy / WEIGHTS).stat().st_mtime_ns
+    assert trained(config) == policy
+    assert (policy / WEIGHTS).stat().st_mtime_ns == before
