@@ -34,7 +34,7 @@ class ChunksConfig:
     read: int = 3
     """Chunks that the second stage looks into."""
     radius: float = 0.5
-    """By place: a chunk is for steps within this distance of where it was begun [standard deviations]."""
+    """By place: a chunk is for steps within this distance of the oldest step in it [standard deviations]."""
 
 
 class Chunks(SequenceMemory):
