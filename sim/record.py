@@ -203,6 +203,8 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
         aggr_root=merging,
         concatenate_data=False,  # one file per part: appending encodes all images again for every part
     )
+    stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set, another in every process
+    stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
     log = [entry for part in parts for entry in _log(part)]
     for i, entry in enumerate(log):
         entry.pop("episode_index", None)  # that of the recording it comes from

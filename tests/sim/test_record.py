@@ -116,6 +116,8 @@ def test_two_recordings_become_one_dataset_whose_tasks_stay_apart(
     merged = merge(MergeConfig((report.root, more.root), str(tmp_path / "all")))
     assert (merged.episodes, merged.frames) == (5, report.frames + more.frames)
     assert merged.sha256 == dataset_hash(merged.root)
+    stats = json.loads((Path(merged.root) / "meta" / "stats.json").read_text())
+    assert list(stats) == sorted(stats)  # or the hash would be another in every process
     log = [json.loads(line) for line in (Path(merged.root) / "meta" / "engram_episodes.jsonl").read_text().splitlines()]
     assert [entry["episode_index"] for entry in log] == [0, 1, 2, 3, 4]
     assert log[4]["task"] == "shell_touch:delay=2" and log[4]["seed"] >= 200_000
