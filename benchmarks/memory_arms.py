@@ -98,23 +98,13 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
     root = config.work / f"dataset-{_digest(NAMES, config.episodes, FIRST_SEED)}"
     start = config.work / f"start-{sha256(source / WEIGHTS)[:8]}"
     if not root.exists():
-        record(
-            RecordConfig(
-                str(root),
-                "engram/arms",
-                NAMES,
-                config.episodes,
-                first_seed=FIRST_SEED,
-                workers=config.workers,
-                part_episodes=PART,
-            )
-        )
+        demonstrate(root, NAMES, config.episodes, FIRST_SEED, config.workers)
     if not start.exists():
         _without_memory(source, start)
     wanted = {arm: _training(config, arm, root, start) for arm in config.arms}
     missing = [run for run in wanted.values() if not finished(run)]
     if missing:
-        decoded(missing[0])  # by one, before several want it
+        decoded(missing[0])  # in this process: those of the pool may not have the decoder's children
         with multiprocessing.get_context("spawn").Pool(min(config.workers, len(missing)), maxtasksperchild=1) as pool:
             pool.map(train, missing, chunksize=1)
     return {arm: Path(run.out) / "policy" for arm, run in wanted.items()}
@@ -124,6 +114,12 @@ def _training(config: ArmsConfig, arm: str, root: Path, start: Path) -> TrainCon
     settings = {**RECIPE, **ARMS[arm], "steps": config.steps}
     out = config.work / f"{arm}-{_digest(settings, root.name, start.name)}"
     return TrainConfig(str(root), str(out), start_from=str(start), resume=(out / "resume").exists(), **settings)
+
+
+def demonstrate(root: Path, tasks: tuple[str, ...], episodes: int, first_seed: int, workers: int) -> None:
+    """Record demonstrations into ``root``, a dataset of its name."""
+    record(RecordConfig(str(root), f"engram/{root.name}", tasks, episodes, first_seed, workers=workers,
+                        part_episodes=PART))  # fmt: skip
 
 
 def _digest(*settings: Any) -> str:

@@ -16,11 +16,11 @@ from typing import Any
 
 import tyro
 
-from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, PART, RECIPE, finished
+from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, RECIPE, demonstrate, finished
 from engram.core.arrays import positive_int
 from engram.policies.train import TrainConfig
 from engram.policies.train import main as train
-from engram.sim.record import MergeConfig, RecordConfig, merge, record
+from engram.sim.record import MergeConfig, merge
 from engram.sim.tasks import TASKS
 
 RECORDINGS = {
@@ -52,11 +52,7 @@ def trained(config: OnceConfig) -> Path:
     """Record, merge and train what is missing; return the folder of the policy."""
     for name, (tasks, episodes, first_seed) in RECORDINGS.items():
         if not (root := config.work / name).exists():
-            record(
-                RecordConfig(
-                    str(root), f"engram/{name}", tasks, episodes, first_seed, workers=config.workers, part_episodes=PART
-                )
-            )
+            demonstrate(root, tasks, episodes, first_seed, config.workers)
     if not (whole := config.work / "dataset").exists():
         merge(MergeConfig(tuple(str(config.work / name) for name in RECORDINGS), str(whole), "engram/tabletop18"))
     out = config.work / "bank"

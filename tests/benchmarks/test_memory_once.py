@@ -1,14 +1,17 @@
 """One run from base to a policy that remembers: recorded, merged, trained by one command."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from engram.benchmarks import memory_once
 from engram.benchmarks.memory_arms import NAMES
 from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
+from engram.benchmarks.report import RESULTS
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.policies.train import TrainConfig
 from engram.sim.tasks import TASKS
 
 
@@ -18,6 +21,15 @@ def test_no_episode_is_demonstrated_twice_nor_one_that_is_evaluated():
     assert {task for tasks, _, _ in RECORDINGS.values() for task in tasks} == {*NAMES, *TASKS}
     with pytest.raises(InvalidInputError, match=r"OnceConfig\.steps"):
         OnceConfig(steps=0)
+
+
+def test_the_committed_figures_are_of_what_the_command_trains():
+    card = json.loads((RESULTS / "memory_once.json").read_text())["card"]
+    told = card["train_config"]
+    ran = TrainConfig("", start_from="base", steps=OnceConfig.steps, **RUN)
+    paths = ("dataset", "out")
+    assert json.loads(json.dumps(asdict(ran))) | {p: told[p] for p in paths} == told
+    assert card["step"] == OnceConfig.steps
 
 
 def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkeypatch):
