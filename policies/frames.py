@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from engram.core.errors import unknown_name
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY, MEMORY_PREFIX
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
@@ -74,10 +75,18 @@ class Frames:
         words = self.words[rows]
         return {LANGUAGE_KEY: torch.from_numpy(self.embeddings[words]), "task": [self.instructions[i] for i in words]}
 
-    def sampling_weights(self, power: float) -> np.ndarray:
-        """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power."""
+    def sampling_weights(self, power: float, emphasis: Mapping[str, float] | None = None) -> np.ndarray:
+        """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power.
+
+        ``emphasis``: these tasks, with whatever options, that many times the share; UnknownNameError for one that the
+        dataset has not.
+        """
         sizes = np.bincount(self.group, minlength=len(self.groups)).astype(np.float64)
-        share = np.where(sizes > 0, sizes**power, 0.0)
+        names = [group.partition(":")[0] for group in self.groups]
+        for name in (more := dict(emphasis or {})):
+            if name not in names:
+                raise unknown_name("emphasis", name, sorted(set(names)))
+        share = np.where(sizes > 0, sizes**power, 0.0) * [more.get(name, 1.0) for name in names]
         per_frame = share / share.sum() / np.maximum(sizes, 1.0)
         return per_frame[self.group]
 

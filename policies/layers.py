@@ -81,7 +81,7 @@ class Attention(nn.Module):
         """
         b, d = query.shape
         to_key, to_value = self.key_value.weight.view(2, self.heads, -1, d)
-        q = self.query(query).view(b, self.heads, -1) * (d // self.heads) ** -0.5
+        q = self.query(query).view(b, self.heads, d // self.heads) * (d // self.heads) ** -0.5
         score = torch.einsum("bhe,hed->bhd", q, to_key) @ entries.transpose(1, 2)
         weight = score.masked_fill(~mask[:, None], float("-inf")).softmax(-1)  # (B, h, k)
         mean = torch.einsum("bhd,hed->bhe", weight @ entries, to_value).reshape(b, d)

@@ -71,7 +71,13 @@ class Recall(nn.Module):
         return torch.cat(left, dim=1)
 
     def forward(
-        self, state: State, feature: Tensor, query: Tensor, robot: Tensor, time_s: Tensor
+        self,
+        state: State,
+        feature: Tensor,
+        query: Tensor,
+        robot: Tensor,
+        time_s: Tensor,
+        asked: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Write steps in a row and read after each.
 
@@ -81,11 +87,12 @@ class Recall(nn.Module):
             query: (B, T, d) the cognitive tokens.
             robot: (B, T, s) normalised proprioception; only the tool's position is used, as the place.
             time_s: (B, T) s since the episode began.
+            asked: (B, T) bool: after which steps the reading is wanted; None = all. The other readings mean nothing.
 
         Returns:
             Readings (B, T, d + memory.looks) and the state after the last step.
         """
-        return self.memory.unroll(state, Moments(feature, time_s, self.place(robot)), query)
+        return self.memory.unroll(state, Moments(feature, time_s, self.place(robot)), query, asked)
 
     def place(self, robot: Tensor) -> Tensor:
         """Return the tool's position (..., 3) in normalised proprioception (..., s)."""

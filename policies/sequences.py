@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.frames import Frames, on_device
-from engram.policies.memories import State
+from engram.policies.memories import State, spread
 from engram.policies.network import Sight
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.processes import gather_rows
@@ -49,12 +49,13 @@ class Window:
 class Lanes:
     """Walks through whole episodes, drawn with the frames' sampling weights, in windows of T steps."""
 
-    def __init__(self, frames: Frames, lanes: int, window: int, balance: float, seed: tuple[int, ...]) -> None:
+    def __init__(self, frames: Frames, lanes: int, window: int, weights: np.ndarray, seed: tuple[int, ...]) -> None:
+        """``weights`` (n,) are the frames' sampling weights."""
         self.window = window
         self._ends = np.unique(frames.last)
         self._begins = np.append(0, self._ends[:-1] + 1)
         # an episode's chance is that of one of its frames: it is then walked through whole
-        chance = np.cumsum(frames.sampling_weights(balance)[self._begins])
+        chance = np.cumsum(weights[self._begins])
         self._chance = chance / chance[-1]
         self._draws = [np.random.default_rng((*seed, lane)) for lane in range(lanes)]
         self._at = [0] * lanes  # next frame
@@ -194,9 +195,9 @@ class SequenceFeed:
             sample |= self.frames.seen(rows)
         batch = on_device(self.preprocess(sample), device)
         percept = model.perceive(batch) if model.sees_itself else self.perceive(model, rows, device)
-        if model.recall is not None:
-            percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window))
         kept = self.kept(rows)
+        if model.recall is not None:
+            percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window, kept))
         at = torch.from_numpy(kept).to(device)
         percept = percept.at(at)
         loss = model.loss({key: batch[key][at] for key in LEARNT_KEYS}, percept)
@@ -227,28 +228,36 @@ class SequenceFeed:
         way = (tool[coming] - tool[rows][:, None]) / FORESIGHT_UNIT_M
         return F.smooth_l1_loss(foreseen.float(), torch.from_numpy(way).to(foreseen.device))
 
-    def read(self, model: RememberingNetwork, percept: Percept, robot: Tensor, window: Window) -> Tensor:
-        """Write the steps of ``window`` and return what was read after each (n, d), for ``robot`` (n, s)."""
+    def read(
+        self, model: RememberingNetwork, percept: Percept, robot: Tensor, window: Window, kept: np.ndarray
+    ) -> Tensor:
+        """Write the steps of ``window`` and return what was read after each (n, d), for ``robot`` (n, s).
+
+        Only what was read after steps ``kept`` means anything: the others' is not asked for.
+        """
         recall = model.recall
         assert recall is not None and percept.feature is not None
         valid = torch.from_numpy(window.valid).to(robot.device)
         steps = torch.from_numpy(window.step)[:, None] + torch.arange(window.valid.shape[1])
         # empty steps stand at the end of a row: what they write is forgotten as the next episode begins
-        feature, query, robots = (_lay_out(x, valid) for x in (percept.feature, percept.cognition, robot))
+        feature, query, robots = (spread(x, valid) for x in (percept.feature, percept.cognition, robot))
+        asked = torch.zeros(len(robot), dtype=torch.bool, device=robot.device)
+        asked[torch.from_numpy(kept).to(robot.device)] = True
+        asked = spread(asked[:, None], valid)[..., 0]
         time_s = (steps * self.step_s).to(robot)
         state = recall.begin(torch.from_numpy(window.first).to(robot.device), self.carried)
         readings = []
         with torch.autocast(robot.device.type, enabled=False):  # memory keeps full precision
             for part in torch.arange(valid.shape[1]).split(self.gradient_steps):
                 state = {name: tensor.detach() for name, tensor in state.items()}
-                inputs = (feature[:, part].float(), query[:, part].float(), robots[:, part], time_s[:, part])
+                inputs = (
+                    feature[:, part].float(),
+                    query[:, part].float(),
+                    robots[:, part],
+                    time_s[:, part],
+                    asked[:, part],
+                )
                 reading, state = recall(state, *inputs)
                 readings.append(reading)
         self.carried = {name: tensor.detach() for name, tensor in state.items()}
         return torch.cat(readings, dim=1)[valid]
-
-
-def _lay_out(values: Tensor, valid: Tensor) -> Tensor:
-    """Return ``values`` (n, w) in the n true places of ``valid`` (lanes, T), zeros elsewhere: (lanes, T, w)."""
-    laid = torch.zeros(*valid.shape, values.shape[-1], dtype=values.dtype, device=values.device)
-    return laid.masked_scatter(valid[..., None], values)

@@ -119,6 +119,8 @@ class TrainConfig:
     """Of the averaged weights, which are what is exported."""
     balance: float = 0.5
     """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
+    emphasis: tuple[tuple[str, float], ...] = ()
+    """Tasks that are sampled so many times as often as they would be, as name-value pairs."""
     seed: int = 0
     """Of weights, samples, augmentation and flow noise."""
     checkpoint_minutes: float = 5.0
@@ -160,6 +162,9 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"frozen_draws: {config.frozen_draws}, expected at least 1")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
+    for name, times in config.emphasis:
+        if not 0 < times < math.inf:
+            raise InvalidInputError(f"emphasis of {name}: {times}, expected above 0 and finite")
     training_device(config.device)
     if not (Path(config.dataset) / "meta" / "info.json").is_file():
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
@@ -218,7 +223,9 @@ class Trainer:
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.preprocess, self.postprocess = self._processors(meta)
-        self.optimizer = torch.optim.AdamW(_parameter_groups(self.policy, config.weight_decay), config.learning_rate)
+        self.optimizer = torch.optim.AdamW(
+            _parameter_groups(self.policy, config.weight_decay), config.learning_rate, fused=True
+        )
         self.dataset_sha256 = dataset_hash(config.dataset) if rank == 0 else ""
         self.feed = self._feed(meta.fps)
         self.step = 0
@@ -323,12 +330,10 @@ class Trainer:
 
     def _feed(self, fps: float) -> FrameFeed | SequenceFeed:
         config = self.config
+        weights = self.frames.sampling_weights(config.balance, dict(config.emphasis))
         if config.window == 0:
-            weights = self.frames.sampling_weights(config.balance)
             return FrameFeed(self.frames, weights, config.batch_size, (config.seed, self.rank), self.preprocess)
-        lanes = Lanes(
-            self.frames, config.batch_size // config.window, config.window, config.balance, (config.seed, self.rank)
-        )
+        lanes = Lanes(self.frames, config.batch_size // config.window, config.window, weights, (config.seed, self.rank))
         more = (config.gradient_steps, config.foresight, config.keyframes)
         return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, *more)
 

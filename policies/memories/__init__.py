@@ -7,7 +7,7 @@ from typing import Protocol
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.policies.memories.bank import Bank, BankConfig
-from engram.policies.memories.base import Moments, SequenceMemory, State, choose
+from engram.policies.memories.base import Moments, SequenceMemory, State, choose, spread
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.first_frame import FirstFrame
@@ -83,4 +83,5 @@ __all__ = [
     "check_memory",
     "choose",
     "make_memory",
+    "spread",
 ]

@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceMemory, State
+from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceMemory, State, spread
 
 STILL = 1e-6
 """A change of the picture (1 - cosine) below this is none but for rounding."""
 
+_BANKS = ("cognitive", "perceptual")
 _NAMES = ("feature", "time_s", "place", "count")
 """Of the parts of :class:`Entries` in a state, which a training that goes on reads from disk."""
 
@@ -25,53 +26,61 @@ _NAMES = ("feature", "time_s", "place", "count")
 class Entries(NamedTuple):
     """k slots in order of time, packed to the right; an empty slot stands for 0 steps."""
 
-    feature: Tensor  # (B, k, w)
-    time_s: Tensor  # (B, k) s, the mean over the merged steps
-    place: Tensor  # (B, k, 3), the mean
-    steps: Tensor  # (B, k) that were merged
+    feature: Tensor  # (..., k, w)
+    time_s: Tensor  # (..., k) s, the mean over the merged steps
+    place: Tensor  # (..., k, 3), the mean
+    steps: Tensor  # (..., k) that were merged
 
     @classmethod
     def empty(cls, batch: int, slots: int, width: int, device: torch.device) -> Entries:
         """Return empty slots."""
         return cls(*(torch.zeros(batch, slots, *end, device=device) for end in ((width,), (), (3,), ())))
 
+    @classmethod
+    def of_rows(cls, rows: Tensor) -> Entries:
+        """Return what :meth:`rows` put side by side."""
+        return cls(rows[..., :-5], rows[..., -5], rows[..., -4:-1], rows[..., -1])
 
-def append(bank: Entries, moment: Moments) -> Entries:
-    """Return ``bank`` with ``moment`` (B,) as its newest entry.
+    def rows(self) -> Tensor:
+        """Return all that is known of each slot side by side (..., k, w + 5), the steps last."""
+        return torch.cat((self.feature, self.time_s[..., None], self.place, self.steps[..., None]), dim=-1)
 
-    When it is full, the two neighbours in time with the greatest cosine, the new entry among them, become their mean
-    weighted by the steps behind each. Gradients pass through entries and means, not through the choice.
+
+def row_of(moment: Moments) -> Tensor:
+    """Return ``moment`` (...) as a row of :meth:`Entries.rows`, of one step (..., w + 5)."""
+    time_s = moment.time_s[..., None]
+    return torch.cat((moment.feature, time_s, moment.place, torch.ones_like(time_s)), dim=-1)
+
+
+def append(bank: Tensor, new: Tensor, compared: int) -> Tensor:
+    """Return the rows ``bank`` (B, k, w + 5) with ``new`` (B, w + 5) as the newest.
+
+    When it is full, the two neighbours in time with the greatest cosine of their first ``compared`` numbers, the new
+    entry among them, become their mean weighted by the steps behind each. Gradients pass through entries and means, not
+    through the choice.
     """
-    new = (moment.feature, moment.time_s, moment.place, torch.ones_like(moment.time_s))
-    x = Entries(*(torch.cat((old, one[:, None]), dim=1) for old, one in zip(bank, new, strict=True)))
-    known = x.feature.detach()
+    b, k, width = bank.shape
+    x = torch.cat((bank, new[:, None]), dim=1)
+    known = x[..., :compared].detach()
     alike = F.cosine_similarity(known[:, :-1], known[:, 1:], dim=-1)  # (B, k)
-    full = bank.steps[:, 0] > 0
+    full = bank[:, 0, -1] > 0
     # an empty first slot "merges" into its neighbour with weight 0, which leaves the neighbour as it is
-    pair = torch.where(full, alike.argmax(1), 0)[:, None]
-    older, newer = x.steps.gather(1, pair), x.steps.gather(1, pair + 1)
-    share = older / (older + newer).clamp(min=1.0)  # (B, 1)
-    slots = torch.arange(bank.steps.shape[1], device=pair.device)[None]
-    kept, merged = slots + (slots >= pair), slots == pair
-
-    def close_up(values: Tensor) -> Tensor:
-        end = [1] * (values.ndim - 2)
-        row = kept.view(*kept.shape, *end).expand(*kept.shape, *values.shape[2:])
-        at = pair.view(*pair.shape, *end).expand(*pair.shape, *values.shape[2:])
-        first, second = values.gather(1, at), values.gather(1, at + 1)
-        mean = second + (first - second) * share.view(*share.shape, *end)
-        return torch.where(merged.view(*merged.shape, *end), mean, values.gather(1, row))
-
-    count = torch.where(merged, older + newer, x.steps.gather(1, kept))
-    return Entries(close_up(x.feature), close_up(x.time_s), close_up(x.place), count)
+    pair = torch.where(full, alike.argmax(1), 0)
+    slots = torch.arange(k, device=pair.device)
+    flat, begin = x.flatten(0, 1), torch.arange(b, device=pair.device) * (k + 1)
+    older, newer = flat[begin + pair], flat[begin + pair + 1]  # (B, w + 5)
+    steps = older[:, -1:] + newer[:, -1:]
+    mean = newer + (older - newer) * (older[:, -1:] / steps.clamp(min=1.0))
+    kept = flat[(begin[:, None] + slots + (slots >= pair[:, None])).flatten()].view(b, k, width)
+    merged = torch.cat((mean[:, :-1], steps), dim=1)
+    return torch.where((slots == pair[:, None])[..., None], merged[:, None], kept)
 
 
-def _append_where(event: Tensor, bank: Entries, moment: Moments) -> Entries:
-    """Return ``bank`` with ``moment`` for the episodes of which ``event`` (B,) bool is true."""
+def _append_where(event: Tensor, bank: Tensor, new: Tensor, compared: int) -> Tensor:
+    """Return ``bank`` with ``new`` for the episodes of which ``event`` (B,) bool is true."""
     if event.device.type == "cpu" and not event.any():  # mostly; a GPU would have to be waited for
         return bank
-    longer = append(bank, moment)
-    return Entries(*(torch.where(event.view(-1, *[1] * (n.ndim - 1)), n, o) for n, o in zip(longer, bank, strict=True)))
+    return torch.where(event[:, None, None], append(bank, new, compared), bank)
 
 
 def _filled(bank: Entries) -> Entries:
@@ -151,18 +160,63 @@ class Bank(SequenceMemory):
 
     def write(self, state: State, moment: Moments) -> State:
         """Write the cognitive token, and the perceptual tokens if this step is an event."""
+        rows = {name: _entries(state, name).rows() for name in _BANKS}
+        cognition, picture = self._split(moment)
+        rows, rest = self._write(rows, state, row_of(cognition), row_of(picture))
+        return {**_named("cognitive", rows["cognitive"]), **_named("perceptual", rows["perceptual"]), **rest}
+
+    def unroll(
+        self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Write T steps and read after each.
+
+        Which entries merge is found out without gradients, step by step. Every entry is a weighted mean of what the
+        bank held and of the T steps: with the weights, the features of all steps' banks are one product, and so is
+        their gradient.
+        """
+        if queries.shape[1] == 1:  # on the robot
+            return super().unroll(state, moments, queries, asked)
+        sources, rows, steps = {}, {}, {}
+        for name, part in zip(_BANKS, self._split(moments), strict=True):
+            rows[name], steps[name], sources[name] = _traced(_entries(state, name), part)
+        states: dict[str, list[Tensor]] = {name: [] for name in _BANKS}
+        rest = {name: state[name] for name in ("previous", "change", "steps")}
+        with torch.no_grad():
+            for step in range(queries.shape[1]):
+                rows, rest = self._write(rows, rest, steps["cognitive"][:, step], steps["perceptual"][:, step])
+                for name in _BANKS:
+                    states[name].append(rows[name])
+        each = torch.ones_like(moments.time_s, dtype=torch.bool) if asked is None else asked
+        which, _ = torch.nonzero(each, as_tuple=True)
+        whole: State = {}
+        last: State = {}
+        for name in _BANKS:
+            source, kept = sources[name], torch.stack(states[name], dim=1)  # (B, T, k, ...)
+            whole |= _named(name, _weighed(kept[each], None if source is None else source[which]))
+            last |= _named(name, _weighed(kept[:, -1], source))
+        now = Moments(moments.feature[each], moments.time_s[each], moments.place[each])
+        return spread(self.read(whole, queries[each], now), each), last | rest
+
+    def _split(self, moment: Moments) -> tuple[Moments, Moments]:
+        """Return the cognitive token of ``moment`` and its perceptual tokens with what was to be seen."""
+        cognition, picture = moment.feature[..., : self.config.dim], moment.feature[..., self.config.dim :]
+        return Moments(cognition, moment.time_s, moment.place), Moments(picture, moment.time_s, moment.place)
+
+    def _write(
+        self, rows: dict[str, Tensor], rest: State, cognition: Tensor, picture: Tensor
+    ) -> tuple[dict[str, Tensor], State]:
+        """Return the banks' rows, and what else is remembered, after the rows of one step."""
         detail = self.config.details * self.config.dim
-        cognition, picture = moment.feature.split((self.config.dim, detail + self.looks), dim=-1)
-        cognitive = append(_entries(state, "cognitive"), Moments(cognition, moment.time_s, moment.place))
-        before, usual, seen = state["steps"], state["change"], picture[:, :detail].detach()
-        old = _entries(state, "perceptual")
-        drift = 1 - F.cosine_similarity(seen, old.feature[:, -1, :detail].detach(), dim=-1)
+        before, usual, seen = rest["steps"], rest["change"], picture[:, :detail].detach()
+        drift = 1 - F.cosine_similarity(seen, rows["perceptual"][:, -1, :detail].detach(), dim=-1)
         event = (before == 0) | (drift > self.config.surprise * usual.clamp(min=STILL))
-        change = 1 - F.cosine_similarity(seen, state["previous"], dim=-1)
-        return {
-            **_named("cognitive", cognitive),
-            **_named("perceptual", _append_where(event, old, Moments(picture, moment.time_s, moment.place))),
-            "previous": seen,
+        change = 1 - F.cosine_similarity(seen, rest["previous"], dim=-1)
+        after = {
+            "cognitive": append(rows["cognitive"], cognition, self.config.dim),
+            "perceptual": _append_where(event, rows["perceptual"], picture, detail + self.looks),
+        }
+        return after, {
+            "previous": seen,  # perceptual tokens of the step before
             "change": torch.where(before > 0, usual + (change - usual) / before.clamp(min=1), 0.0),
             "steps": before + 1,
         }
@@ -207,7 +261,33 @@ class Bank(SequenceMemory):
         return self.code(time_s, count, place, now)
 
 
-def _named(bank: str, entries: Entries) -> State:
+def _traced(held: Entries, moments: Moments) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return rows of ``held`` (B, k, ...) and of ``moments`` (B, T, ...) without gradients, and the features (B, k + T,
+    w) that those belong to.
+
+    The rows know besides their features how much of each of the k + T there is in them; without need of a gradient
+    they do not, and the features are None.
+    """
+    if not (held.feature.requires_grad or moments.feature.requires_grad):
+        return held.rows(), row_of(moments), None
+    (b, k), steps = held.steps.shape, moments.time_s.shape[1]
+    own = torch.eye(k + steps, device=held.steps.device).expand(b, -1, -1)
+    entries = held._replace(feature=torch.cat((held.feature.detach(), own[:, :k]), dim=-1))
+    new = torch.cat((moments.feature.detach(), own[:, k:]), dim=-1)
+    sources = torch.cat((held.feature, moments.feature), dim=1)
+    return entries.rows(), row_of(Moments(new, moments.time_s, moments.place)), sources
+
+
+def _weighed(rows: Tensor, sources: Tensor | None) -> Entries:
+    """Return the entries of traced ``rows`` (n, k, ...), whose features are means of ``sources`` (n, s, w)."""
+    entries = Entries.of_rows(rows)
+    if sources is None:
+        return entries
+    return entries._replace(feature=entries.feature[..., sources.shape[-1] :] @ sources)
+
+
+def _named(bank: str, rows: Tensor | Entries) -> State:
+    entries = Entries.of_rows(rows) if isinstance(rows, Tensor) else rows
     return {f"{bank}.{name}": tensor for name, tensor in zip(_NAMES, entries, strict=True)}
 
 

@@ -31,10 +31,6 @@ class Moments:
         """Return step ``step`` of (B, T) moments, as (B,)."""
         return Moments(self.feature[:, step], self.time_s[:, step], self.place[:, step])
 
-    def flat(self) -> Moments:
-        """Return (B, T) moments as (B * T,)."""
-        return Moments(self.feature.flatten(0, 1), self.time_s.flatten(0, 1), self.place.flatten(0, 1))
-
 
 class SequenceMemory(nn.Module, ABC):
     """Written once every control step, in training as in deployment; then read from the present.
@@ -61,18 +57,28 @@ class SequenceMemory(nn.Module, ABC):
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
         """Return what ``query`` (B, d) finds, (B, d + looks), at the moment ``now`` (B,), which is written already."""
 
-    def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
-        """Write T steps and read after each: readings (B, T, d + looks) for ``queries`` (B, T, d), and the state."""
-        if queries.shape[1] == 1:  # on the robot
-            state = self.write(state, moments.at(0))
-            return self.read(state, queries[:, 0], moments.at(0))[:, None], state
+    def unroll(
+        self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Write T steps and read after each.
+
+        Args:
+            state: after the step before.
+            moments: (B, T).
+            queries: (B, T, d).
+            asked: (B, T) bool: after which steps the reading is wanted; None = all. The other readings mean nothing.
+
+        Returns:
+            Readings (B, T, d + looks) and the state after the last step.
+        """
         states = []
         for step in range(queries.shape[1]):
             state = self.write(state, moments.at(step))
             states.append(state)
-        whole = {name: torch.stack([s[name] for s in states], dim=1).flatten(0, 1) for name in state}
-        read = self.read(whole, queries.flatten(0, 1), moments.flat())
-        return read.unflatten(0, queries.shape[:2]), state
+        each = torch.ones_like(moments.time_s, dtype=torch.bool) if asked is None else asked
+        whole = {name: torch.stack([s[name] for s in states], dim=1)[each] for name in state}
+        now = Moments(moments.feature[each], moments.time_s[each], moments.place[each])
+        return spread(self.read(whole, queries[each], now), each), state
 
     def described(self, state: State) -> str:
         """Return what one episode has left in ``state``, in a few words for those who watch."""
@@ -82,6 +88,12 @@ class SequenceMemory(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
+
+
+def spread(values: Tensor, where: Tensor) -> Tensor:
+    """Return ``values`` (n, w) in the n true places of ``where`` (B, T), zeros elsewhere: (B, T, w)."""
+    laid = torch.zeros(*where.shape, values.shape[-1], dtype=values.dtype, device=values.device)
+    return laid.masked_scatter(where[..., None], values)
 
 
 def choose(first: Tensor, fresh: State, state: State) -> State:

@@ -76,7 +76,7 @@ class Chunks(SequenceMemory):
 
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
         """Attend to the means of the chunks, then within the most relevant ones, weighted by their relevance."""
-        b, m, n = state["filled"].shape
+        _, m, n = state["filled"].shape
         flat = {name: tensor.flatten(1, 2) for name, tensor in state.items()}
         code = self.code(flat["time_s"], flat["filled"], flat["place"], now)
         entries = (self.enter(flat["feature"]) + code).unflatten(1, (m, n))
@@ -86,7 +86,7 @@ class Chunks(SequenceMemory):
         best, which = relevance.topk(min(self.config.read, m), dim=1)  # (B, k)
         chosen = entries.gather(1, which[..., None, None].expand(-1, -1, n, entries.shape[-1])).flatten(0, 1)
         there = state["filled"].gather(1, which[..., None].expand(-1, -1, n)).flatten(0, 1) > 0
-        found = self.reader(query.repeat_interleave(which.shape[1], 0), chosen, there).unflatten(0, (b, -1))
+        found = self.reader(query.repeat_interleave(which.shape[1], 0), chosen, there).unflatten(0, which.shape)
         return (best.softmax(1)[..., None] * found).sum(1)
 
     def relevance(self, state: State, mean: Tensor, query: Tensor) -> Tensor:

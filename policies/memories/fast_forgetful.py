@@ -46,7 +46,9 @@ class FastForgetful(SequenceMemory):
         """Read the traces, gated by the present feature."""
         return self._read(torch.complex(state["real"], state["imaginary"]), query, now.feature)
 
-    def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
+    def unroll(
+        self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Take T steps by a scan of log2(T) rounds (Hillis & Steele, 1986)."""
         x = self._enter(moments.feature).expand(-1, -1, -1, len(self.turn))
         before = self._gamma(1) * torch.complex(state["real"], state["imaginary"])

@@ -32,7 +32,9 @@ class Gru(SequenceMemory):
         """Read the hidden state."""
         return self.read_out(torch.cat((state["hidden"], query), dim=-1))
 
-    def unroll(self, state: State, moments: Moments, queries: Tensor) -> tuple[Tensor, State]:
+    def unroll(
+        self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Take T steps in one call."""
         hidden, last = self.gru(self.enter(moments.feature), state["hidden"][None].contiguous())
         return self.read_out(torch.cat((hidden, queries), dim=-1)), {"hidden": last[0]}

@@ -42,6 +42,28 @@ class SequenceMemoryContract:
         for name, tensor in last.items():
             torch.testing.assert_close(tensor, state[name], msg=name)
 
+    def test_what_is_not_asked_for_changes_nothing_of_what_is(self):
+        memory, seen, asked = self.make(), moments(), queries()
+        wanted = torch.rand(BATCH, STEPS, generator=torch.Generator().manual_seed(1)) < 0.3
+        for some in (wanted, torch.zeros_like(wanted)):
+            readings, last = memory.unroll(memory.begin(BATCH), seen, asked)
+            chosen, same = memory.unroll(memory.begin(BATCH), seen, asked, some)
+            torch.testing.assert_close(chosen[some], readings[some])
+            assert chosen.shape == readings.shape
+            for name, tensor in last.items():
+                torch.testing.assert_close(same[name], tensor, msg=name)
+
+    def test_many_steps_at_once_have_the_gradients_of_one_by_one(self):
+        memory, together, apart, asked = self.make(), moments(), moments(), queries()
+        together.feature.requires_grad_(), apart.feature.requires_grad_()
+        memory.unroll(memory.begin(BATCH), together, asked)[0].square().sum().backward()
+        state, readings = memory.begin(BATCH), []
+        for step in range(STEPS):
+            state = memory.write(state, apart.at(step))
+            readings.append(memory.read(state, asked[:, step], apart.at(step)))
+        torch.stack(readings, 1).square().sum().backward()
+        torch.testing.assert_close(together.feature.grad, apart.feature.grad, rtol=1e-3, atol=1e-4)
+
     def test_a_sequence_may_be_cut_anywhere(self):
         memory, seen, asked = self.make(), moments(), queries()
         whole, last = memory.unroll(memory.begin(BATCH), seen, asked)

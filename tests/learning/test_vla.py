@@ -106,7 +106,8 @@ def test_its_windows_are_those_of_the_offline_training(remembering, store):
     model, walk = remembering.network, Walk(replay, lanes=1, window=3)
     windows = [walk.next((0,)) for _ in range(3)]
     frames = gather(windows[0], 0)
-    offline = SequenceFeed(frames, Lanes(frames, 1, 3, 0.5, (0,)), 0.1, remembering.preprocess, foresight=0.5)
+    lanes = Lanes(frames, 1, 3, frames.sampling_weights(0.5), (0,))
+    offline = SequenceFeed(frames, lanes, 0.1, remembering.preprocess, foresight=0.5)
     trainer = EpisodeCloning(model, remembering.preprocess)
     for part in windows:
         torch.manual_seed(int(part.at[0]))

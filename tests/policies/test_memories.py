@@ -9,7 +9,7 @@ import torch
 from engram.core.errors import UnknownNameError
 from engram.policies.layers import Attention
 from engram.policies.memories import Moments, check_memory
-from engram.policies.memories.bank import Bank, BankConfig, Entries, append
+from engram.policies.memories.bank import Bank, BankConfig, Entries, append, row_of
 from engram.policies.memories.base import MomentCode
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
@@ -79,10 +79,10 @@ class TestPlaceChunks(SequenceMemoryContract):
 
 def filled(*features):
     """Return a bank of three slots with these features, written at 0, 1, 2, ... s at x = 0, 1, 2, ..."""
-    bank = Entries.empty(1, 3, 2, torch.device("cpu"))
+    bank = Entries.empty(1, 3, 2, torch.device("cpu")).rows()
     for i, feature in enumerate(features):
-        bank = append(bank, moment(feature, float(i), (float(i), 0.0, 0.0)))
-    return bank
+        bank = append(bank, row_of(moment(feature, float(i), (float(i), 0.0, 0.0))), 2)
+    return Entries.of_rows(bank)
 
 
 def test_entries_stand_in_order_of_time_packed_to_the_right():
@@ -111,9 +111,10 @@ def test_a_mean_counts_every_step_behind_it():
 
 def test_merging_passes_gradients_to_every_step_by_its_share():
     steps = [torch.tensor([[0.0, y]], requires_grad=True) for y in (1.0, 2.0, 3.0, 4.0)]
-    bank = Entries.empty(1, 2, 2, torch.device("cpu"))
+    bank = Entries.empty(1, 2, 2, torch.device("cpu")).rows()
     for feature in steps:
-        bank = append(bank, Moments(feature, torch.zeros(1), torch.zeros(1, 3)))
+        bank = append(bank, row_of(Moments(feature, torch.zeros(1), torch.zeros(1, 3))), 2)
+    bank = Entries.of_rows(bank)
     assert bank.steps[0].tolist() == [3.0, 1.0]
     bank.feature[0, 0].sum().backward()
     assert [feature.grad.sum().item() for feature in steps[:3]] == pytest.approx([2 / 3] * 3)

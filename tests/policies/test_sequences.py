@@ -53,6 +53,11 @@ def frames(*lengths):
     )
 
 
+def lanes_of(walked, lanes, window, seed):
+    """Return lanes through these frames, tasks balanced as usual."""
+    return Lanes(walked, lanes, window, walked.sampling_weights(0.5), seed)
+
+
 def test_a_view_is_the_same_as_long_as_no_camera_sees_a_change_in_the_episode():
     front, wrist = np.zeros((2, 7, 3, 1, 1), np.uint8)
     front[2:4], wrist[6] = 9, 1
@@ -62,7 +67,7 @@ def test_a_view_is_the_same_as_long_as_no_camera_sees_a_change_in_the_episode():
 
 
 def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
-    lanes = Lanes(frames(5), lanes=1, window=2, balance=0.5, seed=(0,))
+    lanes = lanes_of(frames(5), 1, 2, (0,))
     windows = [lanes.next() for _ in range(4)]
     assert [w.rows[0][w.valid[0]].tolist() for w in windows] == [[0, 1], [2, 3], [4], [0, 1]]
     assert [bool(w.first[0]) for w in windows] == [True, False, False, True]
@@ -71,7 +76,7 @@ def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
 
 def test_windows_never_cross_episodes_and_every_episode_comes_up():
     lengths = (3, 5, 9)
-    lanes, last = Lanes(frames(*lengths), 3, 4, 0.5, (1,)), frames(*lengths).last
+    lanes, last = lanes_of(frames(*lengths), 3, 4, (1,)), frames(*lengths).last
     seen, at = set(), [-1] * 3
     for _ in range(40):
         window = lanes.next()
@@ -87,7 +92,7 @@ def test_windows_never_cross_episodes_and_every_episode_comes_up():
 def test_lanes_are_a_function_of_their_seed():
     walks = []
     for seed in ((0, 0), (0, 0), (0, 1)):
-        lanes = Lanes(frames(3, 5, 9), 2, 4, 0.5, seed)
+        lanes = lanes_of(frames(3, 5, 9), 2, 4, seed)
         walks.append(np.stack([lanes.next().rows for _ in range(20)]))
     assert np.array_equal(walks[0], walks[1])
     assert not np.array_equal(walks[0], walks[2])
@@ -95,7 +100,7 @@ def test_lanes_are_a_function_of_their_seed():
 
 def test_what_shows_nothing_new_counts_less():
     still = replace(frames(400), view=np.append(np.zeros(200, np.int64), np.arange(200, 400)))
-    feed = SequenceFeed(still, Lanes(still, 1, 400, 0.5, (0,)), 0.1, dict)
+    feed = SequenceFeed(still, lanes_of(still, 1, 400, (0,)), 0.1, dict)
     torch.manual_seed(0)
     kept = feed.kept(np.arange(400))
     assert 30 < (kept < 200).sum() < 70  # a quarter of 200
@@ -105,7 +110,7 @@ def test_what_shows_nothing_new_counts_less():
 def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
     walk = frames(100)
     walk.state[:, 0] = 0.01 * np.arange(100)
-    feed = SequenceFeed(walk, Lanes(walk, 1, 4, 0.5, (0,)), 0.1, dict)
+    feed = SequenceFeed(walk, lanes_of(walk, 1, 4, (0,)), 0.1, dict)
     policy, one = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1), torch.zeros(1, 16)
     percept = Sight(cognition=one, keypoints=one, pictures=torch.zeros(1, 9, 16), reading=one)
     for layer in policy.model.recall.foresight.parameters():
@@ -118,11 +123,11 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
 
 def test_gradients_pass_through_k_writes():
     policy = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1)
-    lanes = Lanes(frames(6), 1, 6, 0.5, (0,))
+    lanes = lanes_of(frames(6), 1, 6, (0,))
     feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
     feature = torch.randn(6, 32, requires_grad=True)
     percept = Percept(cognition=torch.randn(6, 16), pictures=torch.zeros(6, 9, 16), feature=feature)
-    feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next())[5].sum().backward()
+    feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next(), np.arange(6))[5].sum().backward()
     assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
 
 
@@ -131,7 +136,7 @@ def test_an_episode_read_in_windows_is_the_episode_read_whole():
     feature = torch.randn(6, 32)
     readings = []
     for size in (6, 4):
-        lanes = Lanes(frames(6), 1, size, 0.5, (0,))
+        lanes = lanes_of(frames(6), 1, size, (0,))
         feed = SequenceFeed(frames(6), lanes, 0.1, dict)
         parts = []
         for _ in range(-(-6 // size)):
@@ -139,7 +144,8 @@ def test_an_episode_read_in_windows_is_the_episode_read_whole():
             rows = torch.from_numpy(window.rows[window.valid])
             pictures = torch.zeros(len(rows), 9, 16)
             percept = Percept(cognition=feature[rows, :16], pictures=pictures, feature=feature[rows])
-            parts.append(feed.read(policy.model, percept, torch.zeros(len(rows), 11), window))
+            kept = np.arange(len(rows))
+            parts.append(feed.read(policy.model, percept, torch.zeros(len(rows), 11), window, kept))
         readings.append(torch.cat(parts))
     torch.testing.assert_close(*readings)
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import engram.policies.frames as module
-from engram.core.errors import EngramError, InvalidInputError, WeightsError
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.frames import load_frames
 from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions
@@ -174,6 +174,11 @@ def test_tasks_are_balanced_by_the_power(dataset, tmp_path):
     assert frames.instructions == INSTRUCTIONS
     for power, share in ((0.0, 0.5), (1.0, 0.75), (0.5, 3**0.5 / (1 + 3**0.5))):
         assert frames.sampling_weights(power)[frames.group == 0].sum() == pytest.approx(share)
+    weights = frames.sampling_weights(0.0, {"b": 3.0})
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[frames.group == 1].sum() == pytest.approx(0.75)
+    with pytest.raises(UnknownNameError, match=r"emphasis .c.*a, b"):
+        frames.sampling_weights(0.0, {"c": 3.0})
 
 
 def test_downsampling_averages_areas_and_rounds():
