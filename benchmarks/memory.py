@@ -138,7 +138,7 @@ def stored(world: World) -> Stored:
     tables["embeddings"] = {"embedding": world.vectors}
     places = np.vstack((world.places + np.array([1.0, 0, 0]), world.places)).astype(np.float32)
     times = np.vstack((np.tile(before, (n, 1)), np.tile(after, (n, 1))))
-    tables["facts"] = {"place": places, "time": times, "code": code}
+    tables["facts"] = {"place": places, "time": times, "code": code, "sure": times[:, [0, 5]]}
     tables["words"] = {"text": strings(["", "front", "thing", *ids])}
     return Stored(tables, 1, 101 * SECOND, {"issued": {"object": n}})
 

@@ -36,6 +36,10 @@ class StoreError(EngramError):
     """A store on disk cannot be opened, read or written: locked, damaged, or of another schema."""
 
 
+class StoreLockedError(StoreError):
+    """A store has another writer."""
+
+
 def unknown_name(kind: str, name: object, valid: Iterable[str]) -> UnknownNameError:
     """Build the error for ``name`` not being a valid ``kind``, with the nearest match first.
 

@@ -6,14 +6,14 @@ import fcntl
 import os
 from pathlib import Path
 
-from engram.core.errors import StoreError
+from engram.core.errors import StoreLockedError
 
 
 class WriterLock:
     """The lock of the folder ``store``, held from construction to :meth:`release`.
 
     Raises:
-        StoreError: another writer holds it, naming its process id.
+        StoreLockedError: another writer holds it, naming its process id.
     """
 
     def __init__(self, store: Path, name: str = "writer.lock") -> None:
@@ -24,7 +24,7 @@ class WriterLock:
         except BlockingIOError:
             holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
-            raise StoreError(
+            raise StoreLockedError(
                 f"{store}: already being written by process {holder}; a store has one writer at a time"
             ) from None
         os.ftruncate(self._file, 0)

@@ -348,6 +348,7 @@ class Advice:
     value_m: float = 0.0  # what searching is worth after its way, in metres; above 0 = look
     route: tuple[np.ndarray, ...] = ()  # (3,) m each: the order in which a search would best look, all places
     chances: tuple[float, ...] = ()  # that the object is at each place of the route
+    labels: tuple[str, ...] = ()  # name of each place of the route
 
 
 @dataclass(frozen=True, slots=True)

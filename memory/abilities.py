@@ -12,7 +12,9 @@ from engram.core.errors import UnknownNameError, unknown_name
 from engram.core.types import SceneNode, Skill
 from engram.memory.agents import described, words
 from engram.memory.history import FOREVER
-from engram.memory.retrieval import Embed, Hits, RetrievalConfig, anchors, asked, called, search
+from engram.memory.past import asked
+from engram.memory.retrieval import Embed, Hits, RetrievalConfig, anchors, called
+from engram.memory.search import search
 from engram.memory.tracker import Tracker
 from engram.memory.vectors import VectorIndex
 

@@ -67,16 +67,36 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
         ways = np.linalg.norm(np.vstack([robot_place, places])[:, None] - places[None], axis=2)
     order = search_order(p, ways, config.look_m) if robot_place is not None else np.argsort(-p, kind="stable").tolist()
     route, chances = tuple(places[j] for j in order), tuple(float(p[j]) for j in order)
+    labels = tuple(options[j].label for j in order)
     if known is not None and known.seen >= config.sure:
-        return Advice(False, f"No look is needed: it is at {known.label}.", route=route, chances=chances)
+        text = f"No look is needed: it is at {known.label}."
+        return Advice(False, text, route=route, chances=chances, labels=labels)
     value, cost = _worth([options[j] for j in order], ways, order, config.worth_m), float(ways[0, order[0]])
     option = options[order[0]]
     chance = f"{100 * chances[0]:.0f} % that it is there, {cost:.1f} m away"
     if value <= 0:
         text = f"Looking is not worth it: the best place, {option.label}, has {chance}."
-        return Advice(False, text, None, option.label, chances[0], cost, value, route, chances)
+        return Advice(False, text, None, option.label, chances[0], cost, value, route, chances, labels)
     text = f"Look at {option.label}: {chance}."
-    return Advice(True, text, option.place, option.label, chances[0], cost, value, route, chances)
+    return Advice(True, text, option.place, option.label, chances[0], cost, value, route, chances, labels)
+
+
+def itinerary(
+    labels: Sequence[str], route: Sequence[Sequence[float] | np.ndarray], chances: Sequence[float], most: int
+) -> str:
+    """Return the first ``most`` stops of a search in words; empty where there is no second one to go to.
+
+    >>> itinerary(["the hall", "the shelf", "the sink"], [(0, 8, 0), (3, 0, 1), (4, 0, 1)], [0.5, 0.2, 0.1], 2)
+    'In this order: the hall (0.00, 8.00, 0.00) 50 %, the shelf (3.00, 0.00, 1.00) 20 %, and 1 more.'
+    """
+    if len(route) < 2:
+        return ""
+    stops = [
+        f"{label} ({x:.2f}, {y:.2f}, {z:.2f}) {100 * chance:.0f} %"
+        for label, (x, y, z), chance in zip(labels[:most], route[:most], chances[:most], strict=True)
+    ]
+    more = len(route) - len(stops)
+    return f"In this order: {', '.join(stops)}{f', and {more} more' if more else ''}."
 
 
 def search_order(p: np.ndarray, ways: np.ndarray, look_m: float) -> list[int]:

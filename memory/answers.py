@@ -13,7 +13,9 @@ from engram.core.types import Evidence, SceneNode
 from engram.memory.advice import AdviceConfig, Option, advise
 from engram.memory.columns import LAYER_CODE
 from engram.memory.history import FOREVER, Fact
-from engram.memory.retrieval import Hits, anchors, asked
+from engram.memory.inside import deep, last_looks
+from engram.memory.past import asked
+from engram.memory.retrieval import Hits, anchors
 from engram.memory.tracker import Tracker
 
 Usual = Callable[[SceneNode], Sequence[tuple[np.ndarray, float]]]
@@ -73,7 +75,7 @@ def options(
     for place, share in usual:
         on = _carriers(place, centre, half)
         weights[on] += (1 - _ANYWHERE) * share / max(1, on.sum())
-    looked = tracker.coverage.last_looks(centre - half, centre + half)
+    looked = last_looks(tracker.columns, tracker.coverage, rows)
     since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else np.full(len(rows), _UNHEARD_OF)
     weights *= np.where(looked > last_seen, np.clip(since, 0.0, 1.0), 1.0)
     left = float(np.prod([1.0 - option.seen for option in found]))
@@ -199,6 +201,9 @@ def _last_look(tracker: Tracker, query: MemoryQuery) -> int | None:
     for row in [columns.row_of[node_id] for node_id in anchors(tracker, query.target)] if query.target else ():
         if row in columns.agents:
             return tracker.stamp_ns
+        if query.relation == "in" and len(deep(columns, np.array([row]))):
+            looks.append(tracker.coverage.into.get(columns.about(row).id))
+            continue
         half = columns.half[row] + (0.05 if query.relation != "in" else 0.0)
         looks.append(tracker.coverage.last_look(columns.position[row] - half, columns.position[row] + half))
     return max((look for look in looks if look is not None), default=None)

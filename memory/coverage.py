@@ -28,6 +28,7 @@ class Coverage:
         self._pending: dict[int, int] = {}
         self._arrays: tuple[np.ndarray, np.ndarray] | None = None  # of _looked, while it does not change
         self.forgotten: set[int] = set()  # cells that the store still has
+        self.into: dict[str, int] = {}  # a hollow place -> stamp of the newest look at what is inside its box
 
     def add(self, scene: SceneObservation, max_depth_m: float) -> None:
         """Take in every surface nearer than ``max_depth_m`` that ``scene`` measured."""
@@ -46,6 +47,7 @@ class Coverage:
         """Move the time of every look."""
         self._arrays = None
         self._looked = {cell: stamp + by_ns for cell, stamp in self._looked.items()}
+        self.into = {place: stamp + by_ns for place, stamp in self.into.items()}
         self._pending = dict(self._looked)
         self._written = {}
 

@@ -65,7 +65,7 @@ def reanchored(stored: Stored, transform: PlaneTransform, map_name: str) -> Stor
     cells[looked, 0] = pack(transform.apply(cell_centres(cells[looked, 0])))
     tables["looked"]["cell"] = _newest(cells)
     tables["records"]["text"] = strings([_record(text, transform) for text in tables["records"]["text"][:, 0]])
-    about = {**stored.about, "anchor": {"frame": anchor_of(stored).frame, "map": map_name}, "grips": {}}
+    about = {**stored.about, "anchor": {"frame": anchor_of(stored).frame, "map": map_name}}
     return Stored(tables, stored.sequence + 1, stored.stamp_ns, about)
 
 

@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
-from engram.core.types import SceneNode
+from engram.core.types import GraphUpdate, SceneNode
 from engram.memory.agents import Agents
 from engram.memory.association import AssociationConfig, Looks, resembling
 from engram.memory.columns import half_extents
@@ -176,8 +176,9 @@ def partition(tracker: Tracker, robot: str) -> list[str]:
     return [node_id for node_id in tracker.columns.row_of if _of(robot, node_id)]
 
 
-def join(tracker: Tracker, kept_id: str, gone_id: str, who: str) -> int:
-    """Make the object ``gone_id`` part of ``kept_id``; return the number of the merge, by which it is undone.
+def join(tracker: Tracker, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
+    """Make the object ``gone_id`` part of ``kept_id``; return the number of the merge, by which it is undone, and what
+    changed.
 
     Conflicts between the two are decided, as long as the merge stands.
 
@@ -188,12 +189,13 @@ def join(tracker: Tracker, kept_id: str, gone_id: str, who: str) -> int:
     _check_pair(tracker, kept_id, gone_id)
     last_seen = (tracker.scene.node(node_id).last_seen_ns for node_id in (kept_id, gone_id))
     stamp = max(tracker.stamp_ns, *last_seen) + 1  # of its own: an undo tells by it what this merge took back
-    tracker.merge_nodes(kept_id, gone_id, stamp, who)
-    return tracker.merges.standing()[-1].number
+    change = tracker.merge_nodes(kept_id, gone_id, stamp, who)
+    return tracker.merges.standing()[-1].number, change
 
 
-def keep_apart(tracker: Tracker, a: str, b: str) -> None:
-    """Decide the conflict between the objects ``a`` and ``b``, in either order: they are two.
+def keep_apart(tracker: Tracker, a: str, b: str) -> GraphUpdate:
+    """Decide the conflict between the objects ``a`` and ``b``, in either order: they are two. Return the change, which
+    is that of the sequence alone.
 
     Raises:
         UnknownNameError, InvalidInputError: as :func:`join`; or nothing is undecided between them; lists what is.
@@ -204,6 +206,7 @@ def keep_apart(tracker: Tracker, a: str, b: str) -> None:
         valid = ", ".join(f"{one.ours} and {one.theirs}" for one in open_ if {a, b} & {one.ours, one.theirs})
         raise InvalidInputError(f"no conflict between {a} and {b}; of either of them: {valid or '(none)'}")
     tracker.sequence += 1
+    return GraphUpdate(tracker.stamp_ns, tracker.sequence, False, ())
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------

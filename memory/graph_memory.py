@@ -27,7 +27,8 @@ from engram.memory.answers import answer
 from engram.memory.columns import ABSENT, ROW_BYTES
 from engram.memory.context import ContextConfig, context_tokens
 from engram.memory.epochs import Anchor, check_anchor
-from engram.memory.fleet import FleetConfig, FleetReport, take_in, take_out
+from engram.memory.fleet import FleetConfig, FleetReport, join, keep_apart, take_in, take_out
+from engram.memory.past import chances, nodes_then
 from engram.memory.plane import PlaneTransform
 from engram.memory.records import (
     RECORD_BYTES,
@@ -39,17 +40,8 @@ from engram.memory.records import (
     restore_history,
     restore_nodes,
 )
-from engram.memory.retrieval import (
-    Encoder,
-    Hits,
-    RetrievalConfig,
-    Stays,
-    chances,
-    check,
-    nodes_then,
-    search,
-    text_embedder,
-)
+from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, Stays, check, text_embedder
+from engram.memory.search import search
 from engram.memory.store import GraphStore, Stored
 from engram.memory.tracker import Tracker
 from engram.memory.tracker_config import TrackerConfig
@@ -120,7 +112,6 @@ class GraphMemory(Memory):
         self.tracker = Tracker(self.config.tracker)
         self.index = VectorIndex(self.tracker.columns)
         self._looked = LookedTable()
-        self._words_written = 0
         self.records = RecordTable()
         self.restored: Mapping[str, Sequence[Record]] = {}  # records of other stores, for whoever owns them
         stored = store.load() if store else stored
@@ -142,9 +133,7 @@ class GraphMemory(Memory):
         Raises:
             InvalidInputError: an object or the camera is not in ``base_link``.
         """
-        update = self.tracker.update(scene)
-        columns = self.tracker.columns
-        self.index.touch(columns.changed_embedding | columns.freed)
+        update = self._indexed(self.tracker.update(scene))
         self._stay_in_budget()
         return update
 
@@ -192,7 +181,7 @@ class GraphMemory(Memory):
         rows = rows[np.argsort([history.words[number] for number in history.node[rows].tolist()], kind="stable")]
         facts = history.facts(rows)
         nodes = tuple(tracker.scene.nodes("building", "room", "place"))
-        nodes += nodes_then(tracker, facts, query, chances(history, rows, query, self.config.retrieval).tolist())
+        nodes += nodes_then(tracker, facts, query, chances(tracker, rows, query, self.config.retrieval).tolist())
         edges = tuple(SceneEdge(f.node_id, f.target, f.relation) for f in facts if f.target)
         return GraphUpdate(at_ns, tracker.sequence, True, nodes, edges)
 
@@ -218,6 +207,19 @@ class GraphMemory(Memory):
         """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
         return take_out(self.tracker, robot)
 
+    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
+        """Make two objects one; see :func:`engram.memory.fleet.join`."""
+        number, change = join(self.tracker, kept_id, gone_id, who)
+        return number, self._indexed(change)
+
+    def keep_apart(self, a: str, b: str) -> GraphUpdate:
+        """Decide a conflict; see :func:`engram.memory.fleet.keep_apart`."""
+        return keep_apart(self.tracker, a, b)
+
+    def undo_merge(self, number: int, who: str) -> GraphUpdate:
+        """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
+        return self._indexed(self.tracker.undo_merge(number, self.tracker.stamp_ns, who))
+
     def adopt(self, graph: GraphUpdate) -> None:
         """Begin an empty memory with a graph from elsewhere: what its nodes are is their first fact."""
         issued: dict[str, int] = {}
@@ -238,9 +240,15 @@ class GraphMemory(Memory):
         """Return what nodes, facts, looks, merges, conflicts, profiles and indexes hold of RAM, with their rows."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        journals = (tracker.merges, tracker.conflicts, tracker.agents)
+        journals = (tracker.merges, tracker.conflicts, tracker.agents, tracker.gone)
         parts = (tracker.columns, tracker.history, tracker.coverage, *journals, self.index)
         return rows + sum(part.bytes_used() for part in parts)
+
+    def _indexed(self, change: GraphUpdate) -> GraphUpdate:
+        """Have the index know of the nodes that came and went."""
+        columns = self.tracker.columns
+        self.index.touch(columns.changed_embedding | columns.freed)
+        return change
 
     def _stay_in_budget(self) -> None:
         if self.bytes_used() > self.config.budget_mb * _MB:
@@ -259,7 +267,7 @@ class GraphMemory(Memory):
         room = 0.9 * budget - (self.bytes_used() - history.bytes_used())
         each = max(1.0, history.bytes_used() / max(1, len(history)))
         went = history.thin(max(0, int(room / each)))
-        tracker.gone &= set(history.node_ids())
+        tracker.gone.keep(set(history.node_ids()))
         excess = self.bytes_used() - 0.95 * budget
         if excess > 0:
             absent = columns.rows("object")
@@ -278,6 +286,7 @@ class GraphMemory(Memory):
             self.records.put("agents", record)
         for name, (changed, removed) in (
             ("merges", tracker.merges.records()), ("conflicts", tracker.conflicts.records()),
+            ("gone", tracker.gone.records()),
         ):  # fmt: skip
             for record in changed:
                 self.records.put(name, record)
@@ -285,15 +294,16 @@ class GraphMemory(Memory):
                 self.records.remove(name, key)
         return {
             **node_rows(tracker.columns),
-            **fact_rows(tracker.history, self._words_written),
+            **fact_rows(tracker.history),
             "looked": looked,
             **self.records.rows(),
         }
 
     def about(self) -> dict[str, Any]:
-        """Return what is no row: counters, grips, and what its places are places of."""
+        """Return what is no row: counters, grips, looks into places, and what its places are places of."""
         issued, grips = dict(self.tracker.scene.issued), self.tracker.grasps.as_json()
-        return {"issued": issued, "grips": grips, "anchor": asdict(self.anchor)}
+        into = dict(self.tracker.coverage.into)
+        return {"issued": issued, "grips": grips, "anchor": asdict(self.anchor), "into": into}
 
     @property
     def anchor(self) -> Anchor:
@@ -306,23 +316,25 @@ class GraphMemory(Memory):
         self.index.touch(tracker.columns.changed_embedding | tracker.columns.freed)
         tracker.columns.forget_changes()
         tracker.history.changed.clear()
+        tracker.history.changed_words.clear()
         tracker.merges.forget_changes()
         tracker.conflicts.forget_changes()
+        tracker.gone.forget_changes()
         tracker.agents.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
-        self._words_written = len(tracker.history.words)
 
     def _restore(self, stored: Stored) -> None:
         tracker = self.tracker
         restore_nodes(tracker.columns, stored.tables)
         tracker.scene.restore(stored.about["issued"])
         restore_history(tracker.history, stored.tables)
-        self._words_written = len(stored.tables["words"]["text"])
         tracker.coverage.restore(self._looked.restore(stored.tables))
+        tracker.coverage.into = dict(stored.about.get("into", {}))
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
         tracker.conflicts.restore(self.restored.get("conflicts", ()))
+        tracker.gone.restore(self.restored.get("gone", ()))
         tracker.agents.restore(self.restored.get("agents", ()))
         for row in tracker.columns.agents:
             tracker.columns.about(row).embodiment = tracker.agents.at(tracker.columns.about(row).id)
@@ -334,7 +346,7 @@ class GraphMemory(Memory):
         """Objects without a fact (a store of an earlier version): what they are is their first."""
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
-        tracker.gone |= set(history.node_ids()) - set(columns.row_of)
+        tracker.gone.begin(set(history.node_ids()) - set(columns.row_of))
         rows, facts = columns.rows("object", "agent"), []
         rows = rows[columns.belief[rows] > 0]
         for row in rows.tolist():
@@ -342,7 +354,8 @@ class GraphMemory(Memory):
             fact = history.current(about.id)
             if fact is None:
                 fact = history.state(about.id, about.label, columns.position[row], int(columns.first_ns[row]),
-                                     camera=about.first_camera, sights=int(columns.sights[row]))  # fmt: skip
+                                     camera=about.first_camera, sights=int(columns.sights[row]),
+                                     sure=bool(columns.belief[row] >= tracker.config.sure_belief))  # fmt: skip
             facts.append(fact)
         there = history.present[facts]  # sights are written with the node alone
         of = np.array(facts, np.int64)[there]

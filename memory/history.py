@@ -8,6 +8,9 @@ bitemporal (Snodgrass, *Developing Time-Oriented Database Applications in SQL*, 
 * ``believed_from`` .. ``believed_to``: in the memory; ``believed_to`` is FOREVER unless the fact was taken back;
 * ``closed_at``: when the memory learnt ``valid_to``; asked what it believed before, the fact is open.
 
+From ``sure_from`` to ``sure_to`` the object was believed enough to be an answer; a first sight is not (``sure_from`` is
+FOREVER until the second one), nor is what was looked for once in vain.
+
 Nothing is overwritten: a merge, a split or a false detection takes facts back and states others.
 """
 
@@ -22,10 +25,12 @@ from scipy.spatial import cKDTree
 from engram.core.types import observation_id
 
 FOREVER = np.iinfo(np.int64).max
-ROW_BYTES = 230
+ROW_BYTES = 246
 """RAM of one fact with its index entries, without its words; tracemalloc, 20,000 facts of 10,000 objects."""
 TREE_BYTES = 60
 """RAM of one place in the KD-tree; measured as growth of the process, 200,000 facts."""
+_WORDS = ("node", "label", "relation", "target", "camera", "last_camera")
+"""Columns that hold numbers of words."""
 _COLUMNS = {  # name: (shape of a row, dtype)
     "place": ((3,), np.float32),
     "valid_from": ((), np.int64),
@@ -34,6 +39,8 @@ _COLUMNS = {  # name: (shape of a row, dtype)
     "believed_from": ((), np.int64),
     "closed_at": ((), np.int64),
     "believed_to": ((), np.int64),
+    "sure_from": ((), np.int64),
+    "sure_to": ((), np.int64),
     "sights": ((), np.int32),
     "node": ((), np.int32),  # numbers of words
     "label": ((), np.int32),
@@ -44,6 +51,9 @@ _COLUMNS = {  # name: (shape of a row, dtype)
     "present": ((), np.bool_),
     "used": ((), np.bool_),
 }
+
+
+_TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to", "sure_from", "sure_to")
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class Fact:
     believed_to: int
     sights: int
     evidence: tuple[str, ...]  # observation ids, first and last
+    sure_from: int = 0
+    sure_to: int = FOREVER
 
 
 class History:
@@ -79,6 +91,8 @@ class History:
     believed_from: np.ndarray
     closed_at: np.ndarray
     believed_to: np.ndarray
+    sure_from: np.ndarray
+    sure_to: np.ndarray
     sights: np.ndarray
     node: np.ndarray
     label: np.ndarray
@@ -93,6 +107,8 @@ class History:
         for name, (shape, dtype) in _COLUMNS.items():
             setattr(self, name, np.zeros((capacity, *shape), dtype))
         self.words: list[str] = [""]
+        self.changed_words: set[int] = {0}
+        self._free_words: list[int] = []  # numbers of words that no fact uses any more
         self._letters = 0  # in all words
         self._number: dict[str, int] = {"": 0}
         self._rows_of: dict[int, list[int]] = {}  # number of the node id -> its facts, in the order of belief
@@ -113,15 +129,20 @@ class History:
     def state(
         self, node_id: str, label: str, place: np.ndarray, stamp_ns: int, *, present: bool = True,
         relation: str = "", target: str = "", camera: str = "", believed_ns: int | None = None, sights: int = 1,
+        sure: bool = True,
     ) -> int:  # fmt: skip
-        """Open a fact that holds from ``stamp_ns`` on, closing the one before; return its row."""
+        """Open a fact that holds from ``stamp_ns`` on, closing the one before; return its row.
+
+        ``sure``: the object is believed enough to be an answer.
+        """
         believed = stamp_ns if believed_ns is None else believed_ns
         self.close(node_id, stamp_ns, believed)
         row = self._new_row()
         number = self._word(node_id)
         values = (
-            place, stamp_ns, stamp_ns, FOREVER, believed, FOREVER, FOREVER, sights, number, self._word(label),
-            self._word(relation), self._word(target), self._word(camera), self._word(camera), present, True,
+            place, stamp_ns, stamp_ns, FOREVER, believed, FOREVER, FOREVER, stamp_ns if sure else FOREVER, FOREVER,
+            sights, number, self._word(label), self._word(relation), self._word(target), self._word(camera),
+            self._word(camera), present, True,
         )  # fmt: skip
         for name, value in zip(self.COLUMNS, values, strict=True):
             getattr(self, name)[row] = value
@@ -139,6 +160,13 @@ class History:
         self.last_sight[row] = max(int(self.last_sight[row]), stamp_ns)
         self.sights[row] += 1
         self.last_camera[row] = self._word(camera)
+
+    def believe(self, row: int, sure: bool, stamp_ns: int) -> None:
+        """Note whether the object of an open fact is an answer from ``stamp_ns`` on; it becomes one but once."""
+        was = self.sure_to if not sure else self.sure_from
+        if was[row] == FOREVER and (sure or self.sure_from[row] != FOREVER):
+            was[row] = stamp_ns
+            self.changed.add(row)
 
     def close(self, node_id: str, stamp_ns: int, believed_ns: int | None = None) -> None:
         """End the open fact of ``node_id``: from ``stamp_ns`` on it is not true any more."""
@@ -173,6 +201,7 @@ class History:
                 target=fact.target, camera=cameras[0], believed_ns=stamp_ns, sights=fact.sights,
             )  # fmt: skip
             self.last_sight[row], self.last_camera[row] = fact.last_sight, self._word(cameras[-1])
+            self.sure_from[row], self.sure_to[row] = fact.sure_from, fact.sure_to
             end = min(fact.valid_to, after.valid_from if after else FOREVER)
             if end != FOREVER:
                 self.close(node_id, end, stamp_ns)
@@ -180,7 +209,7 @@ class History:
     def shift(self, by_ns: int) -> None:
         """Move every time of every fact; FOREVER stays."""
         used = np.flatnonzero(self.used[: self._top])
-        for name in ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to"):
+        for name in _TIMES:
             times = getattr(self, name)
             times[used] = np.where(times[used] == FOREVER, FOREVER, times[used] + by_ns)
         self.changed.update(used.tolist())
@@ -195,6 +224,25 @@ class History:
         """Return all facts ever believed of ``node_id``, oldest belief first."""
         number = self._number.get(node_id)
         return [] if number is None else self.facts(self._rows_of.get(number, ()))
+
+    def believed(self, node_id: str) -> bool:
+        """Whether any fact of ``node_id`` was not taken back."""
+        rows = self._rows_of.get(self.number(node_id), [])
+        return bool((self.believed_to[rows] == FOREVER).any())
+
+    def known_of(self, row: int, believed_ns: int) -> np.ndarray:
+        """Return the rows (n,) of all facts of the object of ``row`` that were believed at ``believed_ns``."""
+        rows = np.array(self._rows_of.get(int(self.node[row]), ()), np.int64)
+        return rows[(self.believed_from[rows] <= believed_ns) & (believed_ns < self.believed_to[rows])]
+
+    def ever_sure(self, node_ids: Iterable[str], believed_ns: int = FOREVER - 1) -> dict[str, bool]:
+        """Tell of each object whether it had ever been an answer, as the memory believed at ``believed_ns``."""
+        told = {}
+        for node_id in node_ids:
+            rows = self._rows_of.get(self.number(node_id), [])
+            known = self.known_of(rows[0], believed_ns) if rows else np.zeros(0, np.int64)
+            told[node_id] = bool((self.present[known] & (self.sure_from[known] <= believed_ns)).any())
+        return told
 
     def facts(self, rows: Iterable[int] | np.ndarray) -> list[Fact]:
         """Return rows as facts."""
@@ -261,7 +309,7 @@ class History:
     def bytes_used(self) -> int:
         """Return what the facts hold of RAM."""
         tree = 0 if self._tree is None else TREE_BYTES * self._tree.n
-        return len(self) * ROW_BYTES + self._letters + 100 * len(self.words) + tree
+        return len(self) * ROW_BYTES + self._letters + 100 * len(self._number) + tree
 
     def thin(self, keep: int) -> int:
         """Forget facts until ``keep`` are left; return how many went. What is open and believed always stays.
@@ -280,7 +328,26 @@ class History:
             if self._merge_neighbours(oldest, len(self) - keep) == 0:
                 for row in oldest[: len(self) - keep].tolist():
                     self._drop(row)
+        if len(self) < before:
+            self._forget_words()
         return before - len(self)
+
+    def _forget_words(self) -> None:
+        """Free the words that no fact uses any more: those of false sights would pile up for years."""
+        unused = np.ones(len(self.words), bool)
+        unused[0] = False
+        rows = np.flatnonzero(self.used[: self._top])
+        for name in _WORDS:
+            unused[getattr(self, name)[rows]] = False
+        for number in np.flatnonzero(unused).tolist():
+            word = self.words[number]
+            if word:
+                self._letters -= len(word)
+                self.words[number] = ""
+                del self._number[word]
+                self._pointing.pop(number, None)
+                self._free_words.append(number)
+                self.changed_words.add(number)
 
     def _merge_neighbours(self, rows: np.ndarray, most: int) -> int:
         """Join pairs of consecutive facts of one object among ``rows``, the nearest places first."""
@@ -303,7 +370,8 @@ class History:
                 if self._tree is not None:
                     self._since.add(a)
             self.sights[a] += self.sights[b]
-            for name in ("last_sight", "valid_to", "closed_at", "last_camera"):
+            self.sure_from[a] = min(self.sure_from[a], self.sure_from[b])
+            for name in ("last_sight", "valid_to", "closed_at", "sure_to", "last_camera"):
                 getattr(self, name)[a] = getattr(self, name)[b]
             self.changed.add(a)
             self._drop(b)
@@ -330,7 +398,9 @@ class History:
             setattr(self, name, grown)
         self.words = list(words)
         self._letters = sum(map(len, words))
-        self._number = {word: number for number, word in enumerate(words)}
+        self._number = {"": 0} | {word: number for number, word in enumerate(words) if word}
+        self._free_words = [number for number, word in enumerate(words) if number and not word]
+        self.changed_words = set()
         used = self.used[: self._top]
         self._free = np.flatnonzero(~used)[::-1].tolist()
         rows = np.flatnonzero(used)
@@ -364,9 +434,11 @@ class History:
     def _word(self, word: str) -> int:
         number = self._number.get(word)
         if number is None:
-            number = self._number[word] = len(self.words)
-            self.words.append(word)
+            number = self._free_words.pop() if self._free_words else len(self.words)
+            self.words[number : number + 1] = [word]
+            self._number[word] = number
             self._letters += len(word)
+            self.changed_words.add(number)
         return number
 
     def _fact(self, row: int) -> Fact:
@@ -378,4 +450,5 @@ class History:
             bool(self.present[row]), self.words[self.relation[row]], self.words[self.target[row]],
             first[1], last[1], int(self.valid_to[row]), int(self.believed_from[row]), int(self.closed_at[row]),
             int(self.believed_to[row]), int(self.sights[row]), tuple(evidence),
+            int(self.sure_from[row]), int(self.sure_to[row]),
         )  # fmt: skip

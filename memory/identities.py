@@ -9,6 +9,7 @@ from engram.memory.association import Looks, resembling
 from engram.memory.columns import ABSENT, UNSEEN
 from engram.memory.frame_step import Step
 from engram.memory.fusion import Sights, fuse
+from engram.memory.gone import Gone
 from engram.memory.grasp import Grasps
 from engram.memory.history import History
 from engram.memory.merges import Merges, places
@@ -27,7 +28,7 @@ class Identities:
         self.config, self.scene, self.columns, self.history = config, scene, scene.columns, history
         self.grasps, self.statements = grasps, statements
         self.merges = Merges()
-        self.gone: set[str] = set()  # objects that only the history knows any more
+        self.gone = Gone()  # objects that only the history knows any more
 
     def doubt(self, away: np.ndarray, step: Step) -> None:
         """An object just like the one known elsewhere, seen for the second time: believe that one less.
@@ -105,7 +106,7 @@ class Identities:
             twin = self._became(row, step)
             if twin is not None:
                 self.merge(row, twin, step)
-            elif columns.sights[row] < self.config.confirmed_after:
+            elif self._never_was(row, step):
                 self._delete(row, step)
             elif self.statements.believed_there(row):
                 place = columns.position[row].copy()
@@ -178,6 +179,17 @@ class Identities:
             self.statements.event("returned" if was_absent else "moved", kept_row, step, before=before)
         self.drop(gone_row, step)
         step.change([kept_row])
+
+    def _never_was(self, row: int, step: Step) -> bool:
+        """Whether an object that was given up was a false detection: few sights, and none believed or none but in the
+        look that gave it up. What was believed and is missed by a later look has been there."""
+        columns, config = self.columns, self.config
+        if columns.sights[row] >= config.confirmed_after:
+            return False
+        node_id = columns.about(row).id
+        if step.stamp_ns - columns.last_ns[row] <= config.look_s * 1e9:
+            return True
+        return not self.history.ever_sure([node_id])[node_id]
 
     def _delete(self, row: int, step: Step) -> None:
         """A false detection: it never was, from now on."""

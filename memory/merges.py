@@ -91,7 +91,8 @@ class Merges:
         """Take merge ``number`` back: the place and looks of today are those of ``gone``; ``kept`` is as it was. The
         other way round where ``kept`` had been seen last and is nearer to where it was then.
 
-        Facts from before the merge go back to whom they were of; later ones are of the one whose place it is.
+        Facts from before the merge go back to whom they were of, as they were; later ones are of the one whose place it
+        is. That the place of ``kept`` had been seen without it, which the merge took back, is believed again.
 
         Raises:
             InvalidInputError: there is no such merge, it was undone, or its node is no more; lists what stands.
@@ -125,12 +126,16 @@ class Merges:
         """Give each its facts back; ``here_id`` is the one whose place that of today is."""
         begins, kept_id = merge.gone.first_seen_ns, merge.kept.id
         taken = [fact for fact in history.of(kept_id) if fact.believed_to == merge.stamp_ns]  # by the merge
-        known = {_what(fact) for fact in taken}
+        known = {_what(fact): fact.valid_to for fact in taken}
         facts = history.retract(kept_id, stamp_ns, since_ns=begins - 1)
-        of: dict[str, list[Fact]] = {kept_id: [], merge.gone.id: []}
+        emptied = [fact for fact in taken if not fact.present and fact.valid_from >= begins]  # see merge()
+        of: dict[str, list[Fact]] = {kept_id: emptied, merge.gone.id: []}
         for fact in sorted(facts, key=lambda fact: fact.valid_from):
             since = here_id == kept_id and fact.valid_from >= merge.stamp_ns
+            if _what(fact) in known:
+                fact = replace(fact, valid_to=known[_what(fact)])
             of[kept_id if fact.valid_from < begins or _what(fact) in known or since else merge.gone.id].append(fact)
+        of[kept_id].sort(key=lambda fact: fact.valid_from)
         for node_id, its in of.items():
             if its and node_id != here_id:
                 its[-1] = replace(its[-1], valid_to=FOREVER)

@@ -24,6 +24,8 @@ from engram.core.errors import InvalidInputError
 _Span = tuple[dt.datetime, dt.datetime]
 _SECOND = 1_000_000_000
 _DAY = dt.timedelta(days=1)
+_YEAR_NS = 365 * 86_400 * _SECOND
+"""What is less is no date."""
 MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"breakfast": (7.5, 8.5), "lunch": (12.0, 13.0), "dinner": (18.5, 19.5), "supper": (18.5, 19.5)}
 )
@@ -54,7 +56,7 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     """Return the query that ``text`` asks at ``now_ns``; words that mean nothing to the grammar name the object.
 
     Raises:
-        InvalidInputError: a date or a time of day that there is not.
+        InvalidInputError: a date or a time of day that there is not, or one that is still to come.
     """
     config = config or QuestionConfig()
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
@@ -147,13 +149,16 @@ class _Times:
         """Return the rest of ``words`` and the interval [ns] that was meant; None = now.
 
         A time of day without a day is the last one there was.
+
+        Raises:
+            InvalidInputError: the time is still to come.
         """
         self._words = words
         if self._found(r"\b(?:right )?now\b|\bcurrently\b") is not None:
             return self._words, None
         exact = self._exact()
         if exact is not None:
-            return self._words, exact
+            return self._words, self._gone_by(*exact)
         day = self._a_day()
         span = self._within(day or self._day)
         if span is None and day is not None:
@@ -162,7 +167,23 @@ class _Times:
             return self._words, None
         back = _DAY if day is None and span[0] > self._now else dt.timedelta()
         start, end = (_stamp(one - back) for one in span)
-        return self._words, (start, max(start, min(end, self._now_ns)))
+        return self._words, self._gone_by(start, end)
+
+    def _gone_by(self, start: int, end: int) -> tuple[int, int]:
+        """Return what has gone by of an interval [ns]."""
+        if start > self._now_ns + _SECOND:  # a clock is read rounded
+            raise InvalidInputError(
+                f"{self._clock(start)} is still to come, it is {self._clock(self._now_ns)}: ask about a time up to "
+                "now, such as 'yesterday' or 'an hour ago', or without a time for where things are"
+            )
+        start = min(start, self._now_ns)
+        return start, max(start, min(end, self._now_ns))
+
+    def _clock(self, stamp_ns: int) -> str:
+        """Return a stamp in words, of the clock that counts here: a simulation's begins at 0."""
+        if self._now_ns < _YEAR_NS:
+            return f"{stamp_ns / 1e9:.1f} s"
+        return f"{dt.datetime.fromtimestamp(stamp_ns / 1e9, self._now.tzinfo):%Y-%m-%d %H:%M}"
 
     def _found(self, pattern: str) -> re.Match | None:
         """Return a match and take it out of the sentence."""
@@ -203,9 +224,14 @@ class _Times:
             return self._day - 2 * _DAY
         if self._found(r"\byesterday\b"):
             return self._day - _DAY
+        if self._found(r"\btomorrow\b"):
+            return self._day + _DAY
         if self._words.endswith("last night"):
             self._words = self._words.removesuffix("last night") + "in the night"
             return self._day - _DAY
+        if self._words.endswith("tonight"):
+            self._words = self._words.removesuffix("tonight") + "in the night"
+            return self._day
         if self._found(r"\btoday\b"):
             return self._day
         match = self._found(rf"\b(?:on |last )({'|'.join(_WEEKDAYS)})\b")

@@ -13,7 +13,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM, Pose, Record, SceneNode
 from engram.memory.columns import LAYER_CODE, LAYERS, STATES, NodeColumns, NodeText
-from engram.memory.history import History
+from engram.memory.history import FOREVER, History
 
 SCHEMA = {"name": "engram.memory", "version": 2}
 
@@ -38,6 +38,7 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
         "place": Column("f4", 3, 256),
         "time": Column("i8", 6, 256),
         "code": Column("i4", 9, 256),
+        "sure": Column("i8", 2, 256),  # from when to when it was an answer; blank = by an earlier version
     },
     "words": {"text": Column("string", 1, 256)},
     "looked": {"cell": Column("i8", 2, 256)},  # packed cell, stamp ns
@@ -47,6 +48,7 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
 RECORD_BYTES = 250
 """RAM of a record's row number; tracemalloc."""
 _FACT_TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to")
+_FACT_SURE = ("sure_from", "sure_to")
 _FACT_CODES = ("sights", "node", "label", "relation", "target", "camera", "last_camera", "present", "used")
 
 
@@ -200,17 +202,18 @@ def _numbers(node: SceneNode) -> np.ndarray:
 # -- facts -----------------------------------------------------------------------------------------------------------
 
 
-def fact_rows(history: History, words_written: int) -> dict[str, Rows]:
-    """Return what changed in the history since the last commit; its words only grow."""
+def fact_rows(history: History) -> dict[str, Rows]:
+    """Return what changed in the history since the last commit."""
     rows = np.array(sorted(history.changed), np.int64)
     values = {
         "place": history.place[rows],
         "time": np.stack([getattr(history, name)[rows] for name in _FACT_TIMES], axis=-1).reshape(-1, 6),
         "code": np.stack([getattr(history, name)[rows].astype(np.int32) for name in _FACT_CODES], -1).reshape(-1, 9),
+        "sure": np.stack([getattr(history, name)[rows] for name in _FACT_SURE], axis=-1).reshape(-1, 2),
     }
-    words = history.words[words_written:]
-    index = np.arange(words_written, words_written + len(words))
-    return {"facts": Rows(rows, values), "words": Rows(index, {"text": strings(words)})}
+    index = np.array(sorted(history.changed_words), np.int64)
+    words = strings([history.words[number] for number in index.tolist()])
+    return {"facts": Rows(rows, values), "words": Rows(index, {"text": words})}
 
 
 def restore_history(history: History, tables: Mapping[str, Mapping[str, np.ndarray]]) -> None:
@@ -221,6 +224,11 @@ def restore_history(history: History, tables: Mapping[str, Mapping[str, np.ndarr
     columns = {"place": facts["place"]}
     columns |= {name: facts["time"][:, i] for i, name in enumerate(_FACT_TIMES)}
     columns |= {name: facts["code"][:, i] for i, name in enumerate(_FACT_CODES)}
+    sure = np.zeros((len(facts["code"]), 2), np.int64)
+    sure[: len(facts["sure"])] = facts["sure"]
+    blank = sure[:, 1] == 0  # of an earlier version, which took every fact for an answer
+    sure[blank] = np.column_stack((columns["believed_from"], np.full(len(sure), FOREVER)))[blank]
+    columns |= {name: sure[:, i] for i, name in enumerate(_FACT_SURE)}
     history.restore(columns, [str(word) for word in tables["words"]["text"][:, 0]])
 
 

@@ -1,9 +1,9 @@
-"""What fits a question: words, place, relation and time, over the nodes of today or the facts of the past."""
+"""What fits a question of today: words, place and relation, over the nodes; and what the words of any question mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id, unchecked
+from engram.core.types import EMBEDDING_DIM, SceneNode
 from engram.memory.columns import ABSENT, AGENT, OBJECT, NodeColumns
-from engram.memory.history import FOREVER, Fact, History
+from engram.memory.history import Fact, History
 from engram.memory.scene_graph import RELATIONS
 from engram.memory.tracker import Tracker
 from engram.memory.vectors import VectorIndex
@@ -97,23 +97,6 @@ def check(query: MemoryQuery) -> None:
         raise InvalidInputError(f"MemoryQuery.valid_ns: {query.valid_ns}, expected (start, end)")
 
 
-def search(
-    tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig, stays: Stays | None = None
-) -> Hits:
-    """Return what fits ``query``, whose ``vector`` is set if it has a text; ``stays`` knows how long objects stay.
-
-    Raises:
-        UnknownNameError: the relation's target is not known; lists what is.
-    """
-    check(query)
-    if query.valid_ns is not None or query.believed_ns is not None:
-        return _then(tracker, index, query, config)
-    targets = anchors(tracker, query.target) if query.target else None
-    if targets == []:
-        raise unknown_name("node or label", query.target, _known(tracker))
-    return _now(tracker, index, query, targets, config, stays)
-
-
 def anchors(tracker: Tracker, name: str, then: MemoryQuery | None = None) -> list[str]:
     """Return the ids of the nodes that ``name`` means: an id, a label, or the labels that contain its words.
 
@@ -141,7 +124,7 @@ def anchors(tracker: Tracker, name: str, then: MemoryQuery | None = None) -> lis
         if ids:
             return list(dict.fromkeys(ids))
     if name not in tracker.gone and not len(_facts_called(history, fits)):
-        raise unknown_name("node or label", name, _known(tracker))
+        raise unknown_name("node or label", name, known_names(tracker))
     return []
 
 
@@ -152,7 +135,7 @@ def _facts_called(history: History, fits: Callable[[str], bool]) -> np.ndarray:
     return np.flatnonzero(history.used & np.isin(history.label, labels))
 
 
-def _known(tracker: Tracker) -> set[str]:
+def known_names(tracker: Tracker) -> set[str]:
     """Return every id and label in the graph."""
     columns = tracker.columns
     others = {columns.about(row).label for row in columns.fixed | columns.agents}
@@ -189,10 +172,11 @@ def rank(
     return rows[best], scores[best], cosine[best]
 
 
-def _now(
+def search_now(
     tracker: Tracker, index: VectorIndex, query: MemoryQuery, targets: list[str] | None, config: RetrievalConfig,
     stays: Stays | None,
 ) -> Hits:  # fmt: skip
+    """Return what fits ``query`` today, best first; ``targets`` are the ids that its target means, None = no target."""
     rows, scores, cosine = rank(tracker, index, query, config, targets)
     if not len(rows):
         return Hits()
@@ -318,199 +302,3 @@ def _confidence(node: SceneNode, cosine: float, now_ns: int, stayed: float | Non
     if stayed is None:
         stayed = float(np.exp(-max(0, now_ns - node.last_seen_ns) / 1e9 / config.persistence_s))
     return meant * node.belief * stayed
-
-
-_SIZE_M = 0.05
-"""Edge of the box of what is not in the graph any more [m]: facts do not tell the size."""
-
-
-# -- then ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Spot:
-    """A target as it stood at the asked time."""
-
-    node_id: str
-    place: np.ndarray  # (3,) m
-    half: np.ndarray  # (3,) m, of its box
-    is_object: bool
-
-
-def _then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
-    """Return what was true at ``valid_ns``, as the memory believed at ``believed_ns``, best first."""
-    history = tracker.history
-    targets, spots = _targets_then(tracker, query) if query.target else (None, [])
-    named = _named(tracker, index, query, config) if query.vector is not None else None
-    if named is not None and not named:
-        return Hits()
-    around = query.place if named is None and np.isfinite(query.radius_m) else None
-    rows = None if around is None else history.near(around, query.radius_m)
-    if rows is None and named is None and targets is not None:
-        rows = _about_then(history, query, targets, spots, config)
-    rows = history.select(query.valid_ns, query.believed_ns, None if named is None else list(named), rows)
-    if targets is not None and query.relation != "near":
-        rows = _inside_then(history, rows, query, targets, spots)
-    if query.place is not None and around is None:
-        rows = rows[np.linalg.norm(history.place[rows] - query.place, axis=1) <= query.radius_m]
-    rows = _newest_of_each(history, rows)
-    if targets is not None and query.relation == "near":
-        rows = _near_then(history, rows, spots, config)
-    if not len(rows):
-        return Hits()
-    ids = [history.words[number] for number in history.node[rows].tolist()]
-    cosine = np.ones(len(rows)) if named is None else np.array([named[node_id] for node_id in ids])
-    held = chances(history, rows, query, config)
-    scores = cosine * held
-    best = np.lexsort((np.array(ids), -history.last_sight[rows], -np.round(scores, 3)))[: query.limit]
-    sure = np.minimum(1.0, cosine[best] / config.cosine_sure) * held[best]
-    facts = history.facts(rows[best])
-    nodes = nodes_then(tracker, facts, query, sure.tolist())
-    return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
-
-
-def _targets_then(tracker: Tracker, query: MemoryQuery) -> tuple[list[str], list[_Spot]]:
-    """Return the ids that ``query.target`` meant at the asked time, and those that were somewhere then."""
-    columns, history = tracker.columns, tracker.history
-    targets = anchors(tracker, query.target, query)
-    rows = _newest_of_each(history, history.select(query.valid_ns, query.believed_ns, targets))
-    places = {history.words[history.node[row]]: history.place[row] for row in rows.tolist() if history.present[row]}
-    spots = []
-    for node_id in targets:
-        row = columns.row_of.get(node_id)
-        place = columns.position[row] if row in columns.fixed else places.get(node_id)
-        if place is not None:
-            half = np.full(3, _SIZE_M / 2) if row is None else columns.half[row]
-            spots.append(_Spot(node_id, place, half, row is None or columns.layer[row] == OBJECT))
-    return targets, spots
-
-
-def _near_then(history: History, rows: np.ndarray, spots: Sequence[_Spot], config: RetrievalConfig) -> np.ndarray:
-    """Return those facts whose place was near where a target stood then."""
-    near = np.zeros(len(rows), bool)
-    for spot in spots:
-        apart = np.linalg.norm(history.place[rows] - spot.place, axis=1)
-        others = history.node[rows] != history.number(spot.node_id)
-        near |= others & (apart <= config.near_m + float(np.linalg.norm(spot.half)))
-    return rows[near]
-
-
-def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> dict[str, float]:
-    """Return node id -> cosine of every object, present or past, that the words may mean."""
-    columns, history = tracker.columns, tracker.history
-    assert query.vector is not None
-    agents = called(tracker, query.text)
-    if agents:
-        return {columns.about(row).id: 1.0 for row in agents}
-    rows, cosine = index.nearest(query.vector, 1000)
-    rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
-    found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
-    wanted = set(query.text.split())
-    for node_id in tracker.gone:  # not in the graph any more: its label is all that is left
-        labels = {fact.label for fact in history.of(node_id)}
-        score = max((len(wanted & set(label.split())) / max(1, len(wanted)) for label in labels), default=0.0)
-        if score >= config.cosine_min:
-            found[node_id] = score
-    best = max(found.values(), default=0.0)
-    found = {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
-    meant = {node_id: score for node_id, score in found.items() if names(query.text, _label(tracker, node_id))}
-    return meant or found
-
-
-def _label(tracker: Tracker, node_id: str) -> str:
-    """Return the label of a node, the last one of a node that is not in the graph any more."""
-    columns = tracker.columns
-    if node_id in columns:
-        return columns.about(columns.row_of[node_id]).label
-    return tracker.history.of(node_id)[-1].label
-
-
-def _about_then(
-    history: History, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
-) -> np.ndarray:
-    """Return all facts that can have stood in the asked relation to the target, and few others."""
-    found = [history.pointing_at(targets)]
-    margins = {"near": config.near_m, "in": 0.0, "": 0.0}
-    for spot in spots if query.relation in margins else ():
-        found.append(history.near(spot.place, float(np.linalg.norm(spot.half)) + margins[query.relation]))
-    return np.unique(np.concatenate(found))
-
-
-def _inside_then(
-    history: History, rows: np.ndarray, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot]
-) -> np.ndarray:
-    """Return facts whose relation was the asked one, or whose place lies in the target's box (rooms)."""
-    told = history.of_target(rows, targets)
-    told = told[[history.words[history.relation[row]] == (query.relation or "in") for row in told.tolist()]]
-    if query.relation not in ("in", ""):
-        return told
-    rooms = [spot for spot in spots if not spot.is_object]
-    inside = [rows[(np.abs(history.place[rows] - room.place) < room.half).all(axis=1)] for room in rooms]
-    return np.unique(np.concatenate((told, *inside)))
-
-
-def _newest_of_each(history: History, rows: np.ndarray) -> np.ndarray:
-    """Return one fact an object: the latest in which it was there, else the latest."""
-    keys = (history.believed_from[rows], history.valid_from[rows], history.present[rows], history.node[rows])
-    rows = rows[np.lexsort(keys)]
-    return rows[np.diff(history.node[rows], append=-1) != 0]
-
-
-def asked(query: MemoryQuery) -> int:
-    """Return the instant that a question about the past is about: the end of its interval."""
-    end = query.valid_ns[1] if query.valid_ns is not None else query.believed_ns
-    assert end is not None
-    return end
-
-
-def chances(history: History, rows: np.ndarray, query: MemoryQuery, config: RetrievalConfig) -> np.ndarray:
-    """Return the probability (n,) that each fact held at the asked time.
-
-    While it was being seen: by the number of sights. After the last sight the object may have left: with a constant
-    hazard when nothing more is known, evenly over the gap when a later look found it gone.
-    """
-    last, end, sights = history.last_sight[rows], history.valid_to[rows], history.sights[rows]
-    seen = sights / (sights + 0.2)
-    gap = np.maximum(0, np.minimum(asked(query), end - 1) - last)
-    belief = FOREVER - 1 if query.believed_ns is None else query.believed_ns
-    known_end = (end != FOREVER) & (belief >= history.closed_at[rows])
-    evenly = 1 - gap / np.maximum(1, end - last)
-    stayed = np.where(known_end, evenly, np.exp(-gap / 1e9 / config.persistence_s))
-    return seen * np.where((gap > 0) & history.present[rows], stayed, 1.0)
-
-
-def nodes_then(
-    tracker: Tracker, facts: Sequence[Fact], query: MemoryQuery, sure: Sequence[float]
-) -> tuple[SceneNode, ...]:
-    """Return the objects of ``facts`` as they were, each believed as much as ``sure`` (n,) says."""
-    columns = tracker.columns
-    ids = list(dict.fromkeys(fact.node_id for fact in facts if fact.node_id in columns))
-    today = dict(zip(ids, columns.nodes([columns.row_of[node_id] for node_id in ids]), strict=True))
-    then = [_node_then(today.get(fact.node_id), fact, query, s) for fact, s in zip(facts, sure, strict=True)]
-    believed = FOREVER - 1 if query.believed_ns is None else query.believed_ns
-    return tuple(
-        node if node.layer != "agent" else replace(node, embodiment=tracker.agents.at(node.id, asked(query), believed))
-        for node in then
-    )
-
-
-def _node_then(node: SceneNode | None, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
-    """Return the object of ``fact`` as it was; ``node`` is what it is today, None = not in the graph any more."""
-    at = asked(query)
-    last = min(fact.last_sight, at)
-    state = "absent" if not fact.present else "visible" if at <= fact.last_sight else "unseen"
-    camera = fact.evidence[-1].rpartition("@")[0] if fact.evidence else ""
-    evidence = fact.evidence[-1] if last == fact.last_sight and fact.evidence else observation_id(camera, last)
-    if node is None:
-        none = np.zeros(EMBEDDING_DIM, np.float32)
-        upright = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-        node = SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, np.full(3, _SIZE_M),
-                         np.full(3, 0.5), none, 0.5, "unseen", 0, 0, 1)  # fmt: skip
-    place = fact.place.copy()
-    place.flags.writeable = False
-    return unchecked(
-        SceneNode, node.id, node.layer, fact.label, unchecked(Pose, place, node.pose.quaternion, node.pose.frame),
-        node.position_covariance, node.size, node.color, node.embedding, sure if fact.present else 1 - sure, state,
-        fact.valid_from, last, fact.sights, fact.evidence[0] if fact.evidence else "", evidence if camera else "",
-        node.embodiment,
-    )  # fmt: skip

@@ -244,9 +244,18 @@ class RobotMemory(TaskMemory):
         self._share(self.graph())
         return count
 
-    def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:
+    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
+        """Make two objects one; see :func:`engram.memory.fleet.join`."""
+        number, change = self.scene.join(kept_id, gone_id, who)
+        return number, self._share(change)
+
+    def keep_apart(self, a: str, b: str) -> GraphUpdate:
+        """Decide a conflict; see :func:`engram.memory.fleet.keep_apart`."""
+        return self.scene.keep_apart(a, b)
+
+    def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
-        return self._share(self.scene.tracker.undo_merge(number, stamp_ns, who))
+        return self._share(self.scene.undo_merge(number, who))
 
     @property
     def busy(self) -> bool:

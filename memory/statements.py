@@ -9,7 +9,7 @@ import numpy as np
 from engram.core.types import GraphEvent, SceneEdge
 from engram.memory.columns import ABSENT, AGENT
 from engram.memory.frame_step import Step
-from engram.memory.history import History
+from engram.memory.history import FOREVER, History
 from engram.memory.scene_graph import SceneGraph
 from engram.memory.tracker_config import TrackerConfig
 
@@ -48,6 +48,7 @@ class Statements:
             if not absent:
                 self.open(row, step)
             return
+        sure = bool(columns.belief[row] >= self.config.sure_belief)
         if absent:
             if history.present[fact]:
                 self._state(row, step, present=False)
@@ -61,14 +62,17 @@ class Statements:
         if back and not seen:
             return
         renamed = history.words[history.label[fact]] != about.label
-        if back or renamed or let_go or put_elsewhere or (distance > self.config.fact_m and not carried):
+        again = sure and history.sure_to[fact] != FOREVER
+        if back or renamed or let_go or put_elsewhere or again or (distance > self.config.fact_m and not carried):
             before = history.place[fact].astype(np.float64)
             self._state(row, step)
             if back:
                 self.event("returned", row, step, before=before)
             elif distance > self.config.fact_m and row not in step.taken:
                 self.event("moved", row, step, before=before)
-        elif seen:
+            return
+        history.believe(fact, sure, step.stamp_ns)
+        if seen:
             history.sighted(about.id, step.stamp_ns, step.camera)
 
     def _whereabouts(self, row: int, step: Step) -> None:
@@ -93,7 +97,7 @@ class Statements:
         relation, target = self.support(about.id) if present else ("", "")
         self.history.state(
             about.id, about.label, columns.position[row], step.stamp_ns, present=present, relation=relation,
-            target=target, camera=step.camera,
+            target=target, camera=step.camera, sure=bool(columns.belief[row] >= self.config.sure_belief),
         )  # fmt: skip
 
     def support(self, node_id: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from engram.memory.fusion import Sights, bayes, born, fuse, vote
 from engram.memory.grasp import Grasps
 from engram.memory.history import History
 from engram.memory.identities import Identities
+from engram.memory.inside import seen_into
 from engram.memory.localisation import Localisation
 from engram.memory.relating import Relating
 from engram.memory.scene_graph import SceneGraph
@@ -77,9 +78,10 @@ class Tracker:
         columns, config = self.columns, self.config
         sights = Sights.of(scene.objects)
         rows = self._candidates(scene, sights.looks, step)
-        verdict = look(scene, columns.position[rows], columns.size[rows], config.visibility)
+        verdict = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, sights.looks)
         self.coverage.add(scene, config.visibility.max_depth_m)
+        self.coverage.into.update(dict.fromkeys(seen_into(columns, scene, config.visibility), scene.stamp_ns))
         self._see(rows, found, sights, scene, step)
         matched = np.zeros(len(rows), bool)
         matched[[i for i, _ in found.known]] = True
@@ -247,10 +249,11 @@ class Tracker:
         gone = tuple(node_id for node_id, _ in step.gone)
         added, removed = self.relating.relate(touched, gone)
         for node_id, row in step.gone:
+            size = self.columns.size[row].copy()
             self.scene.remove(node_id)
             self.relating.forget(row)
             if row not in step.born:
-                self.gone.add(node_id)
+                self.gone.add(node_id, size if self.history.believed(node_id) else None)
         self.statements.follow(step, added, removed)
         self.stamp_ns = max(self.stamp_ns, step.stamp_ns)
         if step.changed or gone:

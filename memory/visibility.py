@@ -20,9 +20,10 @@ class VisibilityConfig:
     max_depth_m: float = 2.5
     """Farther places are not judged."""
     occlusion_m: float = 0.1
-    """A place this far behind the measured depth is hidden; small objects use their own half diagonal instead."""
+    """A place this far behind the measured depth is hidden; where an object's own surface lies nearer to its middle,
+    that distance counts instead: a spoon 5 cm under the front of a drawer is hidden, however long it is."""
     depth_noise_m: float = 0.01
-    """Added to an object's half diagonal."""
+    """Added to that distance."""
     border: float = 0.04
     """Share of the image, at each edge, where detectors see objects cut off: not judged."""
 
@@ -30,7 +31,8 @@ class VisibilityConfig:
 def look(
     scene: SceneObservation, places: np.ndarray, sizes: np.ndarray, config: VisibilityConfig | None = None
 ) -> np.ndarray:
-    """Return the verdict (n,) int for ``places`` (n, 3) m in base_link of objects with ``sizes`` (n, 3) m."""
+    """Return the verdict (n,) int for ``places`` (n, 3) m in base_link in the middle of
+    axis-aligned boxes of ``sizes`` (n, 3) m."""
     config = config or VisibilityConfig()
     verdict = np.full(len(places), UNSEEN)
     if len(places) == 0:
@@ -44,7 +46,8 @@ def look(
     measured = scene.depth_grid[rows, columns]
     ahead, measured = ahead[measured > 0], measured[measured > 0]
     depth = points[ahead, 2]
-    half = np.linalg.norm(sizes[ahead], axis=1) / 2 + config.depth_noise_m
-    hidden = depth - measured > np.minimum(config.occlusion_m, half)
+    rays = np.abs(places[ahead] - scene.camera_pose.position)
+    share_in_box = (sizes[ahead] / 2 / np.maximum(rays, 1e-9)).min(axis=1)  # of the way from the middle to the camera
+    hidden = depth - measured > np.minimum(config.occlusion_m, share_in_box * depth + config.depth_noise_m)
     verdict[ahead] = np.where(hidden, OCCLUDED, np.where(measured > depth + config.depth_noise_m, FREE, FILLED))
     return verdict

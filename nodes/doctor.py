@@ -34,12 +34,13 @@ COLORS = {"ok": 32, "warn": 33, "fail": 31}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INTERFACES = {
     "msg": (
-        *("ActionChunk", "Experience", "ExperienceAck", "Intervention", "MemoryContext", "ObjectObservation"),
-        *("PolicyManifest", "SceneEdge", "SceneGraphUpdate", "SceneNode", "SceneObservation", "TaskStatus"),
-        "WeightChunk",
+        *("ActionChunk", "Experience", "ExperienceAck", "Intervention", "MemoryConflict", "MemoryContext"),
+        *("ObjectObservation", "PolicyManifest", "SceneEdge", "SceneGraphUpdate", "SceneNode", "SceneObservation"),
+        *("TaskStatus", "WeightChunk"),
     ),
     "srv": (
-        *("GetGraph", "MemoryMerge", "MemoryQuery", "MemoryRecall", "PromotePolicy", "ResetSim", "RollbackPolicy"),
+        *("GetGraph", "MemoryConflicts", "MemoryMerge", "MemoryQuery", "MemoryRecall", "MemoryResolve"),
+        *("PromotePolicy", "ResetSim", "RollbackPolicy"),
     ),
     "action": ("ExecuteTask",),
 }

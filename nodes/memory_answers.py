@@ -1,4 +1,4 @@
-"""The memory's services without their topics: questions, and the merge of another robot's memory."""
+"""The memory's services without their topics: questions, another robot's memory, what that left undecided."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import Memory, MemoryQuery
-from engram.core.errors import EngramError, InvalidInputError, StoreError
+from engram.core.errors import EngramError, InvalidInputError, StoreError, unknown_name
+from engram.core.types import GraphUpdate
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.plane import PlaneTransform
 from engram.memory.questions import QuestionConfig, parse
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import read_snapshot
 from engram.nodes import messages
+from engram_interfaces.msg import MemoryConflict
+from engram_interfaces.srv import MemoryResolve
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ def answer_query(memory: Memory, query: MemoryQuery, response: Any) -> Any:
         response.advice, response.look = found.advice.text, bool(found.advice.look)
         if found.advice.place is not None:
             response.look_at = messages.point(found.advice.place)
+        response.route = [messages.point(place) for place in found.advice.route]
+        response.route_chances = list(found.advice.chances)
+        response.route_labels = list(found.advice.labels)
     return response
 
 
@@ -71,8 +77,7 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
     The other robot's name is that of its folder, or of the folder around one that is called ``memory``. A transform
     whose rotation is all zeros is none: objects that both know must do.
     """
-    if not isinstance(memory, RobotMemory | GraphMemory):
-        raise InvalidInputError(f"a {type(memory).__name__} cannot merge; valid: robot, graph")
+    memory = _mergeable(memory)
     path = Path(request.store_path).expanduser()
     robot = path.parent.name if path.name == "memory" else path.name
     try:
@@ -88,6 +93,54 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
     except EngramError as error:
         response.status = str(error)
     return response
+
+
+def conflicts(memory: Memory, response: Any) -> Any:
+    """Fill ``response`` (MemoryConflicts.Response) with what is undecided.
+
+    Raises:
+        InvalidInputError: the memory is of a kind that cannot merge.
+    """
+    tracker = _mergeable(memory).tracker
+    undecided = tracker.conflicts.undecided(tracker.columns.row_of)
+    response.conflicts = [
+        MemoryConflict(kind=one.kind, ours=one.ours, theirs=one.theirs, words=one.words) for one in undecided
+    ]
+    response.accepted = True
+    return response
+
+
+ACTIONS = (MemoryResolve.Request.JOIN, MemoryResolve.Request.KEEP_APART, MemoryResolve.Request.UNDO)
+"""What ``memory/resolve`` does."""
+
+
+def resolve(memory: Memory, request: Any, response: Any) -> GraphUpdate:
+    """Do what ``request`` (MemoryResolve.Request) asks and return what changed; ``response.reason`` says what it was.
+
+    Raises:
+        UnknownNameError, InvalidInputError: there is no such action, object, conflict or merge, with those there are;
+            or the memory is of a kind that cannot merge. Nothing was changed then.
+    """
+    memory = _mergeable(memory)
+    if request.action == request.JOIN:
+        response.merge, change = memory.join(request.a, request.b, "memory/resolve")
+        response.reason = f"joined: {request.b} is part of {request.a}; undo of merge {response.merge} takes that back"
+    elif request.action == request.KEEP_APART:
+        change = memory.keep_apart(request.a, request.b)
+        response.reason = f"kept apart: {request.a} and {request.b}"
+    elif request.action == request.UNDO:
+        change = memory.undo_merge(request.merge, "memory/resolve")
+        response.reason = f"undone: merge {request.merge}"
+    else:
+        raise unknown_name("action", request.action, ACTIONS)
+    return change
+
+
+def _mergeable(memory: Memory) -> RobotMemory | GraphMemory:
+    """Return ``memory`` if it can merge; raises InvalidInputError if not."""
+    if not isinstance(memory, RobotMemory | GraphMemory):
+        raise InvalidInputError(f"a {type(memory).__name__} cannot merge; valid: robot, graph")
+    return memory
 
 
 def _guess(transform: Any) -> PlaneTransform | None:

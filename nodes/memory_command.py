@@ -3,12 +3,13 @@ store on disk, without ROS.
 
 Reading takes no lock: it works while a memory node writes. ``merge``, ``unmerge``, ``join``, ``keep-apart``,
 ``reanchor`` and ``repair`` are writers and refused while another one runs; a running node merges by its service
-``memory/merge``.
+``memory/merge``, lists conflicts by ``memory/conflicts`` and decides them by ``memory/resolve``.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shlex
 import sys
 import time
@@ -21,7 +22,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 
 STORES = Path("~/.local/share/engram")
 """Where the nodes keep each robot's memory: ``<robot_id>/memory``."""
@@ -57,6 +58,8 @@ class Query(StoreArgument):
     """Where the robot is [m]: then the advice weighs the way to a look."""
     snapshot: str = ""
     """Ask a past snapshot instead of the newest."""
+    json: bool = False
+    """Print one JSON object, with all places of the search that is advised."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ def last_written(folder: Path) -> Path:
 
 def query(config: Query, path: Path) -> None:
     """Answer a question."""
+    from engram.memory.advice import itinerary
     from engram.memory.questions import QuestionConfig, parse
 
     if not config.question:
@@ -212,12 +216,46 @@ def query(config: Query, path: Path) -> None:
         robot_place=np.array(config.robot) if config.robot else None,
     )
     answer = known.memory.query(wanted)
+    if config.json:
+        print(json.dumps(_as_json(answer), indent=2))
+        return
     print(answer.text)
     print(f"confidence {answer.confidence:.2f}" + (f", {answer.age_s:.1f} s old" if answer.nodes else ""))
     for one in answer.evidence[: config.limit]:
         print(f"  {one.source}: {one.text}" + (f"  [{', '.join(one.ids)}]" if one.ids else ""))
     if answer.advice is not None:
-        print(answer.advice.text)
+        advice = answer.advice
+        print(advice.text)
+        if advice.look and (route := itinerary(advice.labels, advice.route, advice.chances, config.limit)):
+            print(route)
+
+
+def _as_json(answer: Any) -> dict[str, Any]:
+    """Return a MemoryAnswer as JSON values; places are in the memory's frame [m]."""
+    advice = answer.advice
+    nodes = [
+        {
+            "id": node.id, "layer": node.layer, "label": node.label, "place": node.pose.position.tolist(),
+            "frame": node.pose.frame, "state": node.state, "belief": float(node.belief), "score": float(score),
+        }
+        for node, score in zip(answer.nodes, answer.scores, strict=True)
+    ]  # fmt: skip
+    found = {
+        "answer": answer.text,
+        "confidence": float(answer.confidence),
+        "age_s": float(answer.age_s) if answer.nodes else None,
+        "nodes": nodes,
+        "evidence": [{"source": one.source, "text": one.text, "ids": list(one.ids)} for one in answer.evidence],
+        "advice": None,
+    }
+    if advice is not None:
+        route = zip(advice.labels, advice.route, advice.chances, strict=True)
+        found["advice"] = {
+            "look": bool(advice.look),
+            "text": advice.text,
+            "route": [{"label": label, "place": place.tolist(), "chance": chance} for label, place, chance in route],
+        }
+    return found
 
 
 def history(config: History, path: Path) -> None:
@@ -309,7 +347,7 @@ def merge(config: Merge, path: Path) -> None:
     if config.transform is not None:
         *shift, yaw = config.transform
         guess = PlaneTransform(yaw, np.array(shift))
-    with closing(_Writer(path)) as writer:
+    with closing(_Writer(path, "memory/merge")) as writer:
         report = writer.memory.take_in(other, config.robot, guess)
         writer.memory.commit()
     x, y, z = report.transform.shift
@@ -325,7 +363,7 @@ def merge(config: Merge, path: Path) -> None:
 
 def unmerge(config: Unmerge, path: Path) -> None:
     """Undo a merge."""
-    with closing(_Writer(path)) as writer:
+    with closing(_Writer(path, "memory/merge or memory/resolve, with undo")) as writer:
         undone = _undo(writer.memory, config.what)
         writer.memory.commit()
     print(f"undone: {undone}")
@@ -343,7 +381,7 @@ def _undo(memory: Any, what: str) -> str:
         if not what.isdecimal():
             raise
         try:
-            memory.tracker.undo_merge(int(what), memory.tracker.stamp_ns, "engram memory unmerge")
+            memory.undo_merge(int(what), "engram memory unmerge")
         except InvalidInputError as no_merge:
             raise InvalidInputError(f"{no_robot}; {no_merge}") from no_merge
     return f"merge {what}"
@@ -366,20 +404,16 @@ def conflicts(config: Conflicts, path: Path) -> None:
 
 def join(config: Join, path: Path) -> None:
     """Make two objects one."""
-    from engram.memory.fleet import join as join_objects
-
-    with closing(_Writer(path)) as writer:
-        number = join_objects(writer.memory.tracker, config.kept, config.gone, "engram memory join")
+    with closing(_Writer(path, "memory/resolve")) as writer:
+        number, _ = writer.memory.join(config.kept, config.gone, "engram memory join")
         writer.memory.commit()
     print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
 
 
 def keep_apart(config: KeepApart, path: Path) -> None:
     """Decide a conflict."""
-    from engram.memory.fleet import keep_apart as decide
-
-    with closing(_Writer(path)) as writer:
-        decide(writer.memory.tracker, config.a, config.b)
+    with closing(_Writer(path, "memory/resolve")) as writer:
+        writer.memory.keep_apart(config.a, config.b)
         writer.memory.commit()
     print(f"kept apart: {config.a} and {config.b}")
 
@@ -435,13 +469,16 @@ class _Known:
 
 
 class _Writer:
-    """The scene graph of a store, to be changed."""
+    """The scene graph of a store, to be changed; ``service`` does the same in a memory node that holds it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, service: str) -> None:
         from engram.memory.graph_memory import GraphMemory
         from engram.memory.store import GraphStore
 
-        self._store = GraphStore(path)
+        try:
+            self._store = GraphStore(path)
+        except StoreLockedError as error:
+            raise StoreLockedError(f"{error}; if that is a memory node, call its service {service}") from error
         self.memory = GraphMemory(self._store, _graph_config(self._store.load()))
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from sensor_msgs.msg import JointState as JointStateMsg
 
 from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
-from engram.core.errors import EngramError, StaleDataError
+from engram.core.errors import EngramError, InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import GraphUpdate, JointState, SceneObservation
 from engram.memory.fusion import FusionConfig
@@ -36,12 +36,12 @@ from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.episode_follower import EpisodeFollower
 from engram.nodes.factories import Budget, make_kinematics, make_memory, make_robot
-from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
+from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
 from engram.nodes.params import param
 from engram.nodes.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
-from engram_interfaces.srv import GetGraph, MemoryMerge, MemoryRecall
+from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryRecall, MemoryResolve
 from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
 
 
@@ -151,6 +151,8 @@ class MemoryNode(EngramNode):
         if self.config.frame != "base_link":
             subscribe_transforms(self, self.transforms, lambda: self._once(self._place_homeless))
         self.serve(MemoryMerge, "memory/merge", self._on_merge)
+        self.serve(MemoryConflicts, "memory/conflicts", self._on_conflicts)
+        self.serve(MemoryResolve, "memory/resolve", self._on_resolve)
         self.serve(MemoryQuerySrv, "memory/query", self._on_query)
         self.serve(MemoryRecall, "memory/recall", self._on_recall)
         self.serve(GetGraph, "memory/get_graph", self._on_get_graph)
@@ -225,8 +227,11 @@ class MemoryNode(EngramNode):
 
     def _publish_change(self, update: GraphUpdate) -> None:
         if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
-            self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
-            self.changed = update.sequence
+            self._publish(update)
+
+    def _publish(self, update: GraphUpdate) -> None:
+        self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
+        self.changed = update.sequence
 
     def _publish_context(self) -> None:
         """Publish what matters for the instruction, once a scene; in lock-step with the words of that very step."""
@@ -385,6 +390,38 @@ class MemoryNode(EngramNode):
             self.report("memory/merge", error)
             response.status = f"not merged: {error}"
             return response
+
+    async def _on_conflicts(
+        self, request: MemoryConflicts.Request, response: MemoryConflicts.Response
+    ) -> MemoryConflicts.Response:
+        try:
+            return await self._in_worker(lambda: conflicts(self.memory, response))
+        except Exception as error:
+            return self._refused("memory/conflicts", error, response)
+
+    async def _on_resolve(
+        self, request: MemoryResolve.Request, response: MemoryResolve.Response
+    ) -> MemoryResolve.Response:
+        def work() -> MemoryResolve.Response:
+            self._publish(resolve(self.memory, request, response))  # a sequence without a change is one to follow too
+            try:
+                self._commit(wait=True)
+            except Exception as error:
+                raise StoreError(f"{response.reason}; but that is not durable yet: {error}") from error
+            response.accepted = True
+            return response
+
+        try:
+            return await self._in_worker(work)
+        except Exception as error:
+            return self._refused("memory/resolve", error, response)
+
+    def _refused(self, name: str, error: Exception, response: Any) -> Any:
+        """Answer with why not; whoever asked for something that is not there has no problem of ours."""
+        if not isinstance(error, InvalidInputError | UnknownNameError):
+            self.report(name, error)
+        response.accepted, response.reason = False, str(error)
+        return response
 
     def add_diagnostics(self) -> None:
         """Show what is known and what is durable."""

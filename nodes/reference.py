@@ -85,6 +85,8 @@ SERVICES = (
     ("safety/reset", "std_srvs/srv/Trigger", "safety", "release a stop"),
     ("memory/query", "engram_interfaces/srv/MemoryQuery", "memory", "ask in words, near a place, as of a time"),
     ("memory/merge", "engram_interfaces/srv/MemoryMerge", "memory", "take another robot's memory in, or out again"),
+    ("memory/conflicts", "engram_interfaces/srv/MemoryConflicts", "memory", "one object or two: not decided"),
+    ("memory/resolve", "engram_interfaces/srv/MemoryResolve", "memory", "two objects are one, or two; or undo that"),
     ("memory/recall", "engram_interfaces/srv/MemoryRecall", "memory", "tokens for an instruction"),
     ("memory/get_graph", "engram_interfaces/srv/GetGraph", "memory", "the whole scene graph, now or as of a time"),
     ("policy/promote", "engram_interfaces/srv/PromotePolicy", "learner", "let a version drive"),

@@ -20,6 +20,7 @@ from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
 
 from engram.core.errors import InvalidInputError
+from engram.memory.advice import itinerary
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.factories import make_robot
@@ -36,6 +37,7 @@ from engram_interfaces.srv import GetGraph, MemoryQuery
 LEVEL_NAMES = {OK: "ok", WARN: "warn", ERROR: "error"}
 OUTCOMES_SHOWN = 6
 EVIDENCE_SHOWN = 3
+STOPS_SHOWN = 5
 OBJECT_LAYERS = ("object", "objects")
 
 
@@ -264,7 +266,9 @@ class ViewerNode(EngramNode):
             return
         ago = f", {found.age:.0f} s ago" if found.age >= 0 else ""
         sure = f"{100 * found.confidence:.0f} % sure{ago}" if found.confidence > 0 else ""
-        self.page.tell(found.answer, sure, found.advice, *found.evidence[:EVIDENCE_SHOWN])
+        stops = list(map(messages.xyz, found.route)) if found.look else []
+        route = itinerary(found.route_labels, stops, found.route_chances, STOPS_SHOWN)
+        self.page.tell(found.answer, sure, found.advice, route, *found.evidence[:EVIDENCE_SHOWN])
 
     def _follow(self, words: str, future: Future) -> None:
         handle = future.result()

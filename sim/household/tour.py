@@ -115,16 +115,21 @@ def region_of(spot: Spot, base: Pose) -> Region:
 
 
 def map_nodes(home: Home) -> list[SceneNode]:
-    """Return the rooms and furniture of the robot's map as graph nodes; their ids are the memory's to give."""
+    """Return the rooms and furniture of the robot's map as graph nodes; their ids are the memory's to give.
+
+    A surface is a board that things lie on; a drawer or cupboard reaches up to its headroom, so that they lie in it.
+    """
     rooms = [
         _node("room", name, np.array([*middle, 0.95]), 0.0, np.array([ROOM_M, ROOM_M, 1.9]))
         for name, middle in home.rooms.items()
     ]
-    places = [
-        _node("place", s.name, s.to_map(np.array([0.0, 0.0, -0.02])), s.yaw, np.array([s.depth, s.width, 0.04]))
-        for s in home.spots.values()
-    ]
-    return rooms + places
+    return rooms + [_furniture(spot) for spot in home.spots.values()]
+
+
+def _furniture(spot: Spot) -> SceneNode:
+    top = HEADROOM_M if spot.closed else 0.0
+    centre = spot.to_map(np.array([0.0, 0.0, 0.5 * (top - 0.04)]))
+    return _node("place", spot.name, centre, spot.yaw, np.array([spot.depth, spot.width, top + 0.04]))
 
 
 def _node(layer: str, label: str, centre: np.ndarray, yaw: float, size: np.ndarray) -> SceneNode:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engram.core.contracts import MemoryQuery
-from engram.memory.advice import AdviceConfig, Option, advise, search_order
+from engram.memory.advice import AdviceConfig, Option, advise, itinerary, search_order
 from engram.memory.answers import options
 from engram.memory.graph_memory import GraphMemory, known_place
 from tests.memory.scenes import WordEncoder, seen, view
@@ -105,3 +105,14 @@ def test_what_left_its_place_is_looked_for_on_the_same_surface_too():
     assert cup.seen == hits.confidence[0] < 0.6
     assert cup.moved == pytest.approx((1 - cup.seen) * 0.85 / 1.05)
     assert (shelf.label, shelf.seen, shelf.moved) == ("the shelf", 0.0, pytest.approx((1 - cup.seen) * 0.15 / 1.05))
+
+
+def test_the_route_names_each_stop_and_is_told_as_far_as_asked_for():
+    """The hall is near the robot, the kitchen on the way back; one place alone is no route."""
+    hall, kitchen = Option(HALL, "the hall", 0.0, moved=0.5), Option(KITCHEN, "the kitchen", 0.0, moved=0.2)
+    advice = advise([kitchen, hall], HALL)
+    assert advice.labels == ("the hall", "the kitchen")
+    told = "In this order: the hall (0.00, 8.00, 0.00) 50 %"
+    assert itinerary(advice.labels, advice.route, advice.chances, 5) == f"{told}, the kitchen (3.00, 0.00, 0.00) 20 %."
+    assert itinerary(advice.labels, advice.route, advice.chances, 1) == f"{told}, and 1 more."
+    assert itinerary(advice.labels[:1], advice.route[:1], advice.chances[:1], 5) == ""

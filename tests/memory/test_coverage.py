@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engram.memory import coverage as module
 from engram.memory.coverage import Coverage, pack
+from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.inside import last_looks
+from engram.memory.questions import parse
+from engram.memory.store import GraphStore, read_snapshot
+from tests.memory.scenes import WordEncoder, seen, view
 
 PLACES = np.array([[0.1, 0.1, 0.1], [1.1, 0.1, 0.1], [1.1, 0.1, 0.6]])
 """Three cells of 25 cm."""
@@ -22,3 +29,55 @@ def test_the_newest_look_of_each_box_is_told_box_by_box_or_all_at_once(monkeypat
     np.testing.assert_array_equal(coverage.last_looks(low, high), [30, 10, 20, -1])
     assert [coverage.last_look(a, b) for a, b in zip(low, high, strict=True)] == [30, 10, 20, None]
     np.testing.assert_array_equal(Coverage().last_looks(low, high), [-1] * 4)
+
+
+# -- a closed front ---------------------------------------------------------------------------------------------------
+
+DRAWER = known_place("place", "drawer", (0.5, 0.0, 0.1), (0.3, 0.3, 0.2))
+"""Seen from above: the camera is at z 1.0 m, the drawer's front at z 0.2 m (depth 0.8 m), its bottom at z 0."""
+SECOND = 10**9
+IN = parse("what is in the drawer", 100 * SECOND)
+
+
+def ahead(depth_of_front):
+    """Return a depth image (32, 32) m of a table at 1 m with a front of 0.3 x 0.3 m in its middle."""
+    across, _ = np.meshgrid((np.arange(32) + 0.5) * 4 - 64, np.arange(32))
+    half = 128 * 0.15 / depth_of_front
+    return np.where((np.abs(across) < half) & (np.abs(across.T) < half), depth_of_front, 1.0).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [(0.18, 0.02, 0.01), (0.04, 0.04, 0.04), (0.2, 0.15, 0.01)])
+def test_what_lies_behind_a_closed_front_is_hidden_and_stays(size):
+    """A spoon, a cube and a notebook 5 cm to 8 cm behind it: how long a thing is beside the ray says nothing."""
+    memory = GraphMemory(encoder=WordEncoder(), places=(DRAWER,))
+    thing = replace(seen("red thing", (0.5, 0.0, 0.13)), size=np.array(size))
+    for second in range(4):
+        memory.update(view([thing], second * SECOND, depth=ahead(0.87)))
+    for second in range(4, 40):
+        memory.update(view([], second * SECOND, depth=ahead(0.80)))
+    (node,) = [node for node in memory.graph().nodes if node.layer == "object"]
+    assert (node.state, node.label) == ("occluded", "red thing") and node.belief > 0.9
+
+
+def test_a_thing_that_left_a_surface_is_missed_whatever_its_shape():
+    memory = GraphMemory(encoder=WordEncoder())
+    for second in range(8):
+        spoon = replace(seen("red spoon", (0.5, 0.0, 0.005)), size=np.array((0.18, 0.02, 0.01)))
+        memory.update(view([spoon] if second < 4 else [], second * SECOND, depth=1.02 if second >= 4 else 1.0))
+    assert [node.state for node in memory.graph().nodes if node.layer == "object"] == ["absent"]
+
+
+def test_a_look_at_a_closed_front_is_no_look_into_it(tmp_path):
+    store = GraphStore(tmp_path)
+    memory = GraphMemory(store, encoder=WordEncoder(), places=(DRAWER,))
+    memory.update(view([], 1 * SECOND, depth=ahead(0.80)))
+    assert memory.query(IN).text == "I do not know: I have never looked into the drawer."
+    memory.update(view([], 2 * SECOND, depth=1.0))  # open: its bottom is seen
+    assert memory.query(IN).text == "Nothing is in the drawer."
+    memory.update(view([seen("red cup", (0.8, 0.3, 0.02))], 50 * SECOND, depth=ahead(0.80)))
+    rows = memory.tracker.columns.rows("place")
+    assert last_looks(memory.tracker.columns, memory.tracker.coverage, rows).tolist() == [2 * SECOND]
+    memory.commit()
+    store.close()
+    again = GraphMemory(stored=read_snapshot(tmp_path), encoder=WordEncoder())
+    assert again.query(IN).text == "Nothing is in the drawer."

@@ -11,12 +11,13 @@ import pytest
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
-from engram.core.types import Pose
+from engram.core.types import Hand, Pose
 from engram.memory.coverage import cell_centres, pack
 from engram.memory.epochs import Anchor, anchor_of, reanchored
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.habits import place_key
 from engram.memory.plane import PlaneTransform
+from engram.memory.questions import parse
 from engram.memory.records import LookedTable, RecordTable, strings
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.store import GraphStore, read_snapshot, whole
@@ -89,6 +90,30 @@ def test_reanchoring_carries_the_places_of_all_stores(tmp_path):
     assert all(np.linalg.norm(place[:2] - (-19.5, 12.0)) < 0.5 for place in places)
     there = np.array([-19.5, 12.0, 0.0])
     assert memory.tracker.coverage.last_look(there - 0.3, there + 0.3) == 4 * SECOND
+
+
+def test_what_the_hand_held_it_holds_in_the_new_map(tmp_path):
+    """Gripped 1 cm off its middle at (10, 20), turned left. In the new map the robot stands at (-19, 12), turned round:
+    what its hand lifts to (0.5, 0.1, 0.3) ahead of it is at (-19.5, 11.9, 0.3) there, and the cup 1 cm beside that."""
+    hand = Hand(Pose(np.array([0.5, 0.1, 0.02]), np.array([1.0, 0, 0, 0])), 0.5)
+    memory = RobotMemory(GraphStore(tmp_path), of_map("house 1"), WordEncoder())
+    for second, closed in enumerate((0.0, 0.0, 0.0, 0.5)):
+        scene = view([seen("red cup", (0.51, 0.1, 0.02))], second * SECOND)
+        memory.update(scene_in_frame(replace(scene, hand=replace(hand, closed=closed)), BASE, np.eye(3) * 1e-6, "cart"))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    reanchor(Reanchor(map="house 2", transform=(1.0, 2.0, 0.0, np.pi / 2)), tmp_path)
+    memory = RobotMemory(GraphStore(tmp_path), of_map("house 2"), WordEncoder())
+    assert [node.label for node in memory.query(parse("what is the robot holding", 4 * SECOND)).nodes] == ["red cup"]
+    lifted = replace(hand, pose=replace(hand.pose, position=np.array([0.5, 0.1, 0.3])))
+    base = Pose(np.array([-19.0, 12.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0]), "map")
+    scene = replace(view([], 5 * SECOND, depth=0.5), hand=lifted)
+    memory.update(scene_in_frame(scene, base, np.eye(3) * 1e-6, "cart"))
+    cup = memory.query(MemoryQuery(text="red cup")).nodes[0]
+    np.testing.assert_allclose(cup.pose.position, (-19.51, 11.9, 0.3), atol=1e-3)
+    memory.close()
+    memory.scene.store.close()
 
 
 def test_reanchored_in_place_a_memory_has_looked_nowhere_that_it_did_not(tmp_path):

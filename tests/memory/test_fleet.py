@@ -283,7 +283,7 @@ def test_a_conflict_goes_with_either_of_its_nodes(ours, other):
 def test_two_objects_in_conflict_are_joined_and_what_is_undone_is_undecided_again(ours, other):
     take_in(ours.tracker, other, "robot1")
     before, facts = objects(ours), believed(ours, "object_0005")
-    number = join(ours.tracker, "object_0005", "robot1/object_0006", "me")
+    number, _ = join(ours.tracker, "object_0005", "robot1/object_0006", "me")
     (kettle,) = [node for node in objects(ours).values() if node.label == "green kettle"]
     assert (kettle.id, kettle.observations) == ("object_0005", 8)
     np.testing.assert_array_equal(kettle.pose.position, before["robot1/object_0006"].pose.position)  # seen there last
@@ -303,8 +303,8 @@ def test_an_undone_join_leaves_both_as_they_were_whoever_saw_it_last(ours, other
     pair = ["object_0005", "robot1/object_0006"]
     gone = pair[pair.index(kept) - 1]
     before, facts = objects(ours), {node_id: believed(ours, node_id)[0] for node_id in pair}
-    ours.tracker.undo_merge(join(ours.tracker, kept, gone, "me"), ours.tracker.stamp_ns, "me")
-    number = join(ours.tracker, kept, gone, "me")
+    ours.tracker.undo_merge(join(ours.tracker, kept, gone, "me")[0], ours.tracker.stamp_ns, "me")
+    number, _ = join(ours.tracker, kept, gone, "me")
     newer = "object_0005" if again else "robot1/object_0006"
     np.testing.assert_array_equal(objects(ours)[kept].pose.position, before[newer].pose.position)
     ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
@@ -317,7 +317,7 @@ def test_joined_under_two_names_each_gets_its_own_back(ours, tmp_path):
     watch(ours, {"green kettle": (0.3, -0.3, 0.02)}, start=10)  # eight sights of ours against four
     spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"red mug": theirs((0.3, -0.3), rng)}
     take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
-    number = join(ours.tracker, "object_0005", "robot1/object_0005", "me")
+    number, _ = join(ours.tracker, "object_0005", "robot1/object_0005", "me")
     assert objects(ours)["object_0005"].label == "green kettle"
     ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
     assert [objects(ours)[i].label for i in ("object_0005", "robot1/object_0005")] == ["green kettle", "red mug"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.history import FOREVER, History
+from engram.memory.store import GraphStore, read_snapshot
 
 A, B, C = np.array([0.0, 0, 0]), np.array([1.0, 0, 0]), np.array([2.0, 0, 0])
 
@@ -148,3 +150,35 @@ def test_what_pointed_at_a_target_is_found_without_a_look_at_the_rest():
     top = int(np.flatnonzero(history.used).max()) + 1
     again.restore({name: getattr(history, name)[:top] for name in History.COLUMNS}, history.words)
     assert again.pointing_at(["drawer"]).tolist() == history.pointing_at(["drawer"]).tolist()
+
+
+def test_words_that_no_fact_uses_any_more_make_room_for_others(tmp_path):
+    """Ten false sights, one a second: their names, ids and the camera that saw only them go when their facts go."""
+    store = GraphStore(tmp_path)
+    memory = GraphMemory(store, places=())
+    history = memory.tracker.history
+    history.state("object_0", "cup", A, 0, camera="front")
+    for second in range(1, 11):
+        history.state(f"object_{second}", f"false {second}", A, second, camera="wrist")
+        history.retract(f"object_{second}", second + 1)
+    memory.tracker.sequence = 1
+    memory.commit()
+    before = len(history.words)
+    history.thin(1)
+    for second in range(11, 19):
+        history.state(f"object_{second}", f"other {second}", B, second, camera="side")
+    assert len(history.words) == before == 25 and history.number("object_1") == -1
+    memory.tracker.sequence = 2
+    memory.commit()
+    store.close()
+    again = GraphMemory(stored=read_snapshot(tmp_path), places=()).tracker.history
+    for known in (history, again):
+        assert [fact.label for fact in known.of("object_18")] == ["other 18"]
+        assert [fact.evidence for fact in known.of("object_0")] == [("front@0",)]
+        assert known.of("object_1") == []
+        assert [fact.relation for fact in known.of("object_0")] == [""]
+    again.state("object_19", "cup", C, 19)
+    again.state("object_20", "new", C, 19)
+    again.state("object_21", "newer", C, 19)
+    assert len(again.words) == 25 + 1 and again.of("object_21")[0].label == "newer"
+    assert again.of("object_21")[0].relation == ""

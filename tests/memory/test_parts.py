@@ -17,8 +17,9 @@ from engram.memory.association import Looks, assign
 from engram.memory.columns import half_extents
 from engram.memory.fusion import FusionConfig, born, fuse_positions
 from engram.memory.relations import boxes, relations
-from engram.memory.retrieval import RetrievalConfig, search, text_embedder
+from engram.memory.retrieval import RetrievalConfig, text_embedder
 from engram.memory.scene_graph import SceneGraph
+from engram.memory.search import search
 from engram.memory.tracker import Tracker
 from engram.memory.vectors import VectorIndex
 from engram.memory.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look

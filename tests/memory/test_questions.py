@@ -111,3 +111,32 @@ def test_a_time_without_a_day_is_the_last_one_there_was(words, start, end):
 def test_a_time_that_cannot_be_is_named_with_the_form_expected(words, named):
     with pytest.raises(InvalidInputError, match=named):
         parse(words, NOW)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            "where was the red cup today at 18:00",
+            "2026-11-21 18:00 is still to come, it is 2026-11-21 15:30: ask",
+        ),
+        ("what is in the drawer today after 18:00", "2026-11-21 18:00 is still to come"),
+        ("what did you think was in the drawer today at 18:00", "2026-11-21 18:00 is still to come"),
+        ("which robots could reach the cup today in the evening", "2026-11-21 18:00 is still to come"),
+        ("where is the red cup tonight", "2026-11-21 20:00 is still to come"),
+        ("where will the red cup be tomorrow", "2026-11-22 00:00 is still to come"),
+        ("where was the red cup on 2026-12-24 10:00", "2026-12-24 10:00 is still to come, .* or without a time"),
+    ],
+)
+def test_what_is_still_to_come_is_not_answered_as_if_it_had_been(words, named):
+    with pytest.raises(InvalidInputError, match=named):
+        parse(words, NOW)
+
+
+def test_what_is_still_to_come_is_told_by_the_clock_that_is_asked_by():
+    with pytest.raises(InvalidInputError, match=r"^2026-11-21 18:00 is still to come, it is 2026-11-21 16:30"):
+        parse("where was the cup today at 18:00", NOW, config=QuestionConfig(utc_offset_h=1.0))
+    with pytest.raises(InvalidInputError, match=r"^20\.0 s is still to come, it is 12\.4 s"):
+        parse("where was the cup at 20 s", 12_360_000_000)
+    assert parse("where was the cup at 12.4 s", 12_360_000_000).valid_ns == (12_360_000_000, 12_360_000_000)
+    assert parse("where was the cup today before 18:00", NOW).valid_ns == (at(21, 0), NOW)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.memory.graph_memory import GraphMemory, known_place, table
 from engram.memory.questions import parse
+from engram.memory.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -116,3 +118,41 @@ def test_two_of_one_name_are_both_asked_about():
         memory.update(view(cups + [seen(k.replace("_", " "), v) for k, v in still.items()], second * SECOND))
     forget(memory, "blue bowl", 10)
     assert labels(memory, "what was near the red cup at 3 s") == {"blue bowl", "green fork"}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_gone_had_the_size_that_it_had(tmp_path, again):
+    """A tray of 0.6 x 0.4 m; the bowl stands 0.75 m from its middle: near is 0.5 m and the tray's half diagonal."""
+    store = GraphStore(tmp_path) if again else None
+    memory = GraphMemory(store, encoder=WordEncoder())
+    size = np.array([0.6, 0.4, 0.02])
+    tray = replace(seen("wooden tray", (0.4, 0.3, 0.01)), size=size)
+    for second in range(1, 6):
+        things = [tray, seen("red cup", (0.5, 0.35, 0.04)), seen("blue bowl", (0.4, -0.45, 0.02))]
+        memory.update(view(things, second * SECOND))
+    gone = forget(memory, "wooden tray", 10)
+    if store is not None:
+        memory.commit()
+        store.close()
+        memory = GraphMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    assert labels(memory, "what was on the wooden tray at 3 s") == {"red cup"}
+    assert labels(memory, "what was near the wooden tray at 3 s") == {"red cup", "blue bowl"}
+    (then,) = [node for node in memory.graph(3 * SECOND).nodes if node.id == gone]
+    np.testing.assert_allclose(then.size, size, atol=1e-6)
+    memory.tracker.history.retract(gone, 50 * SECOND)
+    memory.tracker.history.thin(0)  # what no fact tells of any more needs no size
+    memory.consolidate()
+    assert not list(memory.tracker.gone)
+    if memory.store is not None:
+        memory.update(view([], 100 * SECOND))
+        memory.commit()
+        memory.store.close()
+        assert "gone" not in GraphMemory(stored=read_snapshot(tmp_path), encoder=WordEncoder()).restored
+
+
+def test_a_false_sight_leaves_no_size_behind():
+    memory = GraphMemory(encoder=WordEncoder())
+    memory.update(view([seen("red cup", LEFT)], SECOND))
+    for second in range(2, 8):
+        memory.update(view([], second * SECOND))
+    assert list(memory.tracker.gone) == ["object_0001"] and memory.tracker.gone.records() == ([], [])

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from engram.core.errors import UnknownNameError
-from engram.memory.graph_memory import GraphMemory
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.memory.graph_memory import GraphMemory, known_place, table
+from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore
 from engram.nodes import messages
-from engram.nodes.memory_answers import Asking, answer_query, merge, query_from
-from engram_interfaces.srv import MemoryMerge, MemoryQuery
+from engram.nodes.graph_mirror import GraphMirror
+from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
+from engram_interfaces.srv import MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -103,3 +105,93 @@ def test_advice_weighs_the_way(memory):
     answer = answer_query(memory, query_from(far, ASKING), MemoryQuery.Response())
     assert not answer.look and answer.advice.startswith("Looking is not worth it")
     assert np.allclose(messages.xyz(answer.look_at), 0)
+
+
+def test_the_whole_search_comes_with_the_advice():
+    """Two places of one size that nobody has looked at; the sideboard is where the robot stands."""
+    sideboard = known_place("place", "sideboard", (0.5, 4.0, -0.02), (1.2, 1.6, 0.04))
+    memory = GraphMemory(encoder=WordEncoder(), places=[table(), sideboard])
+    request = MemoryQuery.Request(text="where is the green spoon", use_robot_place=True)
+    request.robot_place.x, request.robot_place.y = 0.5, 4.0
+    query = query_from(request, ASKING)
+    answer = answer_query(memory, query, MemoryQuery.Response())
+    assert answer.look and answer.route_labels == ["the sideboard", "the table"]
+    assert [place.y for place in answer.route] == [4.0, 0.0] and answer.route[0] == answer.look_at
+    assert list(answer.route_chances) == pytest.approx(memory.query(query).advice.chances)
+    assert answer.route_chances[0] == answer.route_chances[1] > 0.4
+    about_a_place = ask(memory, near="table")
+    assert not (about_a_place.route or about_a_place.route_chances or about_a_place.route_labels)
+
+
+@pytest.fixture(params=[GraphMemory, RobotMemory])
+def undecided(request, tmp_path):
+    """A memory, and a mirror of its graph, that has taken robot1's red cup, 55 cm from ours, for another one."""
+    other = GraphMemory(GraphStore(tmp_path / "robot1"), encoder=WordEncoder())
+    for second in range(60, 64):
+        other.update(view([seen("red cup", (0.5, -0.2, 0.02))], second * SECOND))
+    other.commit()
+    ours = request.param(encoder=WordEncoder())
+    for second in range(1, 5):
+        ours.update(view([seen("red cup", (0.5, 0.35, 0.02)), seen("blue box", BOX)], second * SECOND))
+    asked = MemoryMerge.Request(store_path=str(tmp_path / "robot1"))
+    asked.transform.rotation.w = 1.0
+    assert merge(ours, asked, MemoryMerge.Response()).status == "merged"
+    mirror = GraphMirror()
+    mirror.apply("boot", ours.graph())
+    yield ours, mirror
+    if isinstance(ours, RobotMemory):
+        ours.close()
+
+
+CUPS = ("object_0001", "robot1/object_0001")
+
+
+def listed(memory):
+    answer = conflicts(memory, MemoryConflicts.Response())
+    assert answer.accepted
+    return [(one.kind, one.ours, one.theirs) for one in answer.conflicts]
+
+
+def test_a_conflict_is_listed_joined_undone_and_kept_apart_by_the_services(undecided):
+    """The mirror follows the changes alone, without ever asking for the whole graph."""
+    memory, mirror = undecided
+
+    def decide(**fields):
+        response = MemoryResolve.Response()
+        change = resolve(memory, MemoryResolve.Request(**fields), response)
+        assert mirror.apply("boot", change) and mirror.sequence == change.sequence
+        whole = memory.graph()
+        assert set(mirror.nodes) == {node.id for node in whole.nodes}
+        assert set(mirror.edges.values()) == set(whole.edges)
+        return response
+
+    assert listed(memory) == [("moved", *CUPS)]
+    joined = decide(action="join", a=CUPS[0], b=CUPS[1])
+    assert joined.reason == f"joined: {CUPS[1]} is part of {CUPS[0]}; undo of merge {joined.merge} takes that back"
+    assert CUPS[1] not in mirror.nodes and listed(memory) == []
+    assert mirror.nodes[CUPS[0]].pose.position[1] == pytest.approx(-0.2)  # seen there last
+    assert [node.id for node in ask(memory, text="red cup").nodes] == [CUPS[0]]
+    assert decide(action="undo", merge=joined.merge).reason == f"undone: merge {joined.merge}"
+    assert set(CUPS) <= set(mirror.nodes) and listed(memory) == [("moved", *CUPS)]
+    assert {node.id for node in ask(memory, text="red cup").nodes} == set(CUPS)
+    assert decide(action="keep_apart", a=CUPS[1], b=CUPS[0]).reason == f"kept apart: {CUPS[1]} and {CUPS[0]}"
+    assert set(CUPS) <= set(mirror.nodes) and listed(memory) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"action": "joyn"}, "unknown action 'joyn'; did you mean 'join'. valid: join, keep_apart, undo"),
+        ({"a": CUPS[0], "b": CUPS[1]}, "unknown action ''; valid: join, keep_apart, undo"),
+        ({"action": "join", "a": CUPS[0], "b": "robot1/object_1"}, "did you mean 'robot1/object_0001'"),
+        ({"action": "join", "a": CUPS[0], "b": CUPS[0]}, "'object_0001' is given twice, expected two objects"),
+        ({"action": "keep_apart", "a": CUPS[0], "b": "place_0001"}, "layer 'place', valid: object"),
+        ({"action": "keep_apart", "a": CUPS[0], "b": "object_0002"}, "of either of them: object_0001 and robot1/"),
+        ({"action": "undo", "merge": 7}, "merge 7: not one that can be undone; valid: .none."),
+    ],
+)
+def test_what_cannot_be_decided_is_named_and_changes_nothing(undecided, fields, words):
+    memory, mirror = undecided
+    with pytest.raises((UnknownNameError, InvalidInputError), match=words):
+        resolve(memory, MemoryResolve.Request(**fields), MemoryResolve.Response())
+    assert memory.graph().sequence == mirror.sequence and listed(memory) == [("moved", *CUPS)]

@@ -1,11 +1,14 @@
 """``engram memory ...`` on a store on disk."""
 
 import dataclasses
+import json
 import os
+import re
 import shutil
 
 import pytest
 
+from engram.memory.graph_memory import known_place, table
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.store import GraphStore, list_snapshots
 from engram.nodes import cli
@@ -180,3 +183,48 @@ def test_the_history_of_what_is_gone_is_found_by_its_label(store, capsys):
     code, said = engram(capsys, "history", "--store", store, "red cup")
     assert code == 0 and f"{cup} red cup: at (0.40, 0.10, 0.02)" in said
     assert said == engram(capsys, "history", "--store", store, cup)[1]
+
+
+def test_the_search_that_is_advised_is_told_in_words_and_as_json(tmp_path, capsys):
+    """Two places that nobody has looked at; the robot stands at the sideboard."""
+    sideboard = known_place("place", "sideboard", (0.5, 4.0, -0.02), (1.2, 1.6, 0.04))
+    memory = RobotMemory(GraphStore(tmp_path), encoder=default_text_encoder(), places=[table(), sideboard])
+    memory.update(view([thing("red cup", (0.4, 9.0, 0.02))], SECOND))
+    memory.commit()
+    memory.close()
+    asked = ("query", "--store", tmp_path, "where is the green spoon", "--robot", "0.5", "4", "0")
+    said = engram(capsys, *asked)[1].splitlines()
+    assert said[-2].startswith("Look at the sideboard: ")
+    stops = re.fullmatch(
+        r"In this order: the sideboard \(0.50, 4.00, -?0.0\d\) (\d+) %, the table \(0.50, 0.00, -?0.0\d\) (\d+) %.",
+        said[-1],
+    )
+    assert stops and engram(capsys, *asked, "--limit", "1")[1].splitlines()[-1].endswith(" %, and 1 more.")
+    code, text = engram(capsys, *asked, "--limit", "1", "--json")
+    found = json.loads(text)
+    assert code == 0 and found["answer"].startswith("I know of nothing like 'green spoon'.")
+    assert (found["nodes"], found["age_s"]) == ([], None)
+    route = found["advice"]["route"]
+    assert found["advice"]["look"] and [stop["label"] for stop in route] == ["the sideboard", "the table"]
+    assert [stop["place"][1] for stop in route] == [4.0, 0.0]
+    assert [f"{100 * stop['chance']:.0f}" for stop in route] == list(stops.groups())
+    known = json.loads(engram(capsys, "query", "--store", tmp_path, "where is the red cup", "--json")[1])
+    (cup,) = known["nodes"]
+    assert (cup["id"], cup["label"], cup["frame"]) == ("object_0001", "red cup", "base_link")
+    assert cup["place"] == pytest.approx([0.4, 9.0, 0.02]) and known["evidence"][0]["source"]
+
+
+def test_while_a_node_holds_the_store_who_writes_is_sent_to_its_service_and_who_reads_is_not(store, tmp_path, capsys):
+    held = GraphStore(store)
+    shutil.copytree(store, tmp_path / "other", ignore=shutil.ignore_patterns("writer.lock"))
+    for words, service in (
+        (("join", "object_0001", "object_0002"), "memory/resolve"),
+        (("keep-apart", "object_0001", "object_0002"), "memory/resolve"),
+        (("merge", tmp_path / "other"), "memory/merge"),
+        (("unmerge", "robot1"), "memory/merge or memory/resolve, with undo"),
+    ):
+        code, said = engram(capsys, *words, "--store", store)
+        assert code == 2 and f"already being written by process {os.getpid()}" in said
+        assert said.endswith(f"if that is a memory node, call its service {service}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    held.close()

@@ -249,6 +249,9 @@ class Robot(Node):
         self.asked.append(request.text)
         response.answer, response.confidence, response.age = "The red cube is on the table.", 0.75, 12.0
         response.advice, response.evidence = "Look at the table.", ["graph: red cube visible"]
+        response.look = True
+        response.route = [messages.point(np.array([0.5, y, 0.0])) for y in (0.0, 4.0)]
+        response.route_chances, response.route_labels = [0.5, 0.25], ["the table", "the sink"]
         return response
 
     def _execute(self, handle: Any) -> ExecuteTask.Result:
@@ -354,6 +357,7 @@ def test_a_visitor_sees_the_robot_gives_an_instruction_and_stops_it(robot: Robot
     browser.type("where is the red cube", nth=-1)
     browser.click("Ask")
     browser.sees("The red cube is on the table.", "75 % sure, 12 s ago", "Look at the table.", "red cube visible")
+    browser.sees("In this order: the table (0.50, 0.00, 0.00) 50 %, the sink (0.50, 4.00, 0.00) 25 %.")
     assert robot.asked[3:] == ["where is the red cube"]
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from engram.core.errors import StoreError
 from engram.core.types import GraphUpdate
 from engram.memory.graph_memory import GraphMemory
 
@@ -19,3 +20,12 @@ class Gated(GraphMemory):
         while at_ns is not None and not Path(os.environ[GATE]).exists():
             time.sleep(0.01)
         return super().graph(at_ns)
+
+
+class FullDisk(GraphMemory):
+    """Commits nothing until the file that ``ENGRAM_TEST_GATE`` names is there."""
+
+    def commit(self) -> int:
+        if not Path(os.environ[GATE]).exists():
+            raise StoreError("no space left on device")
+        return self.tracker.sequence

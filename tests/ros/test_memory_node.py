@@ -13,13 +13,15 @@ from tf2_msgs.msg import TFMessage
 
 from engram.core.robot import PANDA_2F85
 from engram.core.types import ActionChunk, DetectedObject, JointState, Pose, SceneObservation
-from engram.nodes import messages, qos
+from engram.memory.graph_memory import GraphMemory
+from engram.memory.store import GraphStore
+from engram.nodes import cli, messages, qos
 from engram.nodes.graph_mirror import GraphMirror
 from engram.perception.embedding import default_text_encoder
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
-from engram_interfaces.srv import GetGraph, MemoryQuery, MemoryRecall
+from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryRecall, MemoryResolve
 from tests.core.gantry import GANTRY
 from tests.ros.memories import GATE
 
@@ -195,11 +197,108 @@ def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):
     assert was.answer.startswith("robot0 was at x 3.00, y 5.00")
 
 
+def test_a_running_node_lists_and_decides_what_a_merge_left_open_and_keeps_it_over_kill_9(graph, tmp_path, capsys):
+    """Each decision is durable when it is answered, and its change alone brings a reader up to date."""
+    other = GraphMemory(GraphStore(tmp_path / "robot1"), encoder=default_text_encoder())
+    for i in range(1, 5):
+        other.update(scene((20 + i) * 10**8, red_cube=(0.7, -0.2), green_bowl=(0.3, 0.3)))
+    other.commit()
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    store = {"store": str(tmp_path / "memory"), "commit_period_s": 3600.0}  # nothing is committed in passing
+    node = graph.start("memory_node", **store)
+    graph.active("memory_node", timeout_s=300)
+    graph.matched(scenes)
+    for i in range(1, 5):
+        scenes.publish(messages.scene_to_msg(scene(i * 10**8, red_cube=(0.4, 0.1), blue_cup=(0.6, -0.2))))
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "5", 60, "4 scenes and the robot itself")
+    merge = MemoryMerge.Request(store_path=str(tmp_path / "robot1"))
+    merge.transform.rotation.w = 1.0
+    assert graph.call(MemoryMerge, "memory/merge", merge).status == "merged"
+    mirror, applied = GraphMirror(), 0
+
+    def follow():
+        nonlocal applied
+        while applied < len(updates):
+            update = updates[applied]
+            applied += 1
+            assert mirror.apply(update.boot_id, messages.graph_from_msg(update)), "a change is missing"
+        return mirror.sequence
+
+    def undecided():
+        answer = graph.call(MemoryConflicts, "memory/conflicts", MemoryConflicts.Request())
+        assert answer.accepted, answer.reason
+        return [(one.kind, one.ours, one.theirs) for one in answer.conflicts]
+
+    def decide(**fields):
+        return graph.call(MemoryResolve, "memory/resolve", MemoryResolve.Request(**fields))
+
+    def shown(sequence):
+        graph.wait(lambda: follow() == sequence, 60, "the change")
+        return {node.id for node in mirror.nodes.values() if node.label == "red cube"}
+
+    def again():
+        """Kill the node and start it on what is on disk."""
+        node.end(signal.SIGKILL)
+        graph.diagnostics.clear()
+        started = graph.start("memory_node", **store)
+        graph.active("memory_node", timeout_s=300)
+        graph.wait(lambda: follow() and updates[-1].boot_id == mirror.boot_id, 60, "the graph of the new boot")
+        return started
+
+    ours = next(n.id for u in updates for n in u.nodes if n.label == "red cube" and not n.id.startswith("robot1/"))
+    pair = {ours, theirs := "robot1/object_0001"}
+    graph.wait(lambda: follow() and theirs in mirror.nodes, 60, "the graph after the merge")
+    before = mirror.sequence
+    assert undecided() == [("moved", ours, theirs)]
+    for fields, why in (
+        ({"action": "join", "a": ours, "b": "robot1/object_0009"}, "unknown object 'robot1/object_0009'; did you mean"),
+        ({"action": "marry", "a": ours, "b": theirs}, "unknown action 'marry'; valid: join, keep_apart, undo"),
+        ({"action": "undo", "merge": 99}, "merge 99: not one that can be undone"),
+    ):
+        refused = decide(**fields)
+        assert (refused.accepted, why in refused.reason) == (False, True), refused.reason
+    assert undecided() == [("moved", ours, theirs)] and shown(before) == pair
+    assert cli.main(["memory", "join", "--store", store["store"], ours, theirs]) == 2
+    assert "if that is a memory node, call its service memory/resolve" in capsys.readouterr().err
+
+    joined = decide(action="join", a=ours, b=theirs)
+    assert joined.accepted and joined.merge > 0, joined.reason
+    assert shown(before + 1) == {ours}
+    node = again()
+    whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+    assert whole.sequence == before + 1 and theirs not in {n.id for n in whole.nodes} and undecided() == []
+    undone = decide(action="undo", merge=joined.merge)
+    assert undone.accepted and shown(before + 2) == pair, undone.reason
+    assert undecided() == [("moved", ours, theirs)]
+    apart = decide(action="keep_apart", a=theirs, b=ours)
+    assert apart.accepted and shown(before + 3) == pair, apart.reason
+    node = again()
+    assert undecided() == [] and shown(before + 3) == pair
+
+
 @pytest.fixture
 def gate(tmp_path, monkeypatch):
     """The file that the memory ``Gated`` waits for."""
     monkeypatch.setenv(GATE, str(tmp_path / "go"))
     return tmp_path / "go"
+
+
+def test_a_decision_that_the_disk_does_not_take_is_told_so_and_the_next_commit_tries_again(graph, gate):
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    graph.start("memory_node", memory="tests.ros.memories:FullDisk", commit_period_s=0.1)
+    graph.active("memory_node", timeout_s=300)
+    graph.matched(scenes)
+    scenes.publish(messages.scene_to_msg(scene(10**8, red_cube=(0.4, 0.1), blue_cup=(0.6, -0.2))))
+    graph.wait(lambda: graph.value("memory_node", "sequence") == "2", 60, "the scene and the robot itself")
+    join = MemoryResolve.Request(action="join", a="object_0001", b="object_0002")
+    joined = graph.call(MemoryResolve, "memory/resolve", join)
+    assert not joined.accepted and joined.merge == 1
+    assert joined.reason.endswith("takes that back; but that is not durable yet: no space left on device")
+    graph.diagnostics.clear()
+    graph.wait(lambda: graph.value("memory_node", "everything durable") == "no", 60, "what is not durable")
+    gate.touch()
+    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "3", 60, "the next commit")
 
 
 def ask_twice(graph):
