@@ -23,6 +23,7 @@ import tyro
 
 from engram.benchmarks.household_figures import figures
 from engram.benchmarks.household_fit import fit_sensor
+from engram.benchmarks.household_past import Past
 from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_everything, ask_how_sure, score_graph
 from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
 from engram.benchmarks.report import save_report
@@ -99,6 +100,7 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
     }
     scores = {name: Scores() for name in (*memories, "engram_camera")}
     inspector, looked, merges, days = Inspector(world, senses[False], seed), Looked(), Merges(), []
+    past = Past(life, seed)
     for day in range(config.days):
         by_camera = seed == FIRST_SEED and day == config.camera_day
         inspector.sense = senses[by_camera]
@@ -119,10 +121,14 @@ def run_home(seed: int, config: HouseholdBenchmark, record: SensorRecord, encode
                         memories[name].update(sight.scene)
                 looked.note(spot, sights)
             for name, memory in memories.items():
-                ask_everything(memory, life, looked, mine if name == OURS else scores[name], stamp_ns + HOUR_NS)
+                judged = mine if name == OURS else scores[name]
+                told = ask_everything(memory, life, looked, judged, stamp_ns + HOUR_NS)
+                if name == OURS:
+                    past.note(stamp_ns, looked, told)
             ours.commit()
         ours.consolidate(0.5)
         score_graph(ours, life, looked, mine)
+        past.ask(memories, OURS, scores, stamp_ns + HOUR_NS)
         today = mine.count - before if not by_camera else mine.count
         days.append(_day(today, kept, time.process_time() - started))
         _save(part, seed, scores, days)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from engram.benchmarks.household_past import SPANS
 from engram.benchmarks.household_scores import Scores
 from engram.core.statistics import wilson
 
 BASELINES = ("captions", "newest_100", "full_history")
 VERDICTS = ("right", "rightly none", "stale", "outdated", "missing")
+PAST = ("questions", "right", "rightly none", "wrong", "missing", "knowable", "right of knowable")
+"""What is counted of questions about the past."""
 DISK_BUDGET_MB, RAM_BUDGET_MB = 512.0, 4096.0
 """What three weeks may cost: the store on disk, and the whole process with simulation, encoder and baselines."""
 
@@ -26,7 +30,9 @@ def figures(homes: Sequence[dict]) -> list[dict]:
         rows += reliability(name, total[name].told)
     if total["engram_camera"].count:
         rows += _answers("camera_day", total["engram_camera"]) + _graph("camera_day_", total["engram_camera"])
-    return rows + _weeks(homes)
+    for name in ("engram", *BASELINES):
+        rows += _past(name, total[name].count)
+    return rows + _believed_then(total["engram"].count) + _contents(total["engram"].count) + _weeks(homes)
 
 
 def _pooled(homes: Sequence[dict], name: str) -> Scores:
@@ -63,6 +69,37 @@ def _graph(prefix: str, scores: Scores) -> list[dict]:
         rate(f"{prefix}false_merges", count["fused into another"], count["fused"], 0.01),
         rate(f"{prefix}fused_into_its_twin", count["fused into its twin"], count["fused"]),
     ]
+
+
+def _past(name: str, count: Counter[str]) -> list[dict]:
+    """Where things were: of all questions, alike many from each span, and of what could be known."""
+    n = {what: sum(count[f"past {what} {span}"] for span in SPANS) for what in PAST}
+    rows = [rate(f"{name}_past_{what.replace(' ', '_')}", n[what], n["questions"]) for what in PAST[1:5]]
+    rows.append(rate(f"{name}_past_knowable_right", n["right of knowable"], n["knowable"]))
+    for span in SPANS:
+        right, of = count[f"past right of knowable {span}"], count[f"past knowable {span}"]
+        rows.append(rate(f"{name}_past_right_{span}", count[f"past right {span}"], count[f"past questions {span}"]))
+        rows.append(rate(f"{name}_past_knowable_right_{span}", right, of))
+    return rows
+
+
+def _believed_then(count: Counter[str]) -> list[dict]:
+    """Whether the memory knows today what it answered then."""
+    same, n = (sum(count[f"{what} {span}"] for span in SPANS) for what in ("believed then same", "believed then"))
+    contents = count["contents believed then same"], count["contents believed then"]
+    return [rate("believed_then_same", same, n, at_least=0.98),
+            rate("contents_believed_then_same", *contents, at_least=0.98)]  # fmt: skip
+
+
+def _contents(count: Counter[str]) -> list[dict]:
+    """What is and was on surfaces, and in drawers and cupboards, that the robot knew."""
+    rows = []
+    for when in ("now", "then"):
+        for relation in ("on", "in"):
+            right = count[f"{relation} {when} right"]
+            rows.append(rate(f"{relation}_{when}_precision", right, count[f"{relation} {when} told"]))
+            rows.append(rate(f"{relation}_{when}_recall", right, count[f"{relation} {when} there"]))
+    return rows
 
 
 def reliability(name: str, told: Sequence[tuple[float, bool]]) -> list[dict]:
@@ -123,16 +160,23 @@ def _weeks(homes: Sequence[dict]) -> list[dict]:
     return rows
 
 
-def rate(name: str, successes: int, n: int, at_most: float | None = None) -> dict:
+def rate(
+    name: str, successes: int, n: int, at_most: float | None = None, *, at_least: float | None = None
+) -> dict:  # fmt: skip
     """Return a share with its Wilson interval; questions of one home are not independent, so it is too narrow."""
     if not n:
         return {"name": name, "value": None, "interval": None, "n": 0, "target": "", "met": None}
     share = wilson(successes, n)
+    target, met = "", None
+    if at_most is not None:
+        target, met = f"<= {at_most}", share.rate <= at_most
+    elif at_least is not None:
+        target, met = f">= {at_least}", share.rate >= at_least
     return {
         "name": name,
         "value": round(share.rate, 4),
         "interval": [round(share.low, 4), round(share.high, 4)],
         "n": n,
-        "target": "" if at_most is None else f"<= {at_most}",
-        "met": None if at_most is None else share.rate <= at_most,
+        "target": target,
+        "met": met,
     }

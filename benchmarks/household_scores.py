@@ -61,12 +61,19 @@ def believed(nodes: Sequence[SceneNode]) -> list[SceneNode]:
     return [n for n in nodes if n.layer == "object" and n.state != "absent" and n.belief >= BELIEVED]
 
 
-def ask_everything(memory: Memory, life: Life, looked: Looked, scores: Scores, stamp_ns: int) -> None:
-    """Ask where each kind of thing is, at the end of a visit, and judge the answers."""
+def ask_everything(
+    memory: Memory, life: Life, looked: Looked, scores: Scores, stamp_ns: int
+) -> dict[str, list[np.ndarray]]:  # fmt: skip
+    """Ask where each kind of thing is, at the end of a visit, and judge the answers.
+
+    Return the places (3,) m that the memory told of each kind, best first.
+    """
+    told: dict[str, list[np.ndarray]] = {}
     for name in sorted({kind.name for kind in life.things.values()}):
         scores.count["questions"] += 1
         answer = memory.query(MemoryQuery(text=name, now_ns=stamp_ns))
         answers = [node for node in believed(answer.nodes) if node.label == name]
+        told[name] = [node.pose.position for node in answers]
         verdict = judge(answers[0].pose.position if answers else None, name, life, looked)
         scores.count[verdict] += 1
         scores.count["rightly none"] += not answers and _error(np.zeros(3), name, life) == np.inf
@@ -75,6 +82,7 @@ def ask_everything(memory: Memory, life: Life, looked: Looked, scores: Scores, s
             scores.count["right of knowable"] += verdict == "right"
         if verdict == "right":
             scores.error_m.append(_error(answers[0].pose.position, name, life))
+    return told
 
 
 def ask_how_sure(memory: Memory, life: Life, scores: Scores, stamp_ns: int) -> None:

@@ -1,11 +1,13 @@
 """Three simple memories behind the Memory contract, to measure ours against.
 
 All three keep sightings (what, where, when) and answer with the newest that fits; none knows that a thing is gone.
+Asked about the past, they answer with what was seen until then.
 They are stronger than what they are named after: each entry has the object's own place, not the robot's.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -89,7 +91,8 @@ class CaptionMemory(SightingMemory):
     def query(self, query: MemoryQuery) -> MemoryAnswer:
         """Return what the best captions say of the thing, newest first."""
         vector = self._embed(query.text)
-        similar = self._captions[: len(self._shown)] @ vector
+        shown = bisect_right(self._shown, until_ns(query), key=lambda nodes: nodes[0].last_seen_ns)
+        similar = self._captions[:shown] @ vector
         best = np.argsort(-similar, kind="stable")[: self._k]
         return newest_answer([node for i in sorted(best) for node in self._shown[i]], query, vector)
 
@@ -116,12 +119,19 @@ def sightings(scene: SceneObservation, start: int) -> list[SceneNode]:
     ]
 
 
+def until_ns(query: MemoryQuery) -> float:
+    """Return the newest stamp that counts for ``query``."""
+    return float("inf") if query.valid_ns is None else query.valid_ns[1]
+
+
 def newest_answer(kept: Sequence[SceneNode], query: MemoryQuery, vector: np.ndarray) -> MemoryAnswer:
     """Return the newest of ``kept`` (oldest first) that fit ``query``: the best label, within the radius."""
+    newest = until_ns(query)
     fits = [
         node
         for node in kept
-        if query.place is None or float(np.linalg.norm(node.pose.position - query.place)) <= query.radius_m
+        if node.last_seen_ns <= newest
+        and (query.place is None or float(np.linalg.norm(node.pose.position - query.place)) <= query.radius_m)
     ]
     if not fits:
         return MemoryAnswer((), ())
