@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class Coverage:
                 self._looked[key] = scene.stamp_ns
                 if scene.stamp_ns - self._written.get(key, -GRAIN_NS - 1) > GRAIN_NS:
                     self._pending[key] = scene.stamp_ns
+
+    def look_into(self, places: Iterable[str], stamp_ns: int) -> None:
+        """Note that the insides of ``places`` were seen; a frame that comes late undoes nothing."""
+        for place in places:
+            self.into[place] = max(stamp_ns, self.into.get(place, stamp_ns))
 
     def shift(self, by_ns: int) -> None:
         """Move the time of every look."""

@@ -370,6 +370,8 @@ class History:
                 if self._tree is not None:
                     self._since.add(a)
             self.sights[a] += self.sights[b]
+            if self.sure_from[b] == FOREVER != self.sure_from[a]:  # none any more
+                self.sure_to[b] = min(self.sure_to[a], self.valid_from[b])
             self.sure_from[a] = min(self.sure_from[a], self.sure_from[b])
             for name in ("last_sight", "valid_to", "closed_at", "sure_to", "last_camera"):
                 getattr(self, name)[a] = getattr(self, name)[b]

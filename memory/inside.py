@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from engram.core.types import SceneObservation
 from engram.memory.columns import LAYER_CODE, NodeColumns
@@ -12,15 +13,17 @@ from engram.memory.coverage import Coverage
 from engram.memory.visibility import FILLED, FREE, VisibilityConfig, look
 
 _DEEP_M = 0.03
-"""A place whose half extents are all above this can have an inside: a shelf or a drawer, not the top of a table."""
+"""A place whose own half extents are all above this can have an inside: a shelf or a drawer, not the top of a table."""
 _POINTS = 0.5 * np.array([(0, 0, 0), *itertools.product((-1, 1), repeat=3)])
-"""(9, 3) where a look counts, in half extents: the middle, and half-way to each corner."""
+"""(9, 3) where a look counts, in half extents along the place's own axes: the middle, and half-way to each corner.
+
+What is turned has less inside than the upright box around it: before its front, that is room air."""
 
 
 def deep(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
     """Return those of ``rows`` that are places with room for an inside."""
     is_place = columns.layer[rows] == LAYER_CODE["place"]
-    return rows[is_place & (columns.half[rows] > _DEEP_M).all(axis=1)]
+    return rows[is_place & (columns.size[rows] / 2 > _DEEP_M).all(axis=1)]
 
 
 def seen_into(columns: NodeColumns, scene: SceneObservation, config: VisibilityConfig) -> list[str]:
@@ -28,7 +31,9 @@ def seen_into(columns: NodeColumns, scene: SceneObservation, config: VisibilityC
     rows = deep(columns, np.sort(np.fromiter(columns.fixed, np.int64, len(columns.fixed))))
     beside = np.abs(columns.position[rows] - scene.camera_pose.position) - columns.half[rows]
     rows = rows[np.linalg.norm(np.maximum(beside, 0.0), axis=1) < 2 * config.max_depth_m]
-    points = columns.position[rows][:, None] + _POINTS * columns.half[rows][:, None]  # (n, 9, 3)
+    turn = Rotation.from_quat(columns.quaternion[rows], scalar_first=True).as_matrix()
+    inside = np.einsum("nij,nkj->nki", turn, _POINTS * columns.size[rows][:, None] / 2)
+    points = columns.position[rows][:, None] + inside  # (n, 9, 3)
     verdict = look(scene, points.reshape(-1, 3), np.zeros((9 * len(rows), 3)), config).reshape(-1, 9)
     seen = rows[((verdict == FREE) | (verdict == FILLED)).any(axis=1)]
     return [columns.about(row).id for row in seen.tolist()]

@@ -151,6 +151,18 @@ class Merges:
         self._journal[number] = replace(self._journal[number], undone=who)
         self.changed.add(number)
 
+    def shift(self, by_ns: int) -> None:
+        """Move every time of every merge, as those of the facts that it took back move."""
+
+        def moved(node: SceneNode) -> SceneNode:
+            return replace(node, first_seen_ns=node.first_seen_ns + by_ns, last_seen_ns=node.last_seen_ns + by_ns)
+
+        for number, one in self._journal.items():
+            self._journal[number] = replace(
+                one, stamp_ns=one.stamp_ns + by_ns, kept=moved(one.kept), gone=moved(one.gone)
+            )
+        self.changed |= set(self._journal)
+
     def bytes_used(self) -> int:
         """Return what the journal holds of RAM."""
         return MERGE_BYTES * len(self._journal)

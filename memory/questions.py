@@ -26,6 +26,8 @@ _SECOND = 1_000_000_000
 _DAY = dt.timedelta(days=1)
 _YEAR_NS = 365 * 86_400 * _SECOND
 """What is less is no date."""
+_DATES_NS = 8000 * _YEAR_NS
+"""Nor is what is more: Python's years have four digits."""
 MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"breakfast": (7.5, 8.5), "lunch": (12.0, 13.0), "dinner": (18.5, 19.5), "supper": (18.5, 19.5)}
 )
@@ -181,7 +183,7 @@ class _Times:
 
     def _clock(self, stamp_ns: int) -> str:
         """Return a stamp in words, of the clock that counts here: a simulation's begins at 0."""
-        if self._now_ns < _YEAR_NS:
+        if self._now_ns < _YEAR_NS or stamp_ns > _DATES_NS:
             return f"{stamp_ns / 1e9:.1f} s"
         return f"{dt.datetime.fromtimestamp(stamp_ns / 1e9, self._now.tzinfo):%Y-%m-%d %H:%M}"
 
@@ -212,9 +214,12 @@ class _Times:
 
     def _date(self, said: str, expected: str) -> dt.datetime:
         try:
-            return dt.datetime.fromisoformat(said).replace(tzinfo=self._now.tzinfo)
+            found = dt.datetime.fromisoformat(said).replace(tzinfo=self._now.tzinfo)
         except ValueError as error:
             raise InvalidInputError(f"{said!r}: expected {expected}") from error
+        if not dt.MINYEAR < found.year < dt.MAXYEAR:  # the days beside it are dates, too
+            raise InvalidInputError(f"{said!r}: expected a year from {dt.MINYEAR + 1} to {dt.MAXYEAR - 1}")
+        return found
 
     def _a_day(self) -> dt.datetime | None:
         match = self._found(r"\b(?:on )?(\d{4}-\d{2}-\d{2})\b")
@@ -231,7 +236,7 @@ class _Times:
             return self._day - _DAY
         if self._words.endswith("tonight"):
             self._words = self._words.removesuffix("tonight") + "in the night"
-            return self._day
+            return self._day if self._now.hour >= _PARTS["morning"][0] else self._day - _DAY  # it began yesterday
         if self._found(r"\btoday\b"):
             return self._day
         match = self._found(rf"\b(?:on |last )({'|'.join(_WEEKDAYS)})\b")

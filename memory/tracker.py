@@ -81,7 +81,7 @@ class Tracker:
         verdict = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, sights.looks)
         self.coverage.add(scene, config.visibility.max_depth_m)
-        self.coverage.into.update(dict.fromkeys(seen_into(columns, scene, config.visibility), scene.stamp_ns))
+        self.coverage.look_into(seen_into(columns, scene, config.visibility), scene.stamp_ns)
         self._see(rows, found, sights, scene, step)
         matched = np.zeros(len(rows), bool)
         matched[[i for i, _ in found.known]] = True
@@ -107,6 +107,7 @@ class Tracker:
         self.history.shift(-back)
         self.coverage.shift(-back)
         self.agents.shift(-back)
+        self.merges.shift(-back)
         self.stamp_ns -= back
         return -back
 

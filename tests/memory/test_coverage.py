@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from engram.memory import coverage as module
 from engram.memory.coverage import Coverage, pack
@@ -67,6 +68,24 @@ def test_a_thing_that_left_a_surface_is_missed_whatever_its_shape():
     assert [node.state for node in memory.graph().nodes if node.layer == "object"] == ["absent"]
 
 
+@pytest.mark.parametrize("yaw", [0.0, 0.25 * np.pi, 0.5 * np.pi])
+def test_what_is_seen_before_a_turned_front_is_not_its_inside(yaw):
+    """A chest of 0.8 x 0.1 m, closed: only what is beside it is seen; open, so is its bottom."""
+    turn = Rotation.from_euler("z", yaw)
+    chest = known_place("place", "chest", (0.5, 0.0, 0.1), (0.8, 0.1, 0.2))
+    chest = replace(chest, pose=replace(chest.pose, quaternion=turn.as_quat(scalar_first=True)))
+    memory = GraphMemory(encoder=WordEncoder(), places=(chest,))
+    right, down = (np.stack(np.meshgrid(np.arange(32), np.arange(32))) + 0.5) * 4 - 64
+    points = np.stack([right, -down, np.zeros_like(right)], axis=-1) * 0.8 / 128  # at the height of its lid
+    away = np.abs(turn.inv().apply(points.reshape(-1, 3))).reshape(32, 32, 3)
+    lid = (away[..., 0] < 0.41) & (away[..., 1] < 0.06)
+    memory.update(view([], 1 * SECOND, depth=np.where(lid, 0.8, 1.0)))
+    asked = parse("what is in the chest", 100 * SECOND)
+    assert memory.query(asked).text == "I do not know: I have never looked into the chest."
+    memory.update(view([], 2 * SECOND))
+    assert memory.query(asked).text == "Nothing is in the chest."
+
+
 def test_a_look_at_a_closed_front_is_no_look_into_it(tmp_path):
     store = GraphStore(tmp_path)
     memory = GraphMemory(store, encoder=WordEncoder(), places=(DRAWER,))
@@ -81,3 +100,10 @@ def test_a_look_at_a_closed_front_is_no_look_into_it(tmp_path):
     store.close()
     again = GraphMemory(stored=read_snapshot(tmp_path), encoder=WordEncoder())
     assert again.query(IN).text == "Nothing is in the drawer."
+
+
+def test_a_late_frame_does_not_set_a_look_into_a_place_back():
+    coverage = Coverage()
+    for stamp in (20, 10):
+        coverage.look_into(["drawer"], stamp)
+    assert coverage.into == {"drawer": 20}

@@ -99,6 +99,19 @@ def test_thinning_keeps_what_is_true_now_and_merges_near_neighbours_first():
     assert [fact.valid_to for fact in history.of("cup")] == [FOREVER]
 
 
+def test_thinning_does_not_make_an_answer_of_what_was_none_any_more():
+    """Believed until 10, or until it was at B at 20 and none; from there on it was seen once more, at C."""
+    for doubted, until in ((10, 10), (None, 20)):
+        history = History()
+        history.state("a", "cup", A, 0)
+        if doubted is not None:
+            history.believe(0, False, doubted)
+        history.state("a", "cup", B, 20, sure=False)
+        history.state("a", "cup", C, 30)
+        history.thin(2)
+        assert [(fact.sure_from, fact.sure_to) for fact in history.of("a")] == [(0, until), (30, FOREVER)]
+
+
 def test_a_restored_history_is_the_same(history):
     again = History()
     columns = {name: getattr(history, name)[: len(history)] for name in History.COLUMNS}

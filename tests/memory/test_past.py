@@ -9,6 +9,8 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.history import FOREVER, History
+from engram.memory.past import _stay
 from engram.memory.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
@@ -153,6 +155,14 @@ def test_a_stay_goes_on_where_only_what_it_rests_on_or_its_name_changes():
     assert early.confidence == pytest.approx(15 / 16 * np.exp(-34_997 / (7 * 86_400)), rel=1e-3)
 
 
+def test_a_stay_ends_where_small_steps_have_led_elsewhere():
+    """4 cm at each of five looks, under two names in turn: until the second it is where it was, within 5 cm."""
+    history = History()
+    for i in range(5):
+        history.state("cup", ("mug", "cup")[i % 2], np.array([0.04 * i, 0, 0]), i * SECOND)
+    assert [_stay(history, row, FOREVER - 1, 0.05) for row in range(5)] == [1, 2, 3, 4, 4]
+
+
 def test_a_stay_ends_where_it_is_put_elsewhere():
     memory = make()
     watch(memory, [1, 2, 3], HERE)
@@ -187,3 +197,17 @@ def test_a_merge_taken_back_knows_again_that_the_place_was_seen_empty(tmp_path, 
             if f.believed_to == f.closed_at == np.iinfo(np.int64).max or f.believed_from >= 9000 * SECOND][:2] == [
         (True, 100, 5001), (False, 5001, 20_000),
     ]  # fmt: skip
+
+
+def test_a_merge_is_taken_back_after_the_clock_began_anew():
+    """A simulation is restarted at 1 s: what was at 5002 s is at 0 s, what was at 100 s at -4902 s."""
+    memory = make()
+    watch(memory, [100, 101, 102], HERE)
+    watch(memory, [5000, 5001, 5002], THERE)
+    watch(memory, [1, 2], THERE)
+    (merge,) = memory.tracker.merges
+    memory.undo_merge(merge.number, "me")
+    assert {node.id: node.state for node in ask(memory)} == {merge.kept.id: "absent", merge.gone.id: "visible"}
+    for node_id, stays in ((merge.kept.id, [(True, -4902), (False, -1)]), (merge.gone.id, [(True, -2)])):
+        facts = [fact for fact in memory.tracker.history.of(node_id) if fact.believed_to == FOREVER]
+        assert [(fact.present, fact.valid_from // SECOND) for fact in facts] == stays

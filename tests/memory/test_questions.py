@@ -140,3 +140,17 @@ def test_what_is_still_to_come_is_told_by_the_clock_that_is_asked_by():
         parse("where was the cup at 20 s", 12_360_000_000)
     assert parse("where was the cup at 12.4 s", 12_360_000_000).valid_ns == (12_360_000_000, 12_360_000_000)
     assert parse("where was the cup today before 18:00", NOW).valid_ns == (at(21, 0), NOW)
+    for seconds in (10**13, 10**17):  # no date has so many
+        with pytest.raises(InvalidInputError, match=rf"^{seconds}\.0 s is still to come, it is 2026-11-21 15:30"):
+            parse(f"where was the cup at {seconds} s", NOW)
+
+
+def test_after_midnight_tonight_is_the_night_that_began_the_day_before():
+    assert parse("where was the cup tonight", at(21, 2)).valid_ns == (at(20, 20), at(21, 0))
+    assert parse("where was the cup tonight", at(21, 22)).valid_ns == (at(21, 20), at(21, 22))
+
+
+@pytest.mark.parametrize("date", ["9999-12-31", "0001-01-01"])
+def test_a_date_beside_which_there_is_none_is_named(date):
+    with pytest.raises(InvalidInputError, match=f"'{date}': expected a year from 2 to 9998"):
+        parse(f"where was the cup on {date}", NOW)
