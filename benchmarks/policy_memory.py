@@ -31,14 +31,16 @@ def moments(batch: int, steps: int) -> Moments:
 
 
 def training_window(memory: SequenceMemory, in_parallel: bool = True) -> Callable[[], None]:
-    """Return forward and backward over a window of 4 x 128 steps."""
+    """Return forward and backward over a window of 4 x 128 steps, also to the features, which are learnt."""
     seen, queries = moments(LANES, STEPS), torch.randn(LANES, STEPS, DIM)
+    seen.feature.requires_grad_()
     unroll = type(memory).unroll if in_parallel else SequenceMemory.unroll
 
     def run() -> None:
         readings, _ = unroll(memory, memory.begin(LANES), seen, queries)
         readings.square().mean().backward()
         memory.zero_grad(set_to_none=True)
+        seen.feature.grad = None
 
     return run
 

@@ -69,10 +69,13 @@ class EpisodeMemory:
         return f"{words} ({self.lesion} when read)" if self.lesion else words
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what is remembered of one episode, for disk; empty before its first step."""
+        """Return what is remembered of one episode, for disk; empty before its first step.
+
+        Arrays lie in C order: safetensors writes the bytes of a view as those of an array, and says nothing.
+        """
         if self._state is None:
             return {}
-        arrays = {f"memory.{name}": tensor.cpu().numpy() for name, tensor in self._state.items()}
+        arrays = {f"memory.{name}": tensor.cpu().contiguous().numpy() for name, tensor in self._state.items()}
         return arrays | {"written_ns": np.array(self._written_ns, np.int64)}
 
     def restore(self, model: RememberingNetwork, arrays: Mapping[str, np.ndarray]) -> None:

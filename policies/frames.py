@@ -78,12 +78,13 @@ class Frames:
     def sampling_weights(self, power: float, emphasis: Mapping[str, float] | None = None) -> np.ndarray:
         """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power.
 
-        ``emphasis``: these tasks, with whatever options, that many times the share; UnknownNameError for one that the
-        dataset has not.
+        ``emphasis``: these tasks, with whatever options, that many times the share beside the others'; UnknownNameError
+        for one that the dataset has not.
         """
+        more = emphasis or {}
         sizes = np.bincount(self.group, minlength=len(self.groups)).astype(np.float64)
         names = [group.partition(":")[0] for group in self.groups]
-        for name in (more := dict(emphasis or {})):
+        for name in more:
             if name not in names:
                 raise unknown_name("emphasis", name, sorted(set(names)))
         share = np.where(sizes > 0, sizes**power, 0.0) * [more.get(name, 1.0) for name in names]

@@ -120,7 +120,7 @@ class TrainConfig:
     balance: float = 0.5
     """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
     emphasis: tuple[tuple[str, float], ...] = ()
-    """Tasks that are sampled so many times as often as they would be, as name-value pairs."""
+    """Tasks that are sampled so many times as often beside the others as they would be, as name-value pairs."""
     seed: int = 0
     """Of weights, samples, augmentation and flow noise."""
     checkpoint_minutes: float = 5.0
@@ -165,12 +165,15 @@ def main(config: TrainConfig) -> Path:
     for name, times in config.emphasis:
         if not 0 < times < math.inf:
             raise InvalidInputError(f"emphasis of {name}: {times}, expected above 0 and finite")
+    if len(dict(config.emphasis)) < len(config.emphasis):
+        raise InvalidInputError(f"emphasis: {', '.join(n for n, _ in config.emphasis)}, expected each task once")
     training_device(config.device)
     if not (Path(config.dataset) / "meta" / "info.json").is_file():
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
     if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
     frames = decoded(config)  # decoded once, before any other process needs them
+    frames.sampling_weights(config.balance, dict(config.emphasis))  # an unknown task is said here, not in a process
     if config.evaluate:
         simulated_tasks(frames.groups)  # better now than after hours of training
     if "RANK" in os.environ:

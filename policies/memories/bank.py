@@ -18,6 +18,8 @@ from engram.policies.memories.base import MomentCode, Moments, Reader, SequenceM
 STILL = 1e-6
 """A change of the picture (1 - cosine) below this is none but for rounding."""
 
+PIECE = 32
+"""Steps in a row whose features are found by one product; a longer one costs more than it saves."""
 _BANKS = ("cognitive", "perceptual")
 _NAMES = ("feature", "time_s", "place", "count")
 """Of the parts of :class:`Entries` in a state, which a training that goes on reads from disk."""
@@ -176,6 +178,8 @@ class Bank(SequenceMemory):
         """
         if queries.shape[1] == 1:  # on the robot
             return super().unroll(state, moments, queries, asked)
+        if queries.shape[1] > PIECE:
+            return self._piecewise(state, moments, queries, asked)
         sources, rows, steps = {}, {}, {}
         for name, part in zip(_BANKS, self._split(moments), strict=True):
             rows[name], steps[name], sources[name] = _traced(_entries(state, name), part)
@@ -193,9 +197,19 @@ class Bank(SequenceMemory):
         for name in _BANKS:
             source, kept = sources[name], torch.stack(states[name], dim=1)  # (B, T, k, ...)
             whole |= _named(name, _weighed(kept[each], None if source is None else source[which]))
-            last |= _named(name, _weighed(kept[:, -1], source))
+            last |= _named(name, _to_the_bit(kept[:, -1], _weighed(kept[:, -1], source)))
         now = Moments(moments.feature[each], moments.time_s[each], moments.place[each])
         return spread(self.read(whole, queries[each], now), each), last | rest
+
+    def _piecewise(self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None) -> tuple[Tensor, State]:
+        """Return what :meth:`unroll` does, so many steps at a time."""
+        readings = []
+        for begin in range(0, queries.shape[1], PIECE):
+            at = slice(begin, begin + PIECE)
+            seen = Moments(moments.feature[:, at], moments.time_s[:, at], moments.place[:, at])
+            reading, state = self.unroll(state, seen, queries[:, at], None if asked is None else asked[:, at])
+            readings.append(reading)
+        return torch.cat(readings, dim=1), state
 
     def _split(self, moment: Moments) -> tuple[Moments, Moments]:
         """Return the cognitive token of ``moment`` and its perceptual tokens with what was to be seen."""
@@ -284,6 +298,15 @@ def _weighed(rows: Tensor, sources: Tensor | None) -> Entries:
     if sources is None:
         return entries
     return entries._replace(feature=entries.feature[..., sources.shape[-1] :] @ sources)
+
+
+def _to_the_bit(rows: Tensor, weighed: Entries) -> Entries:
+    """Return the entries ``weighed`` from traced ``rows``, with the features that writing step by step gives.
+
+    While an arm is held its steps are all alike, and a rounding would decide which of them merge.
+    """
+    exact = rows[..., : weighed.feature.shape[-1]]
+    return weighed._replace(feature=exact + (weighed.feature - weighed.feature.detach()))
 
 
 def _named(bank: str, rows: Tensor | Entries) -> State:

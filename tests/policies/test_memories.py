@@ -1,5 +1,6 @@
 """Memories of the episode: the contract's laws for each, and numbers worked out by hand."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from engram.core.errors import UnknownNameError
 from engram.policies.layers import Attention
 from engram.policies.memories import Moments, check_memory
 from engram.policies.memories.bank import Bank, BankConfig, Entries, append, row_of
-from engram.policies.memories.base import MomentCode
+from engram.policies.memories.base import MomentCode, SequenceMemory
 from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
 from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.first_frame import FirstFrame
@@ -119,6 +120,36 @@ def test_merging_passes_gradients_to_every_step_by_its_share():
     bank.feature[0, 0].sum().backward()
     assert [feature.grad.sum().item() for feature in steps[:3]] == pytest.approx([2 / 3] * 3)
     assert steps[3].grad.abs().sum() == 0
+
+
+def test_windows_that_are_learnt_from_carry_to_the_bit_what_was_written_step_by_step():
+    """Of a bank full of a held arm's steps, all of them alike, a rounding would decide which two merge."""
+    bank, seen, asked = TestBank().make(), moments(seed=1), queries()
+    seen.feature[:, 2:] = seen.feature[:, 2:3]
+    seen.feature.requires_grad_()
+    carried = state = bank.begin(3)
+    for part in torch.arange(40).split(8):
+        cut = Moments(seen.feature[:, part], seen.time_s[:, part], seen.place[:, part])
+        _, carried = bank.unroll({name: tensor.detach() for name, tensor in carried.items()}, cut, asked[:, part])
+        for step in range(8):
+            state = bank.write(state, cut.at(step))
+    for name, tensor in carried.items():
+        assert torch.equal(tensor, state[name]), name
+
+
+def test_gradients_reach_the_steps_of_a_window_before_as_one_by_one():
+    bank, asked = TestBank().make(), queries()
+    gradients = []
+    for unroll in (bank.unroll, functools.partial(SequenceMemory.unroll, bank)):
+        seen, state = moments(), bank.begin(3)
+        seen.feature.requires_grad_()
+        for part in torch.arange(40).split(8):
+            cut = Moments(seen.feature[:, part], seen.time_s[:, part], seen.place[:, part])
+            reading, state = unroll(state, cut, asked[:, part])
+        reading.square().sum().backward()
+        gradients.append(seen.feature.grad)
+    assert (gradients[0][:, :32] != 0).any()
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
 
 
 def events(details, surprise=4.0):

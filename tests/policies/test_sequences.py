@@ -131,6 +131,22 @@ def test_gradients_pass_through_k_writes():
     assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
 
 
+@pytest.mark.parametrize("gradient_steps", [0, 4])
+def test_what_counts_is_read_where_it_counts(gradient_steps):
+    policy = tiny_policy(memory="bank", memory_cells_side=0, memory_details=1, memory_steps=3)
+    walk, feature, readings = frames(5, 8), torch.randn(13, 32), []
+    few = np.array([0, 4, 5, 11])
+    for kept in (np.arange(13), few):
+        feed = SequenceFeed(walk, lanes_of(walk, 2, 8, (2,)), 0.1, dict, gradient_steps)
+        window = feed.lanes.next()
+        assert sorted(window.valid.sum(1)) == [5, 8]
+        rows = torch.from_numpy(window.rows[window.valid])
+        percept = Percept(cognition=feature[rows, :16], pictures=torch.zeros(13, 9, 16), feature=feature[rows])
+        readings.append(feed.read(policy.model, percept, torch.zeros(13, 11), window, kept))
+    torch.testing.assert_close(readings[1][few], readings[0][few])
+    assert not readings[1][[1, 12]].any()  # nobody asked
+
+
 def test_an_episode_read_in_windows_is_the_episode_read_whole():
     policy = tiny_policy(memory="bank", memory_cells_side=0, memory_details=1, memory_steps=3)
     feature = torch.randn(6, 32)

@@ -105,6 +105,9 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         ({"dataset": "nowhere"}, r"dataset 'nowhere': no LeRobotDataset \(it has no meta/info.json\)"),
         ({"device": "cuda:99"}, "device 'cuda:99': this machine has no such GPU; valid: auto, cpu"),
         ({"device": "gpu"}, "unknown device 'gpu'; .*valid: auto, cpu"),
+        ({"emphasis": (("stack", 0.0),)}, "emphasis of stack: 0.0, expected above 0 and finite"),
+        ({"emphasis": (("stack", float("nan")),)}, "emphasis of stack: nan, expected above 0 and finite"),
+        ({"emphasis": (("stack", 2.0), ("stack", 3.0))}, "emphasis: stack, stack, expected each task once"),
     ],
 )
 def test_what_cannot_be_trained_is_named_before_anything_is_decoded(dataset, tmp_path, wrong, message):
@@ -117,6 +120,12 @@ def test_a_policy_that_lies_there_is_not_written_over(dataset, tmp_path):
     main(config(dataset, tmp_path, steps=1))
     with pytest.raises(InvalidInputError, match="holds a policy already; choose another folder, or --resume"):
         main(config(dataset, tmp_path, steps=1))
+
+
+def test_an_emphasis_on_a_task_that_the_dataset_has_not_is_said_before_processes_begin(dataset, tmp_path):
+    with pytest.raises(UnknownNameError, match=r"unknown emphasis 'stack'; valid: go to the blue cube, go to the red"):
+        main(config(dataset, tmp_path / "out", processes=2, emphasis=(("stack", 2.0),)))
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset, tmp_path):

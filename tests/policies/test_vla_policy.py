@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import safetensors.numpy as on_disk
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -185,7 +186,7 @@ def test_a_restarted_process_gives_the_bits_of_one_that_never_stopped():
         policy.reset("go", seed=2)
     expected = watched(whole, range(9))
     watched(before, range(6))
-    after.restore_memory({name: array.copy() for name, array in before.memory_state().items()})
+    after.restore_memory(on_disk.load(on_disk.save(dict(before.memory_state()))))
     np.testing.assert_array_equal(watched(after, [5]), before.act().actions)  # the last step is shown once more
     np.testing.assert_array_equal(watched(after, range(6, 9)), expected)
 
