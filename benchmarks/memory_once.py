@@ -3,8 +3,8 @@
     python -m engram.benchmarks.memory_once [--work runs/memory_once]
 
 Records demonstrations of the twelve memory tasks and the six others (half an hour, two processes), merges them and
-trains a bank: for a fifth of the steps everything learns, then perception is frozen. What was cut off goes on where it
-was. The last line is the policy's folder, for ``engram eval FOLDER --tasks memory`` or ``--policy`` of
+trains a bank: for a seventh of the steps everything learns, then perception is frozen. What was cut off goes on where
+it was. The last line is the policy's folder, for ``engram eval FOLDER --tasks memory`` or ``--policy`` of
 :mod:`engram.benchmarks.memory_tasks`.
 """
 
@@ -29,14 +29,25 @@ RECORDINGS = {
     "plain": (tuple(TASKS), 60, 710_000),
 }
 """Tasks, episodes of each and first seed. The first is what :mod:`engram.benchmarks.memory_arms` learns from."""
-RUN: dict[str, Any] = {**RECIPE, "memory": "bank", "perception_share": 0.2, "learning_rate": 1e-3, "processes": 2}
+RUN: dict[str, Any] = {
+    **RECIPE,
+    "memory": "bank",
+    "perception_share": 0.15,
+    "learning_rate": 1e-3,
+    "processes": 2,
+    "emphasis": (
+        *(("put_block_back", 2.0), ("intercept_grab", 1.5), ("count_presses", 2.0), ("seq_push_buttons", 2.0)),
+        ("stack", 1.5),
+    ),
+}
+"""Drawn oftener is what a run without that was weak at."""
 
 
 @dataclass(frozen=True)
 class OnceConfig:
     """How much is recorded and trained."""
 
-    steps: int = 9500
+    steps: int = 13_000
     """Optimiser steps."""
     workers: int = 2
     """Processes that record."""

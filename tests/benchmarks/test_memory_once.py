@@ -36,11 +36,12 @@ def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkey
     few = {"first": (("shell_touch",), 1, 600_000), "more": (("shell_touch:delay=5",), 1, 700_000)}
     monkeypatch.setattr(memory_once, "RECORDINGS", few)
     monkeypatch.setitem(RUN, "processes", 1)
+    monkeypatch.setitem(RUN, "emphasis", (("shell_touch", 2.0),))
     config = OnceConfig(steps=2, workers=1, work=tmp_path)
     policy = trained(config)
     card = json.loads((policy / CARD).read_text())
     assert (card["step"], card["tasks"]) == (2, ["shell_touch", "shell_touch:delay=5"])
-    assert card["train_config"]["perception_share"] == 0.2
+    assert card["train_config"]["perception_share"] == 0.15
     before = (policy / WEIGHTS).stat().st_mtime_ns
     assert trained(config) == policy
     assert (policy / WEIGHTS).stat().st_mtime_ns == before
