@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -22,22 +21,14 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
+from engram.core.errors import InvalidInputError, StoreError
+from engram.nodes import memory_merging as merging
+from engram.nodes.memory_opening import StoreArgument, read_store
 
 STORES = Path("~/.local/share/engram")
 """Where the nodes keep each robot's memory: ``<robot_id>/memory``."""
 SPARK_DSG = (".sparkdsg", ".json")
 """Suffixes of spark_dsg's files: binary, text."""
-CONSOLIDATION_S = 2.0
-"""CPU time that a question from the command line may spend on habits, which the store keeps as counts [s]."""
-
-
-@dataclass(frozen=True)
-class StoreArgument:
-    """What every subcommand has."""
-
-    store: Path | None = None
-    """Folder of the store; default: of the robots' memories in ~/.local/share/engram the one last written."""
 
 
 @dataclass(frozen=True)
@@ -99,51 +90,6 @@ class Import(StoreArgument):
 
 
 @dataclass(frozen=True)
-class Merge(StoreArgument):
-    """Take another robot's store in, as a partition that can be taken out again."""
-
-    other: tyro.conf.Positional[Path] = Path()
-    """Folder of the other store."""
-    robot: str = "robot1"
-    """Name of the other robot: the prefix of what only it knew."""
-    transform: tuple[float, float, float, float] | None = None
-    """First guess (x, y, z [m], yaw [rad]) of their frame in ours; without it, objects that both know must do."""
-
-
-@dataclass(frozen=True)
-class Unmerge(StoreArgument):
-    """Take another robot's memory out again; or, with a number, one merge of two objects back."""
-
-    what: tyro.conf.Positional[str] = "robot1"
-    """Name of the robot, or the number of a merge that no merged robot is called by."""
-
-
-@dataclass(frozen=True)
-class Conflicts(StoreArgument):
-    """List what merged memories disagree on, one object or two, and how to decide each."""
-
-
-@dataclass(frozen=True)
-class Join(StoreArgument):
-    """Say that two objects are one; `unmerge` takes it back."""
-
-    kept: tyro.conf.Positional[str] = ""
-    """Node id that stays."""
-    gone: tyro.conf.Positional[str] = ""
-    """Node id of what becomes part of it."""
-
-
-@dataclass(frozen=True)
-class KeepApart(StoreArgument):
-    """Say that two objects in conflict are two."""
-
-    a: tyro.conf.Positional[str] = ""
-    """Node id of the one."""
-    b: tyro.conf.Positional[str] = ""
-    """Node id of the other."""
-
-
-@dataclass(frozen=True)
 class Reanchor(StoreArgument):
     """Carry every place over into another map: after a new survey, or when the map's origin was moved."""
 
@@ -168,11 +114,11 @@ MemoryConfig = (
     | _named(Snapshots, "snapshots")
     | _named(Export, "export")
     | _named(Import, "import")
-    | _named(Merge, "merge")
-    | _named(Unmerge, "unmerge")
-    | _named(Conflicts, "conflicts")
-    | _named(Join, "join")
-    | _named(KeepApart, "keep-apart")
+    | _named(merging.Merge, "merge")
+    | _named(merging.Unmerge, "unmerge")
+    | _named(merging.Conflicts, "conflicts")
+    | _named(merging.Join, "join")
+    | _named(merging.KeepApart, "keep-apart")
     | _named(Reanchor, "reanchor")
     | _named(Repair, "repair")
 )
@@ -184,8 +130,9 @@ def memory(config: Any) -> int:
         raise InvalidInputError("import makes a new store: name its folder with --store")
     path = config.store.expanduser() if config.store else last_written(STORES.expanduser())
     actions: dict[type, Callable[[Any, Path], None]] = {
-        Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_, Merge: merge,
-        Unmerge: unmerge, Conflicts: conflicts, Join: join, KeepApart: keep_apart, Reanchor: reanchor, Repair: repair,
+        Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_,
+        merging.Merge: merging.merge, merging.Unmerge: merging.unmerge, merging.Conflicts: merging.conflicts,
+        merging.Join: merging.join, merging.KeepApart: merging.keep_apart, Reanchor: reanchor, Repair: repair,
     }  # fmt: skip
     actions[type(config)](config, path)
     return 0
@@ -206,7 +153,7 @@ def query(config: Query, path: Path) -> None:
 
     if not config.question:
         raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
-    known = _read(path, config.snapshot)
+    known = read_store(path, config.snapshot)
     now_ns = time.time_ns() if known.stamp_ns > 10**17 else known.stamp_ns  # a simulation's clock begins at 0
     wanted = parse(" ".join(config.question), now_ns, config.limit, QuestionConfig(config.utc_offset_h))
     wanted = replace(
@@ -264,7 +211,7 @@ def history(config: History, path: Path) -> None:
     from engram.memory.history import FOREVER
     from engram.memory.retrieval import anchors
 
-    tracker = _read(path, "").memory.tracker
+    tracker = read_store(path, "").memory.tracker
     ids = anchors(tracker, config.object, MemoryQuery(valid_ns=(-FOREVER, FOREVER - 1)))
     for node_id in ids:
         for fact in tracker.history.of(node_id):
@@ -299,7 +246,7 @@ def export(config: Export, path: Path) -> None:
 
     if config.file.suffix == ".graphml":
         at_ns = None if config.at is None else round(config.at * 1e9)
-        graph = to_networkx(_read(path, config.snapshot).memory.graph(at_ns))
+        graph = to_networkx(read_store(path, config.snapshot).memory.graph(at_ns))
         nx.write_graphml(graph, config.file)
         print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
     elif config.file.suffix == ".jsonl":
@@ -312,7 +259,7 @@ def export(config: Export, path: Path) -> None:
         from engram.memory.spark_dsg_file import save
 
         at_ns = None if config.at is None else round(config.at * 1e9)
-        found = _read(path, config.snapshot).memory.graph(at_ns)
+        found = read_store(path, config.snapshot).memory.graph(at_ns)
         save(found, config.file)
         print(f"{config.file}: {len(found.nodes)} nodes, {len(found.edges)} relations")
     else:
@@ -333,89 +280,6 @@ def import_(config: Import, path: Path) -> None:
     except OSError as error:
         raise StoreError(f"{config.file}: {error.strerror}") from error
     print(f"{path}: sequence {store_all(path, stored)}")
-
-
-def merge(config: Merge, path: Path) -> None:
-    """Merge two stores."""
-    from engram.memory.plane import PlaneTransform
-    from engram.memory.store import read_snapshot
-
-    other = read_snapshot(config.other.expanduser())
-    if other is None:
-        raise StoreError(f"{config.other}: the store is empty")
-    guess = None
-    if config.transform is not None:
-        *shift, yaw = config.transform
-        guess = PlaneTransform(yaw, np.array(shift))
-    with closing(_Writer(path, "memory/merge")) as writer:
-        report = writer.memory.take_in(other, config.robot, guess)
-        writer.memory.commit()
-    x, y, z = report.transform.shift
-    print(
-        f"merged: {len(report.matched)} objects known to both, {len(report.added)} new; their frame in ours: "
-        f"({x:.3f}, {y:.3f}, {z:.3f}) m, {report.transform.yaw:.3f} rad by {report.transform.inliers} landmarks"
-    )
-    for conflict in report.conflicts:
-        print(f"  conflict: {conflict.words}")
-    if report.conflicts:
-        print("engram memory conflicts says how to decide them")
-
-
-def unmerge(config: Unmerge, path: Path) -> None:
-    """Undo a merge."""
-    with closing(_Writer(path, "memory/merge or memory/resolve, with undo")) as writer:
-        undone = _undo(writer.memory, config.what)
-        writer.memory.commit()
-    print(f"undone: {undone}")
-
-
-def _undo(memory: Any, what: str) -> str:
-    """Take the robot called ``what`` out of a GraphMemory, else the merge of that number back; return what was undone.
-
-    Raises:
-        InvalidInputError: there is neither.
-    """
-    try:
-        return f"{memory.take_out(what)} objects"
-    except InvalidInputError as no_robot:
-        if not what.isdecimal():
-            raise
-        try:
-            memory.undo_merge(int(what), "engram memory unmerge")
-        except InvalidInputError as no_merge:
-            raise InvalidInputError(f"{no_robot}; {no_merge}") from no_merge
-    return f"merge {what}"
-
-
-def conflicts(config: Conflicts, path: Path) -> None:
-    """Print what is undecided."""
-    tracker = _read(path, "").memory.tracker
-    store = f"--store {shlex.quote(str(path))} " if config.store else ""
-    found = tracker.conflicts.undecided(tracker.columns.row_of)
-    if not found:
-        print("no conflicts")
-    for one in found:
-        print(
-            f"{one.kind}: {one.words}\n"
-            f"  one:  engram memory join {store}{one.ours} {one.theirs}\n"
-            f"  two:  engram memory keep-apart {store}{one.ours} {one.theirs}"
-        )
-
-
-def join(config: Join, path: Path) -> None:
-    """Make two objects one."""
-    with closing(_Writer(path, "memory/resolve")) as writer:
-        number, _ = writer.memory.join(config.kept, config.gone, "engram memory join")
-        writer.memory.commit()
-    print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
-
-
-def keep_apart(config: KeepApart, path: Path) -> None:
-    """Decide a conflict."""
-    with closing(_Writer(path, "memory/resolve")) as writer:
-        writer.memory.keep_apart(config.a, config.b)
-        writer.memory.commit()
-    print(f"kept apart: {config.a} and {config.b}")
 
 
 def reanchor(config: Reanchor, path: Path) -> None:
@@ -457,56 +321,6 @@ def _adopt(path: Path, file: Path) -> int:
         memory = GraphMemory(store, GraphMemoryConfig(tracker=TrackerConfig(frame=frame)), places=())
         memory.adopt(graph)
         return memory.commit()
-
-
-# -- opening ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Known:
-    memory: Any  # RobotMemory, or GraphMemory where the other stores are not needed
-    stamp_ns: int
-
-
-class _Writer:
-    """The scene graph of a store, to be changed; ``service`` does the same in a memory node that holds it."""
-
-    def __init__(self, path: Path, service: str) -> None:
-        from engram.memory.graph_memory import GraphMemory
-        from engram.memory.store import GraphStore
-
-        try:
-            self._store = GraphStore(path)
-        except StoreLockedError as error:
-            raise StoreLockedError(f"{error}; if that is a memory node, call its service {service}") from error
-        self.memory = GraphMemory(self._store, _graph_config(self._store.load()))
-
-    def close(self) -> None:
-        """Let the next writer in."""
-        self._store.close()
-
-
-def _read(path: Path, snapshot: str) -> _Known:
-    """Open a snapshot as a memory that cannot be committed."""
-    from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-    from engram.memory.store import read_snapshot
-
-    stored = read_snapshot(path, snapshot or None)
-    if stored is None:
-        raise StoreError(f"{path}: the store is empty")
-    memory = RobotMemory(config=RobotMemoryConfig(graph=_graph_config(stored)), stored=stored)
-    memory.consolidate(CONSOLIDATION_S)
-    return _Known(memory, stored.stamp_ns)
-
-
-def _graph_config(stored: Any) -> Any:
-    """Return the settings under which ``stored`` (None = nothing) opens: its own frame and map."""
-    from engram.memory.epochs import Anchor, anchor_of
-    from engram.memory.graph_memory import GraphMemoryConfig
-    from engram.memory.tracker_config import TrackerConfig
-
-    anchor = Anchor() if stored is None else anchor_of(stored)
-    return GraphMemoryConfig(map=anchor.map, tracker=TrackerConfig(frame=anchor.frame))
 
 
 def _time(stamp_ns: int) -> str:
