@@ -51,9 +51,9 @@ _COLUMNS = {  # name: (shape of a row, dtype)
     "present": ((), np.bool_),
     "used": ((), np.bool_),
 }
-
-
-_TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to", "sure_from", "sure_to")
+TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to")
+SURE = ("sure_from", "sure_to")
+"""Columns of times, and of those between which a fact was an answer; in this order in the store."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class History:
     def shift(self, by_ns: int) -> None:
         """Move every time of every fact; FOREVER stays."""
         used = np.flatnonzero(self.used[: self._top])
-        for name in _TIMES:
+        for name in (*TIMES, *SURE):
             times = getattr(self, name)
             times[used] = np.where(times[used] == FOREVER, FOREVER, times[used] + by_ns)
         self.changed.update(used.tolist())

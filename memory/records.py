@@ -13,7 +13,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM, Pose, Record, SceneNode
 from engram.memory.columns import LAYER_CODE, LAYERS, STATES, NodeColumns, NodeText
-from engram.memory.history import FOREVER, History
+from engram.memory.history import FOREVER, SURE, TIMES, History
 
 SCHEMA = {"name": "engram.memory", "version": 2}
 
@@ -47,8 +47,6 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
 }
 RECORD_BYTES = 250
 """RAM of a record's row number; tracemalloc."""
-_FACT_TIMES = ("valid_from", "last_sight", "valid_to", "believed_from", "closed_at", "believed_to")
-_FACT_SURE = ("sure_from", "sure_to")
 _FACT_CODES = ("sights", "node", "label", "relation", "target", "camera", "last_camera", "present", "used")
 
 
@@ -207,9 +205,9 @@ def fact_rows(history: History) -> dict[str, Rows]:
     rows = np.array(sorted(history.changed), np.int64)
     values = {
         "place": history.place[rows],
-        "time": np.stack([getattr(history, name)[rows] for name in _FACT_TIMES], axis=-1).reshape(-1, 6),
+        "time": np.stack([getattr(history, name)[rows] for name in TIMES], axis=-1).reshape(-1, 6),
         "code": np.stack([getattr(history, name)[rows].astype(np.int32) for name in _FACT_CODES], -1).reshape(-1, 9),
-        "sure": np.stack([getattr(history, name)[rows] for name in _FACT_SURE], axis=-1).reshape(-1, 2),
+        "sure": np.stack([getattr(history, name)[rows] for name in SURE], axis=-1).reshape(-1, 2),
     }
     index = np.array(sorted(history.changed_words), np.int64)
     words = strings([history.words[number] for number in index.tolist()])
@@ -222,13 +220,13 @@ def restore_history(history: History, tables: Mapping[str, Mapping[str, np.ndarr
     if not len(facts["code"]):
         return
     columns = {"place": facts["place"]}
-    columns |= {name: facts["time"][:, i] for i, name in enumerate(_FACT_TIMES)}
+    columns |= {name: facts["time"][:, i] for i, name in enumerate(TIMES)}
     columns |= {name: facts["code"][:, i] for i, name in enumerate(_FACT_CODES)}
     sure = np.zeros((len(facts["code"]), 2), np.int64)
     sure[: len(facts["sure"])] = facts["sure"]
     blank = sure[:, 1] == 0  # of an earlier version, which took every fact for an answer
     sure[blank] = np.column_stack((columns["believed_from"], np.full(len(sure), FOREVER)))[blank]
-    columns |= {name: sure[:, i] for i, name in enumerate(_FACT_SURE)}
+    columns |= {name: sure[:, i] for i, name in enumerate(SURE)}
     history.restore(columns, [str(word) for word in tables["words"]["text"][:, 0]])
 
 

@@ -96,7 +96,7 @@ def save_training_state(
     policy: nn.Module,
     ema: nn.Module,
     optimizer: torch.optim.Optimizer,
-    progress: dict[str, float],
+    progress: dict[str, Any],
     carried: list[dict[str, Tensor]],
 ) -> None:
     """Write everything that a resumed run needs to ``out/resume``; ``carried``: what each process's lanes remember."""
@@ -115,7 +115,7 @@ def save_training_state(
 
 def load_training_state(
     out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer, rank: int
-) -> tuple[dict[str, float], dict[str, Tensor]]:
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Restore what :func:`save_training_state` wrote; return the progress and what the lanes of ``rank`` remember.
 
     Raises:

@@ -290,8 +290,10 @@ class Trainer:
         self._saved = time.monotonic()
         carried = gather_states(self.feed.carried or {}, self.rank, self.world)
         if self.rank == 0:
-            progress = {"step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen}
-            progress["processes"] = self.world
+            progress = {
+                "step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen,
+                "processes": self.world, "walk": self._walk(),
+            }  # fmt: skip
             save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
             export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
 
@@ -345,11 +347,24 @@ class Trainer:
         before = int(progress["processes"])
         if before != self.world:
             raise InvalidInputError(f"{self.out}: was trained by {before} processes, cannot go on with {self.world}")
+        for name, now in self._walk().items():
+            if progress["walk"][name] != now:
+                told = f"{name} was {progress['walk'][name]}, now {now}"
+                raise InvalidInputError(f"{self.out}: {told}: would go on with other samples; choose another folder")
         self.step, self.trained_s, self.share = int(progress["step"]), progress["trained_s"], progress["share"]
         self.feed.skip(self.step)
         if progress["frozen"]:
             self._freeze()
         self.feed.carried = {name: tensor.to(self.device) for name, tensor in carried.items()} or None
+
+    def _walk(self) -> dict[str, Any]:
+        """Return what it depends on, besides the processes, which samples come when, as JSON keeps it."""
+        config = self.config
+        emphasis = [list(pair) for pair in config.emphasis]
+        return {
+            "frames": len(self.frames), "window": config.window, "batch_size": config.batch_size, "seed": config.seed,
+            "balance": config.balance, "emphasis": emphasis,
+        }  # fmt: skip
 
     def _freeze(self) -> None:
         """Understand every view now, each process its part: what the policy sees will not change."""

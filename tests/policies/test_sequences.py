@@ -269,6 +269,23 @@ def test_a_resumed_run_with_memory_ends_in_the_same_bits(dataset, tmp_path):
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"balance": 1.0}, "balance was 0.5, now 1.0"),
+        ({"emphasis": (("do as you were shown", 2.0),)}, r"emphasis was \[\], now \[\['do as you were shown', 2.0\]\]"),
+        ({"seed": 7}, "seed was 0, now 7"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_samples(dataset, tmp_path, changed, named):
+    main(config(dataset, tmp_path / "out", stop_after=1))
+    before = state(tmp_path / "out")
+    with pytest.raises(InvalidInputError, match=named):
+        main(config(dataset, tmp_path / "out", resume=True, **changed))
+    after = state(tmp_path / "out")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_two_processes_each_carry_their_own_episodes(dataset, tmp_path):
     main(config(dataset, tmp_path / "two", processes=2, steps=5, stop_after=2))
     saved = state(tmp_path / "two")
