@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise unknown_name("command", name, COMMANDS)
-        return _run(name, words[1:])
+        code = _run(name, words[1:])
+        sys.stdout.flush()  # while its reader's end can still be told from ours
+        return code
+    except BrokenPipeError:  # `engram ... | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as a shell tells of SIGPIPE
     except EngramError as error:
         print(f"engram: {error}" if name not in COMMANDS else f"engram {name}: {error}", file=sys.stderr)
         return 2

@@ -64,3 +64,16 @@ def test_our_errors_and_ctrl_c_end_without_a_traceback(
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("engram 0.")
+
+
+def test_a_reader_that_has_read_enough_is_no_error() -> None:
+    """Half a megabyte into a pipe whose other end closes after one byte."""
+    long = (
+        "import sys; from engram.nodes import cli; cli._run = lambda *_: print('x' * 2**19); sys.exit(cli.main(['up']))"
+    )
+    with subprocess.Popen([sys.executable, "-c", long], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.read(1) == b"x"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
