@@ -235,6 +235,14 @@ class History:
         rows = np.array(self._rows_of.get(int(self.node[row]), ()), np.int64)
         return rows[(self.believed_from[rows] <= believed_ns) & (believed_ns < self.believed_to[rows])]
 
+    def after(self, row: int, believed_ns: int) -> list[int]:
+        """Return those of :meth:`known_of` that begin after fact ``row``, one of them, in their order; most objects
+        have a handful, for which arrays would cost more than they save."""
+        known = [i for i in self._rows_of[int(self.node[row])]
+                 if self.believed_from[i] <= believed_ns < self.believed_to[i]]  # fmt: skip
+        known.sort(key=self.valid_from.__getitem__)
+        return known[known.index(row) + 1 :]
+
     def ever_sure(self, node_ids: Iterable[str], believed_ns: int = FOREVER - 1) -> dict[str, bool]:
         """Tell of each object whether it had ever been an answer, as the memory believed at ``believed_ns``."""
         told = {}

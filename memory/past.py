@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -180,11 +181,9 @@ def chances(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, config: Retr
 def _stay(history: History, row: int, believed_ns: int, same_m: float) -> int:
     """Return the last of the facts by which the object of fact ``row`` went on being where it was: all of them within
     ``same_m`` of that place, however small the steps."""
-    facts = history.known_of(row, believed_ns)
-    facts = facts[np.argsort(history.valid_from[facts], kind="stable")]
-    here, place = int(np.flatnonzero(facts == row)[0]), history.place[row]
-    for after in facts[here + 1 :].tolist():
-        apart = float(np.linalg.norm(history.place[after] - place))
+    place = history.place[row].tolist()
+    for after in history.after(row, believed_ns):
+        apart = math.dist(history.place[after].tolist(), place)
         carried = "held_by" in (history.words[history.relation[row]], history.words[history.relation[after]])
         if not history.present[after] or carried or apart > same_m or history.valid_from[after] > history.valid_to[row]:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -114,25 +114,35 @@ def anchors(tracker: Tracker, name: str, then: MemoryQuery | None = None) -> lis
         others.setdefault(columns.about(row).label, set()).add(row)
     if name in ("robot", "hand") and columns.agents:
         return [columns.about(row).id for row in sorted(columns.agents)]
-    words = set(name.split())
-    for fits in (lambda label: label == name, lambda label: words <= set(label.split())):
-        known = (rows for labels in (columns.by_label, others) for label, rows in labels.items() if fits(label))
+    for loosely in (False, True):
+        known = (labels[label] for labels in (columns.by_label, others) for label in _meant(name, labels, loosely))
         ids = [columns.about(row).id for row in sorted(set().union(*known))]
         if then is not None:
-            rows = history.select(then.valid_ns, then.believed_ns, rows=_facts_called(history, fits))
+            rows = history.select(then.valid_ns, then.believed_ns, rows=_facts_called(history, name, loosely))
             ids += sorted({history.words[number] for number in history.node[rows].tolist()})
         if ids:
             return list(dict.fromkeys(ids))
-    if name not in tracker.gone and not len(_facts_called(history, fits)):
+    if name not in tracker.gone and not len(_facts_called(history, name, True)):
         raise unknown_name("node or label", name, known_names(tracker))
     return []
 
 
-def _facts_called(history: History, fits: Callable[[str], bool]) -> np.ndarray:
-    """Return the rows (n,) of all facts whose label ``fits``."""
+def _meant(name: str, labels: Collection[str], loosely: bool) -> list[str]:
+    """Return the label that is ``name``; with ``loosely`` those that contain its words, for which all are read."""
+    if not loosely:
+        return [name] if name in labels else []
+    words = set(name.split())
+    return [label for label in labels if words <= set(label.split())]
+
+
+def _facts_called(history: History, name: str, loosely: bool) -> np.ndarray:
+    """Return the rows (n,) of all facts whose label ``name`` means."""
+    if not loosely:
+        return np.flatnonzero(history.used & (history.label == history.number(name)))
     numbers = np.flatnonzero(np.bincount(history.label[history.used]))
-    labels = [number for number in numbers.tolist() if fits(history.words[number])]
-    return np.flatnonzero(history.used & np.isin(history.label, labels))
+    labels = {history.words[number]: number for number in numbers.tolist()}
+    meant = [labels[label] for label in _meant(name, labels, loosely)]
+    return np.flatnonzero(history.used & np.isin(history.label, meant))
 
 
 def known_names(tracker: Tracker) -> set[str]:
