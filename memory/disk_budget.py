@@ -8,6 +8,8 @@ from pathlib import Path
 _FULL, _THINNED = 0.9, 0.6
 """Shares of the budget: from the first on snapshots go, down to about the second."""
 _LONGEST = 100  # commits
+_CAUTION = 8
+"""Commits may come to be so many times as large as those that were counted: a memory's grow with what it knows."""
 
 
 class DiskBudget:
@@ -28,7 +30,7 @@ class DiskBudget:
         growth = max(1, (size - self._size) // self._since)
         shrunk = size < self._size  # by an expiry: what the commits added since is not known
         room = int(_FULL * self._budget) - size
-        self._due = 1 if shrunk else min(_LONGEST, max(1, room // (2 * growth)))
+        self._due = 1 if shrunk else min(_LONGEST, max(1, room // (_CAUTION * growth)))
         self._size, self._since = size, 0
         return 1.0 if room > 0 else _THINNED * self._budget / size
 
