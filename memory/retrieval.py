@@ -138,7 +138,8 @@ def _meant(name: str, labels: Collection[str], loosely: bool) -> list[str]:
 def _facts_called(history: History, name: str, loosely: bool) -> np.ndarray:
     """Return the rows (n,) of all facts whose label ``name`` means."""
     if not loosely:
-        return np.flatnonzero(history.used & (history.label == history.number(name)))
+        number = history.number(name)
+        return np.flatnonzero(history.used & (history.label == number)) if number >= 0 else np.zeros(0, np.int64)
     numbers = np.flatnonzero(np.bincount(history.label[history.used]))
     labels = {history.words[number]: number for number in numbers.tolist()}
     meant = [labels[label] for label in _meant(name, labels, loosely)]
