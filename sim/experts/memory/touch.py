@@ -11,8 +11,9 @@ from engram.sim.tasks.memory.unseen import TouchUnseen
 from engram.sim.tasks.placement import above
 
 CLEARANCE_M = 0.06
-DEPTH_M = 0.004
-"""How far below its top the closed fingers aim."""
+DEPTH_M = 0.015
+"""How far below its top the closed fingers aim: who comes a few millimetres short of that, as a policy does, touches
+it."""
 
 
 class TouchExpert(MemoryExpert):

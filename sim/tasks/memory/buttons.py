@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FLASH_STEPS, PAUSE_STEPS, LAMP_STEPS = 3, 2, 6
 RELEASED_M = 0.002
 """A button counts again once it has come up to here."""
+RISEN_M = 0.10
+"""The tool is clear of the buttons at this height above the table."""
 SWEEP_STEPS, WAIT_STEPS = 16, 14
 """One pass of the sliding cube over its way, and its rest before the first [control steps]."""
 SWEEP_HALF_M, ON_MARK_M = 0.16, 0.045
@@ -32,6 +34,8 @@ class ButtonTask(MemoryTask):
     def __init__(self, config: MemoryConfig | None = None) -> None:
         super().__init__(config)
         self.down: set[str] = set()
+        self.leaving = ""
+        """The button pressed last, until the fingers have risen clear of it."""
 
     def newly_pressed(self, world: MujocoWorld) -> list[str]:
         """Return the buttons that went down since the last call."""
@@ -39,6 +43,10 @@ class ButtonTask(MemoryTask):
         self.down = {name for name in self.down if travel[name] > RELEASED_M}
         new = [name for name, way in travel.items() if way >= PRESSED_M and name not in self.down]
         self.down.update(new)
+        if new:
+            self.leaving = new[-1]
+        elif world.tool_pose().position[2] > RISEN_M:
+            self.leaving = ""
         return new
 
 
