@@ -20,6 +20,9 @@ from engram.nodes import messages
 from engram_interfaces.msg import MemoryConflict
 from engram_interfaces.srv import MemoryResolve
 
+CLOCKS_APART_S = 1.0
+"""So far ahead of ours may the clock be of who asks [s]."""
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -31,7 +34,15 @@ class Asking:
 
 
 def query_from(request: Any, asking: Asking) -> MemoryQuery:
-    """Return what ``request`` (MemoryQuery.Request) asks: its words, overruled by what its fields say."""
+    """Return what ``request`` (MemoryQuery.Request) asks: its words, overruled by what its fields say.
+
+    Raises:
+        InvalidInputError: words or fields name a time that is still to come.
+    """
+    for name in ("at", "believed_at"):
+        ahead_s = (messages.from_stamp(getattr(request, name)) - asking.now_ns) / 1e9
+        if ahead_s > CLOCKS_APART_S:
+            raise InvalidInputError(f"{name}: {ahead_s:.1f} s from now is still to come, expected a time up to now")
     query = parse(request.text, asking.now_ns, request.limit or asking.limit, QuestionConfig(asking.utc_offset_h))
     if request.near:
         query = replace(query, relation="near", target=request.near)

@@ -34,6 +34,14 @@ def ask(memory, **fields):
     return answer_query(memory, query, MemoryQuery.Response())
 
 
+@pytest.mark.parametrize("field", ["at", "believed_at"])
+def test_a_time_to_come_is_refused_and_a_clock_a_little_ahead_is_not(field):
+    now = ASKING.now_ns
+    query_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 500_000_000)}), ASKING)
+    with pytest.raises(InvalidInputError, match=rf"^{field}: 2.0 s from now is still to come"):
+        query_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}), ASKING)
+
+
 def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
     answer = ask(memory, text="where is the red cup?")
     assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; I see it; belief 0.97."
