@@ -136,11 +136,8 @@ class GraphStore:
         self._write_head(snapshot, sequence)
         self._hashes, self._durable, self._loaded, self._found_schema = hashes, sequence, None, SCHEMA
         self._commits += 1
-        share = self._budget.share()
-        if share < 1.0 or self._commits % self.config.expire_every == 0:
-            there = len(_snapshots(self._repository))
-            keep = min(self.config.keep_snapshots, max(1, int(share * there)))
-            self._upkeep = self._thread.submit(self._expire, keep)
+        if self._budget.share() < 1.0 or self._commits % self.config.expire_every == 0:
+            self._upkeep = self._thread.submit(self._thin)
         return sequence
 
     @property
@@ -164,7 +161,16 @@ class GraphStore:
         self.wait()
         return self._expire(keep)
 
+    def _thin(self) -> None:
+        """Delete old snapshots until the files are within the budget: those that go first may be small."""
+        self._expire(self.config.keep_snapshots)
+        while (share := self._budget.share()) < 1.0:
+            if not self._expire(max(1, int(share * len(_snapshots(self._repository))))):
+                break
+
     def _expire(self, keep: int) -> int:
+        for old in (self.path / "graph" / "overwritten").glob("repo.*"):  # icechunk keeps every list of snapshots
+            old.unlink()
         known = _snapshots(self._repository)
         if len(known) <= keep:
             return 0
