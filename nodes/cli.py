@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import get_type_hints
+from typing import TextIO, get_type_hints
 
 from engram.core.errors import EngramError, unknown_name
 from engram.core.notices import hush_datasets
@@ -58,8 +59,52 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code: 0 done, 1 it failed, 2 it was asked wrongly."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    """Run one subcommand and return its exit code: 0 done, 1 it failed, 2 it was asked wrongly, 130 Ctrl-C.
+
+    141, as a shell tells of SIGPIPE, when whoever reads its output (``engram ... | head``) has read enough.
+    """
+    if sys.stdout is None:  # `engram ... >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 for as long as this process lives
+    try:
+        return _written(_command(list(sys.argv[1:] if argv is None else argv)))
+    except SystemExit as ended:  # of `engram <command> --help`
+        raise SystemExit(_written(ended.code)) from None
+    except BrokenPipeError:
+        if not _unread(sys.stdout):
+            raise
+        return _give_up()
+
+
+def _written[Code](code: Code) -> Code | int:
+    """Write out what was printed and return the exit ``code``, or 141 if all went well but nobody reads it."""
+    try:
+        sys.stdout.flush()  # while its reader's end can still be told from ours
+    except BrokenPipeError:
+        unread = _give_up()
+        return code or unread
+    return code
+
+
+def _give_up() -> int:
+    """Let what was not read go nowhere when the interpreter ends; return the exit code of that."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and _unread(stream):
+                os.dup2(nowhere.fileno(), stream.fileno())
+    return 141
+
+
+def _unread(stream: TextIO) -> bool:
+    """Whether ``stream`` is a pipe whose reader has left."""
+    try:
+        poll = select.poll()
+        poll.register(stream, 0)  # errors are told unasked
+    except (OSError, ValueError):
+        return False  # of no file
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _command(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
@@ -73,12 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise unknown_name("command", name, COMMANDS)
-        code = _run(name, words[1:])
-        sys.stdout.flush()  # while its reader's end can still be told from ours
-        return code
-    except BrokenPipeError:  # `engram ... | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as a shell tells of SIGPIPE
+        return _run(name, words[1:])
     except EngramError as error:
         print(f"engram: {error}" if name not in COMMANDS else f"engram {name}: {error}", file=sys.stderr)
         return 2

@@ -175,7 +175,10 @@ class Supervisor:
 
 
 class LineSink:
-    """Merges the lines of all nodes onto one stream, each with its node's name, and into one file a node."""
+    """Merges the lines of all nodes onto one stream, each with its node's name, and into one file a node.
+
+    When the stream breaks (``engram up | head``), the files and the last lines go on: nodes must not wait for a reader.
+    """
 
     COLORS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
     WIDTH = 20
@@ -199,7 +202,13 @@ class LineSink:
             if name in self._files:
                 print(line, file=self._files[name], flush=True)
             if self._stream is not None:
-                print(f"{self._prefix(name)} {line}", file=self._stream, flush=True)
+                self._show(f"{self._prefix(name)} {line}", self._stream)
+
+    def _show(self, line: str, stream: TextIO) -> None:
+        try:
+            print(line, file=stream, flush=True)
+        except OSError:
+            self._stream = None
 
     def _prefix(self, name: str) -> str:
         prefix = f"[{name}]".ljust(self.WIDTH)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("engram 0.")
 
 
+def run(code: str, *words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """``engram`` as a process of its own; where there is ``code``, it is the body of its command."""
+    body = f"def _run(*_):\n {code}\ncli._run = _run\n" if code else ""
+    imports = "import sys\nfrom engram.core.errors import InvalidInputError\nfrom engram.nodes import cli\n"
+    source = f"{imports}{body}sys.exit(cli.main({list(words)}))"
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.run([sys.executable, "-c", source], text=True, env=buffered, check=False, **streams)
+
+
 def test_a_reader_that_has_read_enough_is_no_error() -> None:
     """Half a megabyte into a pipe whose other end closes after one byte."""
     long = (
@@ -77,3 +89,58 @@ def test_a_reader_that_has_read_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+REFUSED = "print('begun'); raise InvalidInputError('seed -1')"
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "ended", "said"),
+    [
+        ("print('x' * 2**19)", ["up"], 141, ""),
+        ("print('a line')", ["up"], 141, ""),
+        ("", ["--help"], 141, ""),
+        ("", ["--version"], 141, ""),
+        ("", ["memory", "--help"], 141, ""),
+        (REFUSED, ["up"], 2, "engram up: seed -1\n"),
+        ("pass", ["up"], 0, ""),
+    ],
+)
+def test_a_reader_that_reads_nothing_is_no_error(code: str, words: list[str], ended: int, said: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ran = run(code, *words, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (ran.returncode, ran.stderr) == (ended, said)
+
+
+def test_errors_into_a_pipe_that_nobody_reads_end_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert run(REFUSED, "up", stdout=writer, stderr=writer).returncode == 141
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "ended", "said"),
+    [
+        ("print('a line')", ["up"], 0, ""),
+        ("", ["--help"], 0, ""),
+        ("", ["memory", "--help"], 0, ""),
+        (REFUSED, ["up"], 2, "engram up: seed -1\n"),
+    ],
+)
+def test_standard_output_may_be_closed(code: str, words: list[str], ended: int, said: str) -> None:
+    ran = run(code, *words, stdout=None, preexec_fn=lambda: os.close(1))
+    assert (ran.returncode, ran.stderr) == (ended, said)
+
+
+def test_another_pipe_that_breaks_is_told() -> None:
+    """A worker that died, say: nobody left standard output."""
+    ran = run("import multiprocessing; a, b = multiprocessing.Pipe(); b.close(); print('begun'); a.send(1)", "up")
+    assert (ran.returncode, ran.stdout) == (1, "begun\n")
+    assert ran.stderr.endswith("BrokenPipeError: [Errno 32] Broken pipe\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -10,13 +11,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.launch_graph import LaunchGraph, NodeSpec
-from engram.nodes.process import node_command
+from engram.nodes.process import Process, node_command
 from engram.nodes.up import LineSink, Supervisor, SupervisorConfig, child_environment
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
@@ -206,6 +208,26 @@ def test_log_files_hold_the_lines_of_one_node(tmp_path: Path) -> None:
     sink.close()
     assert sink.tail("a", 1) == ["three"]
     assert (tmp_path / "logs" / "a.log").read_text() == "one\nthree\n"
+
+
+def test_a_node_does_not_wait_for_a_reader_that_left(tmp_path: Path) -> None:
+    """200 kB into a console that nobody reads: a pipe alone holds 64."""
+    reader, writer = os.pipe()
+    console = os.fdopen(writer, "w")
+    os.close(reader)
+    sink = LineSink(console, tmp_path)
+    process = Process([sys.executable, "-c", "for i in range(2000): print('x' * 100)"], os.environ, partial(sink, "a"))
+    try:
+        wait_gone([process.pid])
+    finally:
+        process.signal(signal.SIGKILL)
+        process.close()
+        sink.close()
+        with contextlib.suppress(BrokenPipeError):
+            console.close()
+    assert process.poll() == 0
+    assert (tmp_path / "a.log").read_text() == ("x" * 100 + "\n") * 2000
+    assert sink.tail("a", 1) == ["x" * 100]
 
 
 def test_unknown_executables_and_domains_are_refused() -> None:
