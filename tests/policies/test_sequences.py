@@ -1,7 +1,10 @@
 """Learning from whole episodes: the walk through them, what is carried, and what a memory makes possible."""
 
 import functools
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.policies.contract import Percept
 from engram.policies.frames import Frames, same_views
 from engram.policies.memories.bank import Bank, BankConfig
@@ -269,21 +272,72 @@ def test_a_resumed_run_with_memory_ends_in_the_same_bits(dataset, tmp_path):
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+@pytest.fixture(scope="module")
+def begun(dataset, tmp_path_factory):
+    out = tmp_path_factory.mktemp("begun") / "out"
+    main(config(dataset, out, stop_after=1))
+    return out
+
+
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
         ({"balance": 1.0}, "balance was 0.5, now 1.0"),
         ({"emphasis": (("do as you were shown", 2.0),)}, r"emphasis was \[\], now \[\['do as you were shown', 2.0\]\]"),
         ({"seed": 7}, "seed was 0, now 7"),
+        ({"window": 2}, "window was 4, now 2"),
+        ({"batch_size": 16}, "batch_size was 8, now 16"),
     ],
 )
-def test_a_run_does_not_go_on_with_other_samples(dataset, tmp_path, changed, named):
-    main(config(dataset, tmp_path / "out", stop_after=1))
-    before = state(tmp_path / "out")
+def test_a_run_does_not_go_on_with_other_samples(dataset, begun, changed, named):
+    before = state(begun)
     with pytest.raises(InvalidInputError, match=named):
-        main(config(dataset, tmp_path / "out", resume=True, **changed))
-    after = state(tmp_path / "out")
+        main(config(dataset, begun, resume=True, **changed))
+    after = state(begun)
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def saved_as(begun, out, change):
+    """Copy the training that has ``begun`` to ``out``, with progress that ``change`` was done to."""
+    shutil.copytree(begun, out)
+    path = out / "resume" / "progress.json"
+    progress = json.loads(path.read_text())
+    change(progress)
+    path.write_text(json.dumps(progress))
+    return out
+
+
+def test_a_run_does_not_go_on_with_other_frames(dataset, begun, tmp_path):
+    out = saved_as(begun, tmp_path / "out", lambda progress: progress["walk"].update(frames=7))
+    with pytest.raises(InvalidInputError, match=r"out: frames was 7, now \d\d.*; choose another folder"):
+        main(config(dataset, out, resume=True))
+
+
+def test_a_run_of_before_its_samples_were_noted_is_begun_anew(dataset, begun, tmp_path):
+    out = saved_as(begun, tmp_path / "out", lambda progress: progress.pop("walk"))
+    with pytest.raises(InvalidInputError, match=r"progress.json: was saved by an older version.*; begin anew in"):
+        main(config(dataset, out, resume=True))
+
+
+def test_what_cannot_go_on_is_said_before_processes_begin(dataset, begun, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.multiprocessing, "spawn", lambda *_, **__: pytest.fail("processes began"))
+    out = saved_as(begun, tmp_path / "out", lambda progress: progress.update(processes=2))
+    with pytest.raises(InvalidInputError, match="seed was 0, now 7"):
+        main(config(dataset, out, resume=True, processes=2, seed=7))
+    with pytest.raises(WeightsError, match="no checkpoint to resume from"):
+        main(config(dataset, tmp_path / "none", resume=True, processes=2))
+    assert not (tmp_path / "none").exists()
+
+
+def test_processes_that_fail_leave_no_file_of_their_meeting(dataset, tmp_path, monkeypatch):
+    def spawn(_, args, nprocs):
+        Path(args[2].removeprefix("file://")).touch()
+        raise RuntimeError("a process failed")
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    with pytest.raises(RuntimeError, match="a process failed"):
+        main(config(dataset, tmp_path / "out", processes=2))
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_two_processes_each_carry_their_own_episodes(dataset, tmp_path):
