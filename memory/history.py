@@ -29,6 +29,8 @@ ROW_BYTES = 246
 """RAM of one fact with its index entries, without its words; tracemalloc, 20,000 facts of 10,000 objects."""
 TREE_BYTES = 60
 """RAM of one place in the KD-tree; measured as growth of the process, 200,000 facts."""
+_FEW = 32
+"""Facts of one object up to which arrays cost more than they save; most objects have a handful."""
 _WORDS = ("node", "label", "relation", "target", "camera", "last_camera")
 """Columns that hold numbers of words."""
 _COLUMNS = {  # name: (shape of a row, dtype)
@@ -236,12 +238,15 @@ class History:
         return rows[(self.believed_from[rows] <= believed_ns) & (believed_ns < self.believed_to[rows])]
 
     def after(self, row: int, believed_ns: int) -> list[int]:
-        """Return those of :meth:`known_of` that begin after fact ``row``, one of them, in their order; most objects
-        have a handful, for which arrays would cost more than they save."""
-        known = [i for i in self._rows_of[int(self.node[row])]
-                 if self.believed_from[i] <= believed_ns < self.believed_to[i]]  # fmt: skip
-        known.sort(key=self.valid_from.__getitem__)
-        return known[known.index(row) + 1 :]
+        """Return those of :meth:`known_of` that begin after fact ``row``, one of them, in their order."""
+        rows = self._rows_of[int(self.node[row])]
+        if len(rows) > _FEW:
+            known = self.known_of(row, believed_ns)
+            known = known[np.argsort(self.valid_from[known], kind="stable")]
+            return known[int(np.flatnonzero(known == row)[0]) + 1 :].tolist()
+        few = [i for i in rows if self.believed_from[i] <= believed_ns < self.believed_to[i]]
+        few.sort(key=self.valid_from.__getitem__)
+        return few[few.index(row) + 1 :]
 
     def ever_sure(self, node_ids: Iterable[str], believed_ns: int = FOREVER - 1) -> dict[str, bool]:
         """Tell of each object whether it had ever been an answer, as the memory believed at ``believed_ns``."""

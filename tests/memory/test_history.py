@@ -123,6 +123,24 @@ def test_a_restored_history_is_the_same(history):
     assert facts(again, (75, 75))[0].valid_to == 90
 
 
+@pytest.mark.parametrize("stated", [8, 32, 33, 300])
+def test_what_begins_after_a_fact_is_the_same_for_short_and_long_histories(stated):
+    """Stated in any order, some at one time, some taken back: in the order of time, then in that of belief."""
+    history, draw = History(), np.random.default_rng(stated)
+    for believed in range(stated):
+        valid = int(draw.integers(stated))
+        if believed == stated // 3:
+            history.retract("cup", believed, since_ns=stated // 2)
+        history.state("cup", "cup", A, valid, believed_ns=believed)
+    history.state("mug", "mug", A, stated)
+    for belief in (stated // 2, FOREVER - 1):
+        known = [fact for fact in history.of("cup") if fact.believed_from <= belief < fact.believed_to]
+        known.sort(key=lambda fact: fact.valid_from)
+        assert len(known) > 1
+        for i, fact in enumerate(known):
+            assert history.after(fact.row, belief) == [later.row for later in known[i + 1 :]]
+
+
 def test_near_finds_what_a_look_at_every_fact_finds():
     history, draw = History(), np.random.default_rng(0)
     spot = np.array([0.5, 0.5, 0.0])
