@@ -39,6 +39,12 @@ def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
     }
 
 
+def test_a_report_tells_the_commit_that_its_run_began_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "commit", lambda: "later")
+    save_report(tmp_path / "x.json", "x", "a machine")
+    assert json.loads((tmp_path / "x.json").read_text())["commit"] == report.COMMIT != "later"
+
+
 def test_a_quick_run_keeps_off_the_quoted_figures(tmp_path):
     assert result_file(RESULTS / "x.json", quick=False) == RESULTS / "x.json"
     assert result_file(RESULTS / "x.json", quick=True) == Path("runs/bench/x.json")
