@@ -1,10 +1,8 @@
 """Record the scripted experts as a LeRobotDataset v3.
 
 Labels are the expert's own action for the state it saw; what is executed may carry noise, so that the data show how
-to come back from where the expert would never have gone (DART: Laskey et al. 2017, arXiv:1703.09327), or be what a
-policy does that drives by turns (:mod:`engram.sim.experts.turns`), so that they show how to come back from where it
-goes. Work is cut into parts that are datasets of their own and are merged at the end: a killed run resumes at its last
-whole part.
+to come back from where the expert would never have gone (DART: Laskey et al. 2017, arXiv:1703.09327). Work is cut
+into parts that are datasets of their own and are merged at the end: a killed run resumes at its last whole part.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from engram.core.notices import hush_datasets
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
-from engram.sim.experts.turns import PolicyTurns
 from engram.sim.panda import Profile
 from engram.sim.reconstruction import SceneRecorder
 from engram.sim.reconstruction import features as reconstruction_features
@@ -61,9 +58,6 @@ class RecordConfig:
     """Seed of the first episode of each task; at least 100000."""
     noise: float = 0.5
     """Share of the episodes with noise bursts on the executed action."""
-    driver: str = ""
-    """A policy, a shipped name or a folder, that drives by turns in every episode, the expert telling what it would do
-    (DAgger); empty: the expert drives alone."""
     image_size: int = 128
     """Height and width of both cameras [pixel]."""
     profile: Profile = "fast"
@@ -114,7 +108,7 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class RecordReport(MergeReport):
-    """What was recorded; ``dropped`` counts the failures per task, the expert's or those it could not mend."""
+    """What was recorded; ``dropped`` counts the expert's failures per task."""
 
     dropped: dict[str, int]
 
@@ -146,13 +140,10 @@ def record(config: RecordConfig) -> RecordReport:
 
     Raises:
         InvalidInputError: ``config.root`` exists already, or its parts were recorded with another config.
-        UnknownNameError, InvalidInputError, WeightsError: ``config.driver`` cannot be opened.
     """
     root = Path(config.root)
     if root.exists():
         raise InvalidInputError(f"RecordConfig.root: {root} exists; choose another folder or remove it")
-    if config.driver:
-        _turns(config.driver)  # a policy that cannot be opened is named here, not in a process
     _claim_parts(config)
     parts = _parts(config)
     todo = [part for part in parts if not part.root.exists()]
@@ -254,12 +245,11 @@ def record_episode(
     noise: NoiseConfig | None,
     tail_steps: int,
     scene: SceneRecorder | None = None,
-    turns: PolicyTurns | None = None,
 ) -> list[dict[str, Any]] | None:
     """Run the expert once and return the frames for ``LeRobotDataset.add_frame``; None when it failed.
 
-    ``action`` is what the expert wanted in the state of the frame; the noise, and what a policy does in its ``turns``,
-    is only executed. ``scene`` perceives and remembers along.
+    ``action`` is what the expert wanted in the state of the frame; the noise is only executed. ``scene`` perceives and
+    remembers along.
     """
     observation = world.reset(task, seed)
     expert = make_expert(task, world)
@@ -271,14 +261,9 @@ def record_episode(
         scene.begin()
     frames: list[dict[str, Any]] = []
     outcome, left = world.oracle_outcome(), tail_steps
-    if turns is not None:
-        turns.begin(outcome.instruction, seed)
     while left > 0 and (outcome.success or not outcome.over):
-        action = executed = expert.act()
-        if turns is not None and not outcome.success:
-            executed = turns.drive(observation, executed)
-        if bursts is not None and not outcome.success:
-            executed = bursts.disturb(executed)
+        action = expert.act()
+        executed = action if bursts is None or outcome.success else bursts.disturb(action)
         seen, observation = observation, world.step(pipeline.execute(executed, observation.joints))
         outcome = world.oracle_outcome()
         frames.append(
@@ -350,22 +335,18 @@ def _record_part(part: Part) -> None:
     depth = config.reconstruction
     world = MujocoWorld(WorldConfig(profile=config.profile, image_size=config.image_size, depth=depth))
     scene = SceneRecorder(world.kinematics, world.robot) if config.reconstruction else None
-    turns = _turns(config.driver) if config.driver else None
     log: list[dict[str, Any]] = []
     dropped = 0
     for seed in range(part.seed, part.seed + SEEDS_PER_PART):
         noisy = bool(np.random.default_rng((seed, 0)).random() < config.noise)
-        noise = NoiseConfig() if noisy else None
-        frames = record_episode(world, part.task, seed, noise, config.tail_steps, scene, turns)
+        frames = record_episode(world, part.task, seed, NoiseConfig() if noisy else None, config.tail_steps, scene)
         if frames is None:
             dropped += 1
             continue
         for frame in frames:
             dataset.add_frame(frame)
         dataset.save_episode()
-        driven = {"driver": turns.policy.version} if turns is not None else {}
-        entry = {"task": part.task, "seed": seed, "noise": noisy, "length": len(frames), "dropped": dropped}
-        log.append(entry | driven)
+        log.append({"task": part.task, "seed": seed, "noise": noisy, "length": len(frames), "dropped": dropped})
         if len(log) == part.count:
             break
     world.close()
@@ -374,13 +355,6 @@ def _record_part(part: Part) -> None:
         raise InvalidInputError(f"{part.task}: {len(log)} successes in {SEEDS_PER_PART} seeds, wanted {part.count}")
     (unfinished / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
     unfinished.rename(part.root)  # whole or not there
-
-
-def _turns(driver: str) -> PolicyTurns:
-    from engram.policies import load_policy  # torch: only where it is needed
-    from engram.policies.chunking import follow
-
-    return PolicyTurns(follow(load_policy(driver)))
 
 
 def main() -> None:
