@@ -17,6 +17,7 @@ from engram.core.control import ControlConfig
 from engram.core.errors import EngramError
 from engram.core.geometry import rotation
 from engram.core.types import Pose
+from engram.sim.tasks.placement import above
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -83,6 +84,16 @@ def _at_most(vector: np.ndarray, length: float) -> np.ndarray:
 def funnel(distance: float, near: float, far: float) -> float:
     """Return 0 up to distance ``near``, 1 from ``far`` on, a straight line between: how high to stay above a goal."""
     return float(np.clip((distance - near) / (far - near), 0.0, 1.0))
+
+
+CLEARANCE_M = 0.06
+"""How high closed fingers stay above things on their way to one."""
+
+
+def down_on(tool: np.ndarray, top: np.ndarray, height_m: float) -> Waypoint:
+    """Return the way of closed fingers at ``tool`` (3,) m over ``top`` (3,) m, then to ``height_m`` above it."""
+    aside = float(np.hypot(*(tool - top)[:2]))
+    return Waypoint(above(top, CLEARANCE_M * funnel(aside, 0.012, 0.04) or height_m), grip=1.0)
 
 
 def square_yaw(pose: Pose) -> float:

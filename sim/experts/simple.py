@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from engram.sim.experts.base import Expert, Waypoint, funnel
+from engram.sim.experts.base import Expert, Waypoint, down_on
 from engram.sim.tasks.placement import above
 from engram.sim.tasks.reach import HOVER_M
 
@@ -23,12 +21,8 @@ class ReachExpert(Expert):
 class PressExpert(Expert):
     """Over the button with closed fingers, then down on it."""
 
-    clearance_m = 0.06
     depth_m = 0.002
 
     def waypoint(self) -> Waypoint:
         foot = self.world.oracle_pose(self.target()).position
-        top = above(foot, BUTTON_TOP_M)
-        distance = float(np.hypot(*(self.world.tool_pose().position - top)[:2]))
-        height = self.clearance_m * funnel(distance, 0.012, 0.04) or -self.depth_m
-        return Waypoint(above(top, height), grip=1.0)
+        return down_on(self.world.tool_pose().position, above(foot, BUTTON_TOP_M), -self.depth_m)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
 
 
+DEPTH_M = 0.015
+"""Fingers aim so far below the top of what they press or touch: who comes a few millimetres short of that, as a policy
+does, has pressed or touched it, too."""
+
+
 class MemoryExpert(Expert):
     """Acts as if ``belief`` were the cue; None = the truth. Rests with an open gripper while the arm is held.
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import numpy as np
-
-from engram.sim.experts.base import Waypoint, funnel
-from engram.sim.experts.memory.base import MemoryExpert
+from engram.sim.experts.base import CLEARANCE_M, Waypoint, down_on
+from engram.sim.experts.memory.base import DEPTH_M, MemoryExpert
 from engram.sim.experts.simple import BUTTON_TOP_M
 from engram.sim.tasks.memory.buttons import ON_MARK_M, ButtonTask, CountPresses, SeqPushButtons, StopCube
 from engram.sim.tasks.placement import above
 
-CLEARANCE_M, DEPTH_M = 0.06, 0.015
-"""They aim so far below the top: who comes a few millimetres short of that, as a policy does, has pressed, too."""
 LIFT_M = 0.08
 """How high the fingers rise from a button to press it again."""
 LEAD_M, SINK_M = 0.10, 0.015
@@ -40,8 +36,7 @@ class ButtonExpert(MemoryExpert):
 def press(expert: MemoryExpert, button: str, height: float = -DEPTH_M) -> Waypoint:
     """Return the way over ``button`` and down to ``height`` m above its top."""
     top = above(expert.world.oracle_pose(button).position, BUTTON_TOP_M)
-    aside = float(np.hypot(*(expert.world.tool_pose().position - top)[:2]))
-    return Waypoint(above(top, CLEARANCE_M * funnel(aside, 0.012, 0.04) or height), grip=1.0)
+    return down_on(expert.world.tool_pose().position, top, height)
 
 
 class SeqPushExpert(ButtonExpert):

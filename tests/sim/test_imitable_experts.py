@@ -1,0 +1,76 @@
+"""Experts of the memory tasks move so that a policy can imitate them (docs/decisions/0011)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from engram.sim.evaluation import ExpertRunner
+from engram.sim.experts import make_expert
+from engram.sim.experts.base import Expert
+from engram.sim.experts.simple import BUTTON_TOP_M
+from engram.sim.tasks.memory.buttons import CountPresses
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+@dataclass
+class Seen:
+    """One control step: height of the tool and of its goal [m], action along the vertical, presses so far."""
+
+    tool: float
+    goal: float
+    down: float
+    presses: int
+
+
+@pytest.fixture(scope="module")
+def world() -> MujocoWorld:
+    return MujocoWorld(WorldConfig(profile="none"))
+
+
+def watched(world: MujocoWorld, task: str, seed: int) -> list[Seen]:
+    """Run the expert once, to success."""
+    seen: list[Seen] = []
+
+    def make(name: str, world: MujocoWorld) -> Expert:
+        expert = make_expert(name, world)
+        act = expert.act
+
+        def noted() -> np.ndarray:
+            action = act()
+            presses = world.task.presses if isinstance(world.task, CountPresses) else 0
+            goal = float(expert.waypoint().position[2])
+            seen.append(Seen(float(world.tool_pose().position[2]), goal, float(action[2]), presses))
+            return action
+
+        expert.act = noted  # type: ignore[method-assign]
+        return expert
+
+    assert ExpertRunner(world, make)(task, seed).oracle_success
+    return seen
+
+
+@pytest.mark.parametrize("task", ["seq_push_buttons", "count_presses"])
+def test_a_press_aims_well_below_the_button(world: MujocoWorld, task: str) -> None:
+    last = watched(world, task, 0)[-1]
+    assert last.goal < BUTTON_TOP_M - 0.01
+
+
+@pytest.mark.parametrize("task", ["shell_touch", "remember_color", "match_color"])
+def test_a_touch_aims_well_below_the_top(world: MujocoWorld, task: str) -> None:
+    last = watched(world, task, 0)[-1]
+    top = world.task.option_height_m  # type: ignore[union-attr]
+    assert last.goal < top - 0.01
+
+
+def test_the_fingers_rise_well_between_two_presses_of_one_button(world: MujocoWorld) -> None:
+    seen = watched(world, "count_presses", 1)
+    assert seen[-1].presses == 3
+    for presses in (1, 2):
+        assert max(step.tool for step in seen if step.presses == presses) > BUTTON_TOP_M + 0.06
+
+
+def test_the_one_press_of_stop_cube_shows_over_several_steps(world: MujocoWorld) -> None:
+    seen = watched(world, "stop_cube", 0)
+    assert all(step.down < -0.2 for step in seen[-4:])
+    assert abs(seen[-6].down) < 0.05  # until then it waits
