@@ -27,7 +27,7 @@ from lerobot.policies.factory import make_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
-from engram.core.errors import InvalidInputError, WeightsError, unknown_name
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit
 from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
@@ -39,6 +39,7 @@ from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import checkpoint_folder
 from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
+from engram.policies.resuming import check_resumable, walk
 from engram.policies.sequences import Lanes, SequenceFeed
 from engram.sim.record import dataset_hash
 
@@ -139,6 +140,33 @@ class TrainConfig:
 
 def main(config: TrainConfig) -> Path:
     """Train and return the folder of the exported policy."""
+    _check(config)
+    frames = decoded(config)  # decoded once, before any other process needs them
+    frames.sampling_weights(config.balance, dict(config.emphasis))  # an unknown task is said here, not in a process
+    if config.resume:
+        world = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else config.processes
+        check_resumable(config, len(frames), world)  # here, not in a process
+    if config.evaluate:
+        simulated_tasks(frames.groups)  # better now than after hours of training
+    if "RANK" in os.environ:
+        _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
+    elif config.processes == 1:
+        _worker(0, 1, config, "")
+    else:
+        meeting = f"file://{Path(config.out).resolve()}/.meeting-{os.getpid()}"
+        Path(config.out).mkdir(parents=True, exist_ok=True)
+        try:
+            torch.multiprocessing.spawn(_spawned, (config.processes, config, meeting), nprocs=config.processes)
+        finally:
+            Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
+    policy = Path(config.out) / "policy"
+    if config.evaluate and not config.stop_after and int(os.environ.get("RANK", "0")) == 0:
+        evaluate_on_card(policy, config.evaluate)
+    return policy
+
+
+def _check(config: TrainConfig) -> None:
+    """Raise InvalidInputError for settings that cannot be, or do not go together."""
     for name in ("processes", "batch_size", "steps", "warmup_steps", "log_steps"):
         if getattr(config, name) < 1:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 1")
@@ -172,62 +200,6 @@ def main(config: TrainConfig) -> Path:
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
     if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
-    frames = decoded(config)  # decoded once, before any other process needs them
-    frames.sampling_weights(config.balance, dict(config.emphasis))  # an unknown task is said here, not in a process
-    if config.resume:
-        world = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else config.processes
-        _check_resumable(config, len(frames), world)  # here, not in a process
-    if config.evaluate:
-        simulated_tasks(frames.groups)  # better now than after hours of training
-    if "RANK" in os.environ:
-        _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
-    elif config.processes == 1:
-        _worker(0, 1, config, "")
-    else:
-        meeting = f"file://{Path(config.out).resolve()}/.meeting-{os.getpid()}"
-        Path(config.out).mkdir(parents=True, exist_ok=True)
-        try:
-            torch.multiprocessing.spawn(_spawned, (config.processes, config, meeting), nprocs=config.processes)
-        finally:
-            Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
-    policy = Path(config.out) / "policy"
-    if config.evaluate and not config.stop_after and int(os.environ.get("RANK", "0")) == 0:
-        evaluate_on_card(policy, config.evaluate)
-    return policy
-
-
-def _check_resumable(config: TrainConfig, frames: int, world: int) -> None:
-    """Compare what was saved with what would go on.
-
-    Raises:
-        WeightsError: there is no checkpoint to resume from.
-        InvalidInputError: it was trained by other processes, on other samples, or does not tell on which.
-    """
-    path = Path(config.out) / "resume" / "progress.json"
-    if not path.exists():
-        raise WeightsError(f"{path}: no checkpoint to resume from")
-    saved, walk = json.loads(path.read_text()), _walk(config, frames)
-    if saved["processes"] != world:
-        raise InvalidInputError(
-            f"{config.out}: was trained by {saved['processes']} processes, cannot go on with {world}"
-        )
-    before = saved.get("walk", {})
-    if not walk.keys() <= before.keys():
-        told = "was saved by an older version, which did not note its samples"
-        raise InvalidInputError(f"{path}: {told}; begin anew in another folder")
-    for name, now in walk.items():
-        if before[name] != now:
-            told = f"{name} was {before[name]}, now {now}"
-            raise InvalidInputError(f"{config.out}: {told}: would go on with other samples; choose another folder")
-
-
-def _walk(config: TrainConfig, frames: int) -> dict[str, Any]:
-    """Return what it depends on, besides the processes, which samples come when, as JSON keeps it."""
-    emphasis = [list(pair) for pair in config.emphasis]
-    return {
-        "frames": frames, "window": config.window, "batch_size": config.batch_size, "seed": config.seed,
-        "balance": config.balance, "emphasis": emphasis,
-    }  # fmt: skip
 
 
 def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
@@ -331,7 +303,7 @@ class Trainer:
         if self.rank == 0:
             progress = {
                 "step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen,
-                "processes": self.world, "walk": _walk(self.config, len(self.frames)),
+                "processes": self.world, "walk": walk(self.config, len(self.frames)),
             }  # fmt: skip
             save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
             export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
