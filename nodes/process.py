@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from engram.core.child import end_with_parent
 from engram.core.errors import unknown_name
 from engram.nodes.launch_graph import NodeSpec, package_share
 
@@ -20,8 +19,6 @@ EXECUTABLES = (
     *("sim_node", "robot_node", "perception_node", "memory_node", "policy_node", "safety_node"),
     *("learner_node", "viewer_node", "lifecycle_manager"),
 )
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def node_command(spec: NodeSpec, folder: Path) -> list[str]:
@@ -41,11 +38,6 @@ def node_command(spec: NodeSpec, folder: Path) -> list[str]:
     return [str(path), *spec.ros_arguments(folder)]
 
 
-def _end_with_parent() -> None:
-    """In the child: be told to end when the supervisor dies, even by kill -9; nobody is left behind."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 class Process:
     """A child in its own process group, so that Ctrl-C in the terminal reaches it only through the supervisor."""
 
@@ -58,7 +50,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
         self._reader = threading.Thread(target=self._read, args=(on_line,), daemon=True)
         self._reader.start()

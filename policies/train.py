@@ -27,6 +27,7 @@ from lerobot.policies.factory import make_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
+from engram.core.child import end_with_parent
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit
@@ -203,6 +204,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
+    end_with_parent()  # torch's own way is SIGINT, which is ignored in what a shell began with &
     _worker(rank, world, config, meeting)
 
 

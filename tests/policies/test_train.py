@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,3 +217,43 @@ def test_learning_rate_rises_then_falls():
     assert schedule(10, 10, 0.0) == pytest.approx(1.0)
     assert schedule(60, 10, 0.5) == pytest.approx(0.505)
     assert schedule(110, 10, 1.0) == pytest.approx(0.01)
+
+
+ALONE = """
+import os, sys, time
+import torch
+import engram.policies.train as train
+
+
+def sleep(rank, *_):
+    print(os.getpid(), flush=True)
+    time.sleep(120)
+
+
+train._worker = sleep  # in the processes, too: they import this file
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train._spawned, (2, None, ""), nprocs=2)
+"""
+
+
+def test_processes_of_a_training_in_the_background_end_with_it(tmp_path):
+    """What a shell script began with & ignores SIGINT, and so do its children."""
+    (tmp_path / "alone.py").write_text(ALONE)
+    begun = subprocess.Popen(
+        ["sh", "-c", f"trap '' INT; exec {sys.executable} {tmp_path / 'alone.py'}"], stdout=subprocess.PIPE, text=True
+    )
+    children = [int(begun.stdout.readline()) for _ in range(2)]
+    begun.kill()
+    begun.wait()
+    end = time.monotonic() + 20
+    while left := [child for child in children if running(child)]:
+        assert time.monotonic() < end, f"still running: {left}"
+        time.sleep(0.05)
+    begun.stdout.close()
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
