@@ -115,8 +115,9 @@ class EngramVLA(RememberingNetwork):
         """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a) by the velocity that ``guide`` makes."""
         condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         start = noise[:, None] * self.config.noise_scale
-        velocity: Velocity = lambda x, t: self.head(x, t, condition)  # noqa: E731
-        return integrate(guide(velocity) if guide else velocity, start, self.config.euler_steps)[:, 0]
+        steps = self.config.euler_steps
+        velocity: Velocity = self.head.at_steps(condition, steps)
+        return integrate(guide(velocity) if guide else velocity, start, steps)[:, 0]
 
     def _remember(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
         tokens = batch.get(MEMORY_TOKENS_KEY)

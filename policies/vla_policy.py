@@ -6,6 +6,7 @@ import copy
 import functools
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,7 +113,7 @@ class VlaPolicy(Policy, Remembering):
             raise EngramError("VlaPolicy.act: nothing observed since reset")
         begun = time.perf_counter()
         observation, memory, policy = self._observation, self._memory, self._policy
-        with torch.no_grad():
+        with self._without_gradients():
             batch, percept = self._understand()
             guide = self._guide(observation.stamp_ns)
             noise = self._noise(observation, policy)
@@ -186,16 +187,20 @@ class VlaPolicy(Policy, Remembering):
         left = self._running.chunk[:, done:]
         return functools.partial(self.real_time.guide, left=left) if left.shape[1] else None
 
-    @torch.no_grad()
+    def _without_gradients(self) -> AbstractContextManager[None]:
+        """Return the mode to compute in: torch's fastest, unless a guide needs gradients of its own on the way."""
+        return torch.inference_mode() if self.real_time is None else torch.no_grad()
+
     def _understand(self) -> tuple[dict[str, Any], Percept | None]:
         """Return the newest observation, preprocessed, and with a memory what it was understood as."""
         observation = self._observation
         assert observation is not None and self._first_ns is not None
-        if self._seen is None:
-            self._seen = self.preprocess(self._batch(observation, self._memory))
-        if self._percept is None and self.remembers:
-            time_s = (observation.stamp_ns - self._first_ns) / 1e9
-            self._percept = self._remembered.percept(self._policy.model, self._seen, observation.stamp_ns, time_s)
+        with self._without_gradients():
+            if self._seen is None:
+                self._seen = self.preprocess(self._batch(observation, self._memory))
+            if self._percept is None and self.remembers:
+                time_s = (observation.stamp_ns - self._first_ns) / 1e9
+                self._percept = self._remembered.percept(self._policy.model, self._seen, observation.stamp_ns, time_s)
         return self._seen, self._percept
 
     def _batch(self, observation: Observation, memory: MemoryTokens | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from engram.policies.configuration_engram_vla import (
     MEMORY_PLACE_KEY,
     MEMORY_TOKENS_KEY,
 )
+from engram.policies.flow import integrate
 from engram.policies.layers import spatial_softmax
 from engram.policies.network import random_shift
 
@@ -103,6 +104,14 @@ def test_withheld_proprioception_does_not_count():
         state = {"observation.state": batch["observation.state"] + offset}
         losses.append(policy(batch | state)[0].item())
     assert losses[0] == losses[1]
+
+
+def test_a_sample_follows_the_velocities_that_training_learns():
+    model, batch = tiny_policy().model.eval(), tiny_batch()
+    condition = model._condition(model.perceive(batch), batch["observation.state"])
+    noise = torch.randn(2, 1, 6, 7, generator=torch.Generator().manual_seed(3))
+    plain = integrate(lambda x, time: model.head(x, time, condition), noise, 5)
+    torch.testing.assert_close(integrate(model.head.at_steps(condition, 5), noise, 5), plain)
 
 
 def test_spatial_softmax_finds_the_peak():
