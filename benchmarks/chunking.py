@@ -1,10 +1,13 @@
-"""How often to decide: success and steps at 1, 2, 4, 8 and 16 control steps a chunk, with adaptive chunks, and pushed.
+"""How often to decide: success and steps at 1, 2, 4, 8 and 16 control steps a chunk, with adaptive chunks and with the
+mean of all chunks, pushed, and with answers that come late.
 
     python -m engram.benchmarks.chunking [--quick]
 
 The same checkpoint and seeds in every arm. A pushed episode is one in which the object that the words name gets a kick
-of some 6 cm in its middle (``engram.sim.pushes``). Every episode is kept in ``progress`` as it ends: a run that was
-broken off goes on there. Prints one table; the last line is JSON, which also goes to benchmarks/results/chunking.json.
+of some 6 cm in its middle (``engram.sim.pushes``). While an answer is late, the robot moves on
+(``engram.sim.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends: a run
+that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
+benchmarks/results/chunking.json.
 """
 
 from __future__ import annotations
@@ -27,12 +30,15 @@ from engram.core.provenance import machine
 from engram.core.statistics import wilson
 from engram.policies import load_policy
 from engram.policies.chunking import AdaptiveChunks, follow
+from engram.sim.lateness import LateRuntime
 from engram.sim.pushes import PushedRunner, pushable
 from engram.sim.runtime import CommandPipeline, Runtime
 from engram.sim.tasks import TASKS
 from engram.sim.world import MujocoWorld, WorldConfig
 
 RATES = (1, 2, 4, 8, 16)
+DELAYS = (2, 4, 8)
+"""Control steps by which answers come late."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,17 @@ class Arm:
     execute_steps: int
     adaptive_m: float = 0.0
     pushed: bool = False
+    ensemble: bool = False
+    late: int = 0
+    real_time: bool = False
 
     @property
     def name(self) -> str:
         """As in the table."""
         way = f"{self.execute_steps} steps" + (f", left early at {self.adaptive_m:g} m" if self.adaptive_m else "")
-        return way + (", pushed" if self.pushed else "")
+        way += ", mean of all chunks" if self.ensemble else ""
+        way += f", answers {self.late} steps late" if self.late else ""
+        return way + (", real-time chunking" if self.real_time else "") + (", pushed" if self.pushed else "")
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -74,15 +85,21 @@ class Arm:
 
 
 def arms(adaptive_m: float) -> list[Arm]:
-    """Return every arm: fixed and adaptive, undisturbed and pushed."""
+    """Return every arm: fixed, adaptive and averaged, undisturbed and pushed; then with late answers."""
     ways = [*((n, 0.0) for n in RATES), (8, adaptive_m), (16, adaptive_m)]
-    return [Arm(n, m, pushed) for pushed in (False, True) for n, m in ways]
+    asked = [arm for pushed in (False, True)
+             for arm in (*(Arm(n, m, pushed) for n, m in ways), Arm(1, pushed=pushed, ensemble=True))]  # fmt: skip
+    return asked + [Arm(4, late=late, real_time=real_time) for late in DELAYS for real_time in (False, True)]
 
 
 def episodes(arm: Arm, config: ChunkingBenchmark, world: MujocoWorld) -> Callable[[str, int], dict[str, Any]]:
     """Return what runs one episode of ``arm`` and tells what came of it."""
-    policy = follow(load_policy(config.policy, execute_steps=arm.execute_steps), adaptive_m=arm.adaptive_m)
-    run: Any = Runtime(world, policy, CommandPipeline(world.kinematics, world.robot)).run_episode
+    delay = arm.late if arm.real_time else 0
+    loaded = load_policy(config.policy, execute_steps=arm.execute_steps, real_time_delay=delay)
+    policy = follow(loaded, arm.ensemble, arm.adaptive_m)
+    pipeline = CommandPipeline(world.kinematics, world.robot, lockstep=not arm.late)
+    late = LateRuntime(world, policy, pipeline, delay=arm.late) if arm.late else None
+    run: Any = (late or Runtime(world, policy, pipeline)).run_episode
     if arm.pushed:
         run = PushedRunner(run, world, arm.tasks)
 

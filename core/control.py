@@ -128,6 +128,6 @@ class ChunkExecutor:
         """Return the row (dim,) for the control step at ``stamp_ns``, or None when there is none."""
         if self.chunk is None:
             return None
-        index = round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9))
+        index = self.chunk.row(stamp_ns)
         limit = self.chunk.execute_steps if self.lockstep else len(self.chunk.actions)
         return self.chunk.actions[index] if 0 <= index < limit else None

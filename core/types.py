@@ -418,6 +418,10 @@ class ActionChunk:
             raise InvalidInputError(f"ActionChunk.dt_s: {self.dt_s}, expected seconds above 0")
         _set(self, actions=actions)
 
+    def row(self, stamp_ns: int) -> int:
+        """Return the row that is meant for the control step at ``stamp_ns``; below 0 or past the end, there is none."""
+        return round((stamp_ns - self.stamp_ns) / (self.dt_s * 1e9))
+
 
 @dataclass(frozen=True, slots=True)
 class JointCommand:

@@ -99,7 +99,7 @@ class ExperienceRecorder:
         if chunk is None or chunk.episode != self._episode:
             return
         for stamp_ns, step in self._steps.items():
-            row = round((stamp_ns - chunk.stamp_ns) / (chunk.dt_s * 1e9))
+            row = chunk.row(stamp_ns)
             if step.proposed is None and 0 <= row < len(chunk.actions):
                 step.proposed, step.version, step.memory_ids = (
                     chunk.actions[row],

@@ -96,9 +96,7 @@ class PolicyRunner:
         return self.chunk
 
     def _due(self, stamp_ns: int) -> bool:
-        if self.chunk is None:
-            return True
-        return round((stamp_ns - self.chunk.stamp_ns) / (self.chunk.dt_s * 1e9)) >= self.chunk.execute_steps
+        return self.chunk is None or self.chunk.row(stamp_ns) >= self.chunk.execute_steps
 
     def _weights_fit(self) -> bool:
         """Tell whether new weights can go on with what is remembered: nothing, or what they wrote themselves."""

@@ -77,11 +77,11 @@ class TemporalEnsemble(AskedEveryStep):
     def act(self) -> ActionChunk:
         """Return the newest chunk, its rows averaged with those of older chunks for the same steps."""
         newest = self.policy.act()
-        older = [c for c in self._kept if c.stamp_ns < newest.stamp_ns and _shift(c, newest) < len(c.actions)]
+        older = [c for c in self._kept if c.stamp_ns < newest.stamp_ns and c.row(newest.stamp_ns) < len(c.actions)]
         self._kept = [*older, newest]
         actions = newest.actions.copy()
         for row in range(len(actions)):
-            rows = [(c, row + _shift(c, newest)) for c in self._kept]
+            rows = [(c, row + c.row(newest.stamp_ns)) for c in self._kept]
             said = np.array([c.actions[at] for c, at in rows if at < len(c.actions)])
             weights = np.exp(-self.decay * np.arange(len(said)))
             actions[row, :-1] = np.average(said[:, :-1], axis=0, weights=weights)
@@ -119,7 +119,7 @@ class AdaptiveChunks(AskedEveryStep):
         if newest.space != "ee_delta":
             raise InvalidInputError(f"AdaptiveChunks: actions of space {newest.space!r}, expected 'ee_delta'")
         running = self._kept[0] if self._kept else None
-        done = newest.execute_steps if running is None else _shift(running, newest)
+        done = newest.execute_steps if running is None else running.row(newest.stamp_ns)
         if running is None or not 0 <= done < running.execute_steps:
             running, done = newest, 0
         elif self._apart_m(running.actions[done:], newest.actions) > self.departure_m:
@@ -153,11 +153,6 @@ def follow(policy: Policy, ensemble: bool = False, adaptive_m: float | None = No
     if adaptive_m:
         return AdaptiveChunks(policy, adaptive_m)
     return TemporalEnsemble(policy) if ensemble else policy
-
-
-def _shift(chunk: ActionChunk, newer: ActionChunk) -> int:
-    """Return the row of ``chunk`` that is for the first step of ``newer``."""
-    return round((newer.stamp_ns - chunk.stamp_ns) / (chunk.dt_s * 1e9))
 
 
 def _arrays(chunks: Sequence[ActionChunk]) -> dict[str, np.ndarray]:

@@ -1,0 +1,54 @@
+"""A policy that is too slow for its control rate: its answers come late, while the robot moves on."""
+
+from __future__ import annotations
+
+from engram.core.contracts import Policy, World
+from engram.core.errors import InvalidInputError
+from engram.core.types import ActionChunk, JointCommand, Observation
+from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
+
+
+class LateRuntime(Runtime):
+    """Runs episodes of a policy whose every answer comes ``delay`` control steps after it was asked.
+
+    As on a robot that does not wait: the rows of the running chunk bridge the time, the rows that the newer one had for
+    it are lost, and before the first answer the robot holds. The policy is asked when its newest answer has been
+    executed for as many steps as it wants, and never while it still thinks.
+    """
+
+    def __init__(self, world: World, policy: Policy, pipeline: CommandPipeline, *, delay: int) -> None:
+        """Raises InvalidInputError for a negative ``delay`` and for a pipeline that waits (``lockstep``)."""
+        super().__init__(world, policy, pipeline)
+        if delay < 0:
+            raise InvalidInputError(f"LateRuntime.delay: {delay}, expected 0 control steps or more")
+        if pipeline.executor.lockstep:
+            raise InvalidInputError("LateRuntime: the pipeline is in lock-step, it would wait for late answers")
+        self.delay = delay
+        self._coming: ActionChunk | None = None  # answered, but not here yet
+
+    def run_episode(
+        self,
+        task: str,
+        seed: int,
+        instruction: str = "",
+        *,
+        episode: int | None = None,
+        on_step: StepHook | None = None,
+    ) -> EpisodeResult:
+        """Run one episode to its end; see :meth:`Runtime.run_episode`."""
+        self._coming = None
+        return super().run_episode(task, seed, instruction, episode=episode, on_step=on_step)
+
+    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
+        self.policy.observe(observation)
+        self._arrive(observation.stamp_ns)
+        running = self.pipeline.executor.chunk
+        if self._coming is None and (running is None or running.row(observation.stamp_ns) >= running.execute_steps):
+            self._coming = self.policy.act()
+            self._arrive(observation.stamp_ns)
+        return self.pipeline.command(observation.joints) or self.pipeline.execute(None, observation.joints)
+
+    def _arrive(self, now_ns: int) -> None:
+        if self._coming is not None and self._coming.row(now_ns) >= self.delay:
+            self.pipeline.executor.accept(self._coming)
+            self._coming = None
