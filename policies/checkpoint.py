@@ -100,6 +100,8 @@ def save_training_state(
     carried: list[dict[str, Tensor]],
 ) -> None:
     """Write everything that a resumed run needs to ``out/resume``; ``carried``: what each process's lanes remember."""
+    for left in out.glob("resume.*.partial"):  # by processes that were killed
+        shutil.rmtree(left)
     fresh = out / f"resume.{os.getpid()}.partial"
     fresh.mkdir(parents=True)
     tensors = {f"policy.{k}": v.contiguous() for k, v in policy.state_dict().items()}
@@ -119,14 +121,17 @@ def load_training_state(
     """Restore what :func:`save_training_state` wrote; return the progress and what the lanes of ``rank`` remember.
 
     Raises:
-        WeightsError: there is no checkpoint in ``out``.
+        WeightsError: there is no checkpoint in ``out``, or one of another network.
     """
     path = out / "resume" / "state.safetensors"
     if not path.exists():
         raise WeightsError(f"{path}: no checkpoint to resume from")
     tensors = load_file(path)
-    policy.load_state_dict(_with_prefix(tensors, "policy."))
-    ema.load_state_dict(_with_prefix(tensors, "ema."))
+    try:
+        policy.load_state_dict(_with_prefix(tensors, "policy."))
+        ema.load_state_dict(_with_prefix(tensors, "ema."))
+    except RuntimeError as error:
+        raise WeightsError(f"{path}: of another network: {str(error).splitlines()[-1].strip()}") from None
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _with_prefix(tensors, "optimizer.").items():
         index, name = key.split(".", 1)

@@ -5,7 +5,7 @@ Lipman et al., "Flow Matching for Generative Modeling" (2023); Liu et al., "Flow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -36,10 +36,11 @@ def flow_matching_loss(
     return (error * weight).sum() / weight.sum().clamp(min=1.0)
 
 
-def integrate(velocity: Velocity, noise: Tensor, steps: int) -> Tensor:
-    """Return the chunk (..., h, a) that ``steps`` Euler steps lead to from ``noise`` (..., h, a)."""
-    x = noise
-    for i in range(steps):
+def integrate(velocities: Sequence[Velocity], noise: Tensor) -> Tensor:
+    """Return the chunk (..., h, a) that Euler steps lead to from ``noise`` (..., h, a); the i-th of n ``velocities`` is
+    asked at time i / n alone."""
+    x, steps = noise, len(velocities)
+    for i, velocity in enumerate(velocities):
         time = torch.full(noise.shape[:-2], i / steps, dtype=noise.dtype, device=noise.device)
         x = x + velocity(x, time) / steps
     return x

@@ -164,15 +164,18 @@ class FlowHead(nn.Module):
         """Return velocities (B, n, h, a) for points ``x`` (B, n, h, a), ``time`` (B, n), ``condition`` (B, c)."""
         return self._velocity(x, *self._modulation(time, condition))
 
-    def at_steps(self, condition: Tensor, steps: int) -> Velocity:
-        """Return the velocities of ``condition`` (B, c) as a function of points and times, at times i / ``steps`` only.
+    def at_steps(self, condition: Tensor, steps: int) -> list[Velocity]:
+        """Return the velocities of ``condition`` (B, c) for :func:`integrate`: the i-th is that of time i / ``steps``,
+        whatever time it is asked for.
 
         What depends on condition and time alone, a third of an evaluation, is worked out for all of them at once.
         """
         times = torch.arange(steps, dtype=condition.dtype, device=condition.device) / steps
-        modulation = self._modulation(times.expand(len(condition), -1), condition)
-        which = list(zip(*(part.split(1, dim=1) for part in modulation), strict=True))
-        return lambda x, time: self._velocity(x, *which[round(float(time.flatten()[0]) * steps)])
+        parts = self._modulation(times.expand(len(condition), -1), condition)
+        return [self._velocity_under(of_time) for of_time in zip(*(p.split(1, dim=1) for p in parts), strict=True)]
+
+    def _velocity_under(self, modulation: tuple[Tensor, ...]) -> Velocity:
+        return lambda x, _: self._velocity(x, *modulation)
 
     def _modulation(self, time: Tensor, condition: Tensor) -> tuple[Tensor, ...]:
         """Return what enters (B, n, w), then each block's scale, shift and gate (B, n, w)."""

@@ -17,7 +17,7 @@ from engram.policies.configuration_engram_vla import (
     EngramVLAConfig,
 )
 from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
-from engram.policies.flow import Guide, Velocity, flow_matching_loss, integrate
+from engram.policies.flow import Guide, flow_matching_loss, integrate
 from engram.policies.layers import Block, CameraEncoder, FlowHead, MemoryRead
 from engram.policies.likeness import cell_colours
 from engram.policies.memories import NONE
@@ -112,12 +112,11 @@ class EngramVLA(RememberingNetwork):
     def sample(
         self, batch: dict[str, Tensor], noise: Tensor, percept: Percept | None = None, guide: Guide | None = None
     ) -> Tensor:
-        """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a) by the velocity that ``guide`` makes."""
+        """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a), the velocities bent by ``guide``."""
         condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         start = noise[:, None] * self.config.noise_scale
-        steps = self.config.euler_steps
-        velocity: Velocity = self.head.at_steps(condition, steps)
-        return integrate(guide(velocity) if guide else velocity, start, steps)[:, 0]
+        velocities = self.head.at_steps(condition, self.config.euler_steps)
+        return integrate([guide(v) for v in velocities] if guide else velocities, start)[:, 0]
 
     def _remember(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
         tokens = batch.get(MEMORY_TOKENS_KEY)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram.core.errors import InvalidInputError, WeightsError
+from engram.sim.record import dataset_hash
 
 if TYPE_CHECKING:
     from engram.policies.train import TrainConfig
@@ -16,31 +18,45 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
     """Compare what was saved with what would go on.
 
     Raises:
-        WeightsError: there is no checkpoint to resume from.
+        WeightsError: there is no checkpoint to resume from, or it cannot be read.
         InvalidInputError: it was trained by other processes, on other samples, or does not tell on which.
     """
-    path = Path(config.out) / "resume" / "progress.json"
+    path = resume_folder(Path(config.out)) / "progress.json"
     if not path.exists():
         raise WeightsError(f"{path}: no checkpoint to resume from")
-    saved, wanted = json.loads(path.read_text()), walk(config, frames)
+    try:
+        saved = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise WeightsError(f"{path}: cannot be read: {error}") from None
+    wanted, before = walk(config, frames, dataset_hash(config.dataset)), saved.get("walk", {})
+    if not wanted.keys() <= before.keys() or "processes" not in saved:
+        told = "was saved by an older version, which did not note its samples"
+        raise InvalidInputError(f"{path}: {told}; begin anew in another folder")
     if saved["processes"] != world:
         raise InvalidInputError(
             f"{config.out}: was trained by {saved['processes']} processes, cannot go on with {world}"
         )
-    before = saved.get("walk", {})
-    if not wanted.keys() <= before.keys():
-        told = "was saved by an older version, which did not note its samples"
-        raise InvalidInputError(f"{path}: {told}; begin anew in another folder")
     for name, now in wanted.items():
         if before[name] != now:
             told = f"{name} was {before[name]}, now {now}"
             raise InvalidInputError(f"{config.out}: {told}: would go on with other samples; choose another folder")
 
 
-def walk(config: TrainConfig, frames: int) -> dict[str, Any]:
-    """Return what it depends on, besides the processes, which samples come when, as JSON keeps it."""
+def resume_folder(out: Path) -> Path:
+    """Return the folder of the newest checkpoint in ``out``, put back if a process was killed as it replaced it."""
+    folder, old = out / "resume", out / "resume.old"
+    if old.exists() and not folder.exists():
+        with contextlib.suppress(FileNotFoundError):  # another process of the training was quicker
+            old.rename(folder)
+    return folder
+
+
+def walk(config: TrainConfig, frames: int, dataset_sha256: str) -> dict[str, Any]:
+    """Return what it depends on, besides the processes, which samples come when and which of their steps count, as JSON
+    keeps it."""
     emphasis = [list(pair) for pair in config.emphasis]
     return {
-        "frames": frames, "window": config.window, "batch_size": config.batch_size, "seed": config.seed,
-        "balance": config.balance, "emphasis": emphasis,
+        "dataset": dataset_sha256, "frames": frames, "window": config.window, "batch_size": config.batch_size,
+        "seed": config.seed, "balance": config.balance, "emphasis": emphasis, "idle_actions": config.idle_actions,
+        "keyframes": config.keyframes,
     }  # fmt: skip

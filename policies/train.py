@@ -154,12 +154,14 @@ def main(config: TrainConfig) -> Path:
     elif config.processes == 1:
         _worker(0, 1, config, "")
     else:
-        meeting = f"file://{Path(config.out).resolve()}/.meeting-{os.getpid()}"
-        Path(config.out).mkdir(parents=True, exist_ok=True)
+        meeting = Path(config.out).resolve() / f".meeting-{os.getpid()}"
+        meeting.parent.mkdir(parents=True, exist_ok=True)
+        meeting.unlink(missing_ok=True)  # of a killed process with the same id
         try:
-            torch.multiprocessing.spawn(_spawned, (config.processes, config, meeting), nprocs=config.processes)
+            told = (os.getpid(), config.processes, config, f"file://{meeting}")
+            torch.multiprocessing.spawn(_spawned, told, nprocs=config.processes)
         finally:
-            Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
+            meeting.unlink(missing_ok=True)
     policy = Path(config.out) / "policy"
     if config.evaluate and not config.stop_after and int(os.environ.get("RANK", "0")) == 0:
         evaluate_on_card(policy, config.evaluate)
@@ -203,8 +205,8 @@ def _check(config: TrainConfig) -> None:
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
 
 
-def _spawned(rank: int, world: int, config: TrainConfig, meeting: str) -> None:
-    end_with_parent()  # torch's own way is SIGINT, which is ignored in what a shell began with &
+def _spawned(rank: int, parent: int, world: int, config: TrainConfig, meeting: str) -> None:
+    end_with_parent(parent)  # torch's own way is SIGINT, which is ignored in what a shell began with &
     _worker(rank, world, config, meeting)
 
 
@@ -305,7 +307,7 @@ class Trainer:
         if self.rank == 0:
             progress = {
                 "step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen,
-                "processes": self.world, "walk": walk(self.config, len(self.frames)),
+                "processes": self.world, "walk": walk(self.config, len(self.frames), self.dataset_sha256),
             }  # fmt: skip
             save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
             export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())

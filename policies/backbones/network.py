@@ -116,7 +116,7 @@ class BackboneNetwork(RememberingNetwork):
             else:
                 # our time runs from noise to actions, LeRobot's the other way round
                 velocity: Velocity = lambda x, t: -self.trunk.velocity(prefix, x[:, 0], 1 - t[:, 0])[:, None]  # noqa: E731
-                chunk = integrate(guide(velocity), noise[:, None], steps)[:, 0]
+                chunk = integrate([guide(velocity)] * steps, noise[:, None])[:, 0]
         return chunk[..., : self.action]
 
     def _with_context(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:

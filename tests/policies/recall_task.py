@@ -97,7 +97,7 @@ class Shown(nn.Module):
     def last_action(self, pictures: Tensor) -> Tensor:
         """Return what is done at the last step (n,)."""
         condition, n = self.condition(pictures), len(pictures)
-        chunk = integrate(lambda x, t: self.head(x, t, condition), torch.zeros(n * self.STEPS, 1, 2, 1), 6)
+        chunk = integrate([lambda x, t: self.head(x, t, condition)] * 6, torch.zeros(n * self.STEPS, 1, 2, 1))
         return chunk.view(n, self.STEPS, 2)[:, -1, 0]
 
 

@@ -86,7 +86,7 @@ def grown(left, wanted=1.0, steps=10, delay=2):
     velocity = lambda x, t: (wanted - x) / (1 - t[..., None, None]).clamp(min=0.05)  # noqa: E731
     guided = RealTimeChunking(delay).guide(velocity, left) if left is not None else velocity
     noise = 0.5 * torch.randn(1, 1, 8, 1, generator=torch.Generator().manual_seed(0))
-    return integrate(guided, noise, steps)[0, 0, :, 0]
+    return integrate([guided] * steps, noise)[0, 0, :, 0]
 
 
 def test_a_chunk_grows_out_of_the_one_that_runs():

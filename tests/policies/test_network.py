@@ -110,8 +110,8 @@ def test_a_sample_follows_the_velocities_that_training_learns():
     model, batch = tiny_policy().model.eval(), tiny_batch()
     condition = model._condition(model.perceive(batch), batch["observation.state"])
     noise = torch.randn(2, 1, 6, 7, generator=torch.Generator().manual_seed(3))
-    plain = integrate(lambda x, time: model.head(x, time, condition), noise, 5)
-    torch.testing.assert_close(integrate(model.head.at_steps(condition, 5), noise, 5), plain)
+    plain = integrate([lambda x, time: model.head(x, time, condition)] * 5, noise)
+    torch.testing.assert_close(integrate(model.head.at_steps(condition, 5), noise), plain)
 
 
 def test_spatial_softmax_finds_the_peak():

@@ -287,6 +287,8 @@ def begun(dataset, tmp_path_factory):
         ({"seed": 7}, "seed was 0, now 7"),
         ({"window": 2}, "window was 4, now 2"),
         ({"batch_size": 16}, "batch_size was 8, now 16"),
+        ({"idle_actions": False}, "idle_actions was True, now False"),
+        ({"keyframes": 0.5}, "keyframes was 0.0, now 0.5"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_samples(dataset, begun, changed, named):
@@ -305,6 +307,33 @@ def saved_as(begun, out, change):
     change(progress)
     path.write_text(json.dumps(progress))
     return out
+
+
+def test_a_run_does_not_go_on_on_another_dataset_of_the_same_length(dataset, begun, tmp_path):
+    out = saved_as(begun, tmp_path / "out", lambda progress: progress["walk"].update(dataset="another"))
+    with pytest.raises(InvalidInputError, match=r"out: dataset was another, now [0-9a-f]{64}: would go on"):
+        main(config(dataset, out, resume=True))
+
+
+def test_a_run_does_not_go_on_with_another_memory(dataset, begun):
+    with pytest.raises(WeightsError, match=r"state.safetensors: of another network: .*recall"):
+        main(config(dataset, begun, resume=True, memory="gru"))
+
+
+def test_progress_that_cannot_be_read_is_named(dataset, begun, tmp_path):
+    out = saved_as(begun, tmp_path / "out", lambda progress: None)
+    (out / "resume" / "progress.json").write_text('{"step": 1')
+    with pytest.raises(WeightsError, match=r"out/resume/progress.json: cannot be read"):
+        main(config(dataset, out, resume=True))
+
+
+def test_a_process_killed_as_it_replaced_a_checkpoint_leaves_one_to_go_on_from(dataset, begun, tmp_path):
+    out = saved_as(begun, tmp_path / "out", lambda progress: None)
+    (out / "resume").rename(out / "resume.old")
+    (out / "resume.77.partial").mkdir()
+    main(config(dataset, out, resume=True, stop_after=2))
+    assert json.loads((out / "resume" / "progress.json").read_text())["step"] == 2
+    assert not list(out.glob("resume.*"))
 
 
 def test_a_run_does_not_go_on_with_other_frames(dataset, begun, tmp_path):
@@ -331,7 +360,7 @@ def test_what_cannot_go_on_is_said_before_processes_begin(dataset, begun, tmp_pa
 
 def test_processes_that_fail_leave_no_file_of_their_meeting(dataset, tmp_path, monkeypatch):
     def spawn(_, args, nprocs):
-        Path(args[2].removeprefix("file://")).touch()
+        Path(args[3].removeprefix("file://")).touch()
         raise RuntimeError("a process failed")
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)

@@ -232,7 +232,7 @@ def sleep(rank, *_):
 
 train._worker = sleep  # in the processes, too: they import this file
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(train._spawned, (2, None, ""), nprocs=2)
+    torch.multiprocessing.spawn(train._spawned, (os.getpid(), 2, None, ""), nprocs=2)
 """
 
 
