@@ -26,7 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from engram.benchmarks.report import RESULTS, save_report
-from engram.core.provenance import machine
+from engram.core.provenance import digest, machine
 from engram.core.statistics import wilson
 from engram.policies import load_policy
 from engram.policies.chunking import AdaptiveChunks, follow
@@ -38,7 +38,7 @@ from engram.sim.world import MujocoWorld, WorldConfig
 
 RATES = (1, 2, 4, 8, 16)
 DELAYS = (2, 4, 8)
-"""Control steps by which answers come late."""
+"""Control steps by which answers come late; a decision falls every ``max(DELAYS)`` steps in all of these arms."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def arms(adaptive_m: float) -> list[Arm]:
     ways = [*((n, 0.0) for n in RATES), (8, adaptive_m), (16, adaptive_m)]
     asked = [arm for pushed in (False, True)
              for arm in (*(Arm(n, m, pushed) for n, m in ways), Arm(1, pushed=pushed, ensemble=True))]  # fmt: skip
-    return asked + [Arm(4, late=late, real_time=real_time) for late in DELAYS for real_time in (False, True)]
+    return asked + [Arm(max(DELAYS), late=late, real_time=real_time) for late in DELAYS for real_time in (False, True)]
 
 
 def episodes(arm: Arm, config: ChunkingBenchmark, world: MujocoWorld) -> Callable[[str, int], dict[str, Any]]:
@@ -117,13 +117,14 @@ def measure(config: ChunkingBenchmark) -> Iterator[dict[str, Any]]:
     jobs = [(arm, task, seed) for seed in range(seeds) for arm in arms(config.adaptive_m) for task in arm.tasks]
     lines = config.progress.read_text().splitlines() if config.progress.exists() else []
     known: dict[tuple[object, ...], dict[str, Any]] = {
-        (e["arm"], e["policy"], e["task"], e["seed"]): e for e in map(json.loads, lines)
+        (e["arm"], e["policy"], e.get("code"), e["task"], e["seed"]): e for e in map(json.loads, lines)
     }
+    code = digest("core/*.py", "policies/**/*.py", "sim/**/*.py")
     world = MujocoWorld(WorldConfig(profile="fast"))
     runners: dict[Arm, Callable[[str, int], dict[str, Any]]] = {}
     config.progress.parent.mkdir(parents=True, exist_ok=True)
     for arm, task, seed in track(jobs, "episodes", console=Console(stderr=True)):
-        key = {"arm": arm.name, "policy": config.policy, "task": task, "seed": seed}
+        key = {"arm": arm.name, "policy": config.policy, "code": code, "task": task, "seed": seed}
         episode = known.get(tuple(key.values()))
         if episode is None:
             if arm not in runners:

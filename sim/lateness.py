@@ -12,8 +12,8 @@ class LateRuntime(Runtime):
     """Runs episodes of a policy whose every answer comes ``delay`` control steps after it was asked.
 
     As on a robot that does not wait: the rows of the running chunk bridge the time, the rows that the newer one had for
-    it are lost, and before the first answer the robot holds. The policy is asked when its newest answer has been
-    executed for as many steps as it wants, and never while it still thinks.
+    it are lost, and before the first answer the robot holds. The policy is asked as the policy node asks it: as many
+    control steps after it was asked last as its answer is to be executed, or, where it thinks longer, when that comes.
     """
 
     def __init__(self, world: World, policy: Policy, pipeline: CommandPipeline, *, delay: int) -> None:
@@ -45,6 +45,9 @@ class LateRuntime(Runtime):
         running = self.pipeline.executor.chunk
         if self._coming is None and (running is None or running.row(observation.stamp_ns) >= running.execute_steps):
             self._coming = self.policy.act()
+            if len(self._coming.actions) <= self.delay:
+                rows = f"{len(self._coming.actions)} rows of {self.policy.version}"
+                raise InvalidInputError(f"LateRuntime.delay: {self.delay}, none of the {rows} would be executed")
             self._arrive(observation.stamp_ns)
         return self.pipeline.command(observation.joints) or self.pipeline.execute(None, observation.joints)
 

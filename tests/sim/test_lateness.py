@@ -62,6 +62,11 @@ def test_an_answer_that_was_on_its_way_ends_with_its_episode():
     assert executed(4, episodes=2) == executed(4)
 
 
+def test_answers_of_which_nothing_would_be_left_are_refused():
+    with pytest.raises(InvalidInputError, match="delay: 6, none of the 6 rows of v0 would be executed"):
+        executed(6)
+
+
 def test_a_pipeline_that_waits_and_a_negative_delay_are_refused():
     world, policy, kinematics = GantryWorld(), Numbered(), GantryKinematics()
     with pytest.raises(InvalidInputError, match="lock-step"):
