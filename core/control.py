@@ -107,27 +107,76 @@ class ChunkExecutor:
     A chunk's row i belongs to the step at ``chunk.stamp_ns + i * dt``. With ``lockstep`` a step past
     ``execute_steps`` waits for the next chunk (None); in free running the remaining rows bridge a late policy, and
     past the horizon there is nothing to execute (None: the caller holds).
+
+    A chunk that comes late finds some of its steps over. Where its rows are motions, they are meant to begin where the
+    tool was at ``stamp_ns``: what it wanted done by now, less what was done instead, is still owed, and made up for in
+    the steps that follow, as far as an action of at most 1 has room. Nothing is owed for steps that somebody else
+    drove, nor to a chunk that wants to stand still. Rotations are added up as vectors, which holds for the small ones
+    that a few steps make.
     """
 
     def __init__(self, *, lockstep: bool) -> None:
         self.lockstep = lockstep
-        self.chunk: ActionChunk | None = None
+        self.reset()
 
     def reset(self) -> None:
-        """Forget the chunk."""
-        self.chunk = None
+        """Forget the chunk, and what was executed."""
+        self.chunk: ActionChunk | None = None
+        self._owed = np.zeros(_MOTION)
+        self._done: dict[int, np.ndarray | None] = {}  # by stamp, in free running: what was executed, None = held
 
     def accept(self, chunk: ActionChunk) -> bool:
         """Take a chunk; an older one than the current is refused (False)."""
         if self.chunk is not None and chunk.stamp_ns < self.chunk.stamp_ns:
             return False
-        self.chunk = chunk
+        if chunk is not self.chunk:
+            self.chunk, self._owed = chunk, self._missed(chunk)
         return True
 
     def action(self, stamp_ns: int) -> np.ndarray | None:
-        """Return the row (dim,) for the control step at ``stamp_ns``, or None when there is none."""
+        """Return the action (dim,) for the control step at ``stamp_ns``, or None when there is none."""
+        if self.lockstep:
+            return self._row(stamp_ns)
+        if self._done.get(stamp_ns) is None:  # what was said once of a step is not said otherwise
+            if self._driven_by_others(stamp_ns):
+                self._owed[:] = 0.0
+            self._done[stamp_ns] = self._with_owed(self._row(stamp_ns))
+        if len(self._done) > _REMEMBERED:
+            del self._done[next(iter(self._done))]
+        return self._done[stamp_ns]
+
+    def _row(self, stamp_ns: int) -> np.ndarray | None:
         if self.chunk is None:
             return None
         index = self.chunk.row(stamp_ns)
         limit = self.chunk.execute_steps if self.lockstep else len(self.chunk.actions)
         return self.chunk.actions[index] if 0 <= index < limit else None
+
+    def _driven_by_others(self, stamp_ns: int) -> bool:
+        """Tell whether somebody else drove since the last step that was asked for."""
+        if self.chunk is None or not self._done:
+            return False
+        return self.chunk.row(stamp_ns) - self.chunk.row(next(reversed(self._done))) > 1
+
+    def _with_owed(self, row: np.ndarray | None) -> np.ndarray | None:
+        """Return ``row`` with as much of what is owed as there is room for, which is then paid."""
+        if row is None or not self._owed.any():
+            return row
+        motion = np.clip(row[:_MOTION] + self._owed, -1.0, 1.0)
+        self._owed -= motion - row[:_MOTION]
+        return np.concatenate((motion, row[_MOTION:]))
+
+    def _missed(self, chunk: ActionChunk) -> np.ndarray:
+        """Return the motion (6,) that ``chunk`` wanted in steps that are over, less what was executed in them."""
+        over = {chunk.row(stamp_ns): action for stamp_ns, action in self._done.items() if stamp_ns >= chunk.stamp_ns}
+        known = list(over) == list(range(len(over)))  # else somebody else drove in between
+        if not over or not known or chunk.space != "ee_delta" or not chunk.actions[:, :_MOTION].any():
+            return np.zeros(_MOTION)
+        done = sum((action[:_MOTION] for action in over.values() if action is not None), np.zeros(_MOTION))
+        return np.asarray(chunk.actions[: len(over), :_MOTION].sum(axis=0) - done)
+
+
+_MOTION = 6
+"""The leading components of an ``ee_delta`` action: translation and rotation."""
+_REMEMBERED = 64
+"""Control steps whose actions are kept: more than any chunk is late."""

@@ -11,9 +11,10 @@ from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
 class LateRuntime(Runtime):
     """Runs episodes of a policy whose every answer comes ``delay`` control steps after it was asked.
 
-    As on a robot that does not wait: the rows of the running chunk bridge the time, the rows that the newer one had for
-    it are lost, and before the first answer the robot holds. The policy is asked as the policy node asks it: as many
-    control steps after it was asked last as its answer is to be executed, or, where it thinks longer, when that comes.
+    As on a robot that does not wait: the rows of the running chunk bridge the time, what the newer one wanted in it is
+    made up for (:class:`engram.core.control.ChunkExecutor`), and before the first answer the robot holds. The policy is
+    asked as the policy node asks it: as many control steps after it was asked last as its answer is to be executed, or,
+    where it thinks longer, when that comes.
     """
 
     def __init__(self, world: World, policy: Policy, pipeline: CommandPipeline, *, delay: int) -> None:

@@ -87,6 +87,92 @@ def test_free_running_bridges_a_late_policy_up_to_the_horizon():
     assert executor.action(int(1.4e9)) is None
 
 
+def motions(stamp: int, *x: float, space: str = "ee_delta") -> ActionChunk:
+    """Return a chunk for the control step ``stamp`` whose rows move along x."""
+    actions = np.zeros((len(x), 7))
+    actions[:, 0], actions[:, 6] = x, -1.0
+    return ActionChunk(stamp * 100_000_000, 1, space, actions, 0.1, 2, "v")
+
+
+def moved(executor: ChunkExecutor, first: int, last: int) -> list[float | None]:
+    """Return the motion along x of control steps ``first`` to ``last``; None = held."""
+    actions = [executor.action(step * 100_000_000) for step in range(first, last + 1)]
+    return [None if action is None else round(float(action[0]), 6) for action in actions]
+
+
+def test_what_a_late_chunk_wanted_by_now_is_made_up_for():
+    executor = ChunkExecutor(lockstep=False)
+    assert moved(executor, 0, 1) == [None, None]  # nothing there yet: held
+    chunk = motions(0, 0.5, 0.5, 0.5, 0.25, 0.0)
+    executor.accept(chunk)
+    assert moved(executor, 2, 2) == [1.0]
+    executor.accept(chunk)  # the safety node takes its newest chunk at every step
+    assert moved(executor, 3, 4) == [0.75, 0.0]  # 1.75 in all, as wanted
+
+
+def test_what_an_older_chunk_did_meanwhile_counts_and_too_much_is_taken_back():
+    executor = ChunkExecutor(lockstep=False)
+    executor.accept(motions(0, 0.5, 0.5, 0.5, 0.5))
+    assert moved(executor, 0, 3) == [0.5, 0.5, 0.5, 0.5]
+    executor.accept(motions(2, 0.5, 0.1, 0.0, 0.0, 0.0))  # asked at step 2, here after step 3
+    assert moved(executor, 4, 6) == [-0.4, 0.0, 0.0]
+
+
+def test_a_chunk_in_time_is_executed_as_it_is():
+    executor = ChunkExecutor(lockstep=False)
+    executor.accept(motions(0, 0.5, 0.5))
+    assert moved(executor, 0, 1) == [0.5, 0.5]
+    executor.accept(motions(2, 0.2, 0.1))
+    assert moved(executor, 2, 3) == [0.2, 0.1]
+
+
+def test_a_step_is_not_told_twice_otherwise():
+    executor = ChunkExecutor(lockstep=False)
+    moved(executor, 0, 1)
+    executor.accept(motions(0, 0.5, 0.5, 0.0, 0.0))
+    assert moved(executor, 2, 2) == moved(executor, 2, 2) == [1.0]
+    assert moved(executor, 3, 3) == [0.0]
+
+
+def test_nothing_is_owed_for_steps_that_somebody_else_drove():
+    executor = ChunkExecutor(lockstep=False)
+    moved(executor, 0, 0)
+    executor.accept(motions(0, 0.5, 0.5, 0.5, 0.5))
+    assert moved(executor, 1, 1) == [1.0]
+    executor.accept(motions(1, 0.1, 0.1, 0.1, 0.1))  # a human drove step 2
+    assert moved(executor, 3, 3) == [0.1]
+    executor.accept(motions(2, 0.1, 0.1, 0.1, 0.1))
+    assert moved(executor, 4, 4) == [0.1]
+
+
+def test_nothing_is_owed_in_lock_step_nor_by_joint_positions():
+    waiting = ChunkExecutor(lockstep=True)
+    moved(waiting, 0, 0)
+    waiting.accept(motions(0, 0.5, 0.5))
+    assert moved(waiting, 1, 1) == [0.5]
+    joints = ChunkExecutor(lockstep=False)
+    moved(joints, 0, 0)
+    joints.accept(motions(0, 0.5, 0.5, space="joint_position"))
+    assert moved(joints, 1, 1) == [0.5]
+
+
+def test_who_is_told_to_stand_still_does_not_go_back():
+    executor = ChunkExecutor(lockstep=False)
+    executor.accept(motions(0, 0.5, 0.5, 0.5, 0.5))
+    moved(executor, 0, 2)
+    executor.accept(motions(2, 0.0, 0.0, 0.0, 0.0))
+    assert moved(executor, 3, 4) == [0.0, 0.0]
+
+
+def test_a_new_episode_owes_nothing():
+    executor = ChunkExecutor(lockstep=False)
+    moved(executor, 0, 0)
+    executor.accept(motions(0, 0.5, 0.5, 0.5))
+    executor.reset()
+    executor.accept(motions(0, 0.5, 0.5, 0.5))
+    assert moved(executor, 1, 1) == [0.5]
+
+
 def test_an_older_chunk_never_replaces_a_newer_one():
     executor = ChunkExecutor(lockstep=True)
     assert executor.accept(rows(1.0, first=10))

@@ -22,7 +22,7 @@ class Numbered(GoRight):
 
     def act(self):
         actions = np.zeros((6, 7))
-        actions[:, 0], actions[:, 1] = (len(self.seen) - 1) / 1000, np.arange(6) / 1000
+        actions[:, 6] = (10 * (len(self.seen) - 1) + np.arange(6)) / 1000  # the gripper's, which nothing is added to
         return ActionChunk(self.seen[-1], self.episode, "ee_delta", actions, 0.1, 3, "v0")
 
 
@@ -35,7 +35,7 @@ def executed(delay: int, episodes: int = 1) -> list[tuple[int, int] | None]:
 
     def noted(stamp_ns):
         action = picked(stamp_ns)
-        rows.append(None if action is None else (round(1000 * action[0]), round(1000 * action[1])))
+        rows.append(None if action is None else divmod(round(1000 * action[6]), 10))
         return action
 
     pipeline.executor.action = noted
@@ -50,7 +50,7 @@ def test_an_answer_in_time_is_executed_from_its_first_row():
     assert executed(0)[:7] == [(0, 0), (0, 1), (0, 2), (3, 0), (3, 1), (3, 2), (6, 0)]
 
 
-def test_old_rows_bridge_a_late_answer_whose_first_rows_are_lost():
+def test_old_rows_bridge_a_late_answer_which_begins_with_its_row_of_now():
     assert executed(2)[:9] == [HELD, HELD, (0, 2), (0, 3), (0, 4), (3, 2), (3, 3), (3, 4), (6, 2)]
 
 
