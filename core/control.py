@@ -140,10 +140,18 @@ class ChunkExecutor:
         if self._done.get(stamp_ns) is None:  # what was said once of a step is not said otherwise
             if self._driven_by_others(stamp_ns):
                 self._owed[:] = 0.0
-            self._done[stamp_ns] = self._with_owed(self._row(stamp_ns))
+            self._note(stamp_ns, self._with_owed(self._row(stamp_ns)))
+        return self._done[stamp_ns]
+
+    def held(self, stamp_ns: int) -> None:
+        """Take note that the robot held at the step at ``stamp_ns`` whatever it was to do; nothing is owed any more."""
+        self._owed[:] = 0.0
+        self._note(stamp_ns, None)
+
+    def _note(self, stamp_ns: int, action: np.ndarray | None) -> None:
+        self._done[stamp_ns] = action
         if len(self._done) > _REMEMBERED:
             del self._done[next(iter(self._done))]
-        return self._done[stamp_ns]
 
     def _row(self, stamp_ns: int) -> np.ndarray | None:
         if self.chunk is None:

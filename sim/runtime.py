@@ -64,6 +64,12 @@ class CommandPipeline:
 
         ``age_s`` is how long ago ``joints`` were measured [s]: too old and the robot holds.
         """
+        command = self._safe(action, joints, age_s)
+        if command.held:
+            self.executor.held(joints.stamp_ns)
+        return command
+
+    def _safe(self, action: np.ndarray | None, joints: JointState, age_s: float) -> JointCommand:
         duration = self.controller.config.control_dt_s
         if self.filter.stopped or action is None:
             return self.filter.filter(None, joints, duration)

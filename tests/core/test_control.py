@@ -156,6 +156,17 @@ def test_nothing_is_owed_in_lock_step_nor_by_joint_positions():
     assert moved(joints, 1, 1) == [0.5]
 
 
+def test_where_the_robot_held_instead_nothing_more_is_owed_and_nothing_was_done():
+    executor = ChunkExecutor(lockstep=False)
+    moved(executor, 0, 1)
+    executor.accept(motions(0, 0.5, 0.5, 0.5, 0.5, 0.5))
+    assert moved(executor, 2, 2) == [1.0]
+    executor.held(200_000_000)  # a stop, say: that was not let through
+    assert moved(executor, 3, 3) == [0.5]
+    executor.accept(motions(2, 0.3, 0.3, 0.0, 0.0))
+    assert moved(executor, 4, 4) == [0.1]  # 0.6 wanted in steps 2 and 3, 0.5 done
+
+
 def test_who_is_told_to_stand_still_does_not_go_back():
     executor = ChunkExecutor(lockstep=False)
     executor.accept(motions(0, 0.5, 0.5, 0.5, 0.5))

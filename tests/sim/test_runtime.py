@@ -163,3 +163,16 @@ def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
     assert second.memory_ids == ("object_0001", "episode_000001")  # the first task was a case for the second
     assert memory.episodic.values.uses("episode_000001") == (2, 1.0)
     assert memory.semantic.success("reach", "v0").n == 2
+
+
+def test_what_a_stopped_robot_was_not_let_do_counts_as_not_done():
+    pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=False)
+    actions = np.tile([0.2, 0, 0, 0, 0, 0, -1.0], (8, 1))
+    pipeline.executor.accept(ActionChunk(0, 1, "ee_delta", actions, 0.1, 3, "v0"))
+    pipeline.filter.stop("test")
+    for step in range(3):
+        assert pipeline.command(replace(joints(), stamp_ns=step * 100_000_000)).held
+    pipeline.filter.reset()
+    late = np.tile([0.1, 0, 0, 0, 0, 0, -1.0], (8, 1))
+    pipeline.executor.accept(ActionChunk(200_000_000, 1, "ee_delta", late, 0.1, 3, "v0"))
+    assert pipeline.executor.action(300_000_000)[0] == pytest.approx(0.2)  # its own row, and that of step 2
