@@ -5,7 +5,7 @@ from __future__ import annotations
 from engram.core.contracts import Policy, World
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, JointCommand, Observation
-from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
+from engram.sim.runtime import CommandPipeline, Runtime
 
 
 class LateRuntime(Runtime):
@@ -27,18 +27,9 @@ class LateRuntime(Runtime):
         self.delay = delay
         self._coming: ActionChunk | None = None  # answered, but not here yet
 
-    def run_episode(
-        self,
-        task: str,
-        seed: int,
-        instruction: str = "",
-        *,
-        episode: int | None = None,
-        on_step: StepHook | None = None,
-    ) -> EpisodeResult:
-        """Run one episode to its end; see :meth:`Runtime.run_episode`."""
+    def _begin(self) -> None:
+        super()._begin()
         self._coming = None
-        return super().run_episode(task, seed, instruction, episode=episode, on_step=on_step)
 
     def _decide(self, observation: Observation, instruction: str) -> JointCommand:
         self.policy.observe(observation)

@@ -142,9 +142,8 @@ class Runtime:
         episode = seed if episode is None else episode
         observation = self.world.reset(task, seed, instruction)
         outcome = self.world.oracle_outcome()
-        self.pipeline.reset()
+        self._begin()
         self.policy.reset(outcome.instruction, episode=episode, seed=episode)
-        self._read.clear()
         if self.fresh_memory is not None:
             self.memory = self.fresh_memory()
         if isinstance(self.memory, TaskMemory):
@@ -164,6 +163,11 @@ class Runtime:
             self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
         executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
         return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+
+    def _begin(self) -> None:
+        """Forget what was under way in the episode before."""
+        self.pipeline.reset()
+        self._read.clear()
 
     def _decide(self, observation: Observation, instruction: str) -> JointCommand:
         self.policy.observe(observation, self._remember(observation, instruction))
