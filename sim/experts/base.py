@@ -92,8 +92,8 @@ CLEARANCE_M = 0.06
 
 def down_on(tool: np.ndarray, top: np.ndarray, height_m: float) -> Waypoint:
     """Return the way of closed fingers at ``tool`` (3,) m over ``top`` (3,) m, then to ``height_m`` above it."""
-    aside = float(np.hypot(*(tool - top)[:2]))
-    return Waypoint(above(top, CLEARANCE_M * funnel(aside, 0.012, 0.04) or height_m), grip=1.0)
+    clear = CLEARANCE_M * funnel(float(np.hypot(*(tool - top)[:2])), 0.012, 0.04)
+    return Waypoint(above(top, max(clear, height_m) if clear else height_m), grip=1.0)
 
 
 def square_yaw(pose: Pose) -> float:

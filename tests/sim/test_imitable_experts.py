@@ -7,7 +7,7 @@ import pytest
 
 from engram.sim.evaluation import ExpertRunner
 from engram.sim.experts import make_expert
-from engram.sim.experts.base import Expert
+from engram.sim.experts.base import CLEARANCE_M, Expert, down_on
 from engram.sim.experts.simple import BUTTON_TOP_M
 from engram.sim.tasks.memory.buttons import CountPresses
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -74,3 +74,18 @@ def test_the_one_press_of_stop_cube_shows_over_several_steps(world: MujocoWorld)
     seen = watched(world, "stop_cube", 0)
     assert all(step.down < -0.2 for step in seen[-4:])
     assert abs(seen[-6].down) < 0.05  # until then it waits
+
+
+def goal_m(aside: float, height: float) -> float:
+    """Return how high above a thing fingers aim that are so far aside of it and shall come to ``height`` [m]."""
+    return float(down_on(np.array([aside, 0.0, 0.06]), np.zeros(3), height).position[2])
+
+
+@pytest.mark.parametrize("height", [CLEARANCE_M, 0.08])
+def test_who_waits_above_a_thing_stays_above_it_when_pushed_aside(height: float) -> None:
+    assert min(goal_m(aside, height) for aside in np.arange(0.0, 0.06, 0.001)) == height
+
+
+def test_who_comes_down_on_a_thing_does_so_over_it() -> None:
+    heights = [goal_m(aside, -0.015) for aside in (0.01, 0.026, 0.05)]
+    assert heights == pytest.approx([-0.015, CLEARANCE_M / 2, CLEARANCE_M])
