@@ -8,18 +8,23 @@ import pytest
 from engram.sim.evaluation import ExpertRunner
 from engram.sim.experts import make_expert
 from engram.sim.experts.base import CLEARANCE_M, Expert, down_on
+from engram.sim.experts.drawer import HELD_FRACTION
 from engram.sim.experts.simple import BUTTON_TOP_M
-from engram.sim.tasks.memory.buttons import CountPresses
+from engram.sim.tasks.memory.buttons import ON_MARK_M, CountPresses, StopCube
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
 @dataclass
 class Seen:
-    """One control step: height of the tool and of its goal [m], action along the vertical, presses so far."""
+    """One control step: height of the tool and of its goal [m], the action, whether the gripper is closed, and presses
+    so far."""
 
     tool: float
     goal: float
+    forward: float
     down: float
+    grip: bool
+    held: bool
     presses: int
 
 
@@ -40,7 +45,9 @@ def watched(world: MujocoWorld, task: str, seed: int) -> list[Seen]:
             action = act()
             presses = world.task.presses if isinstance(world.task, CountPresses) else 0
             goal = float(expert.waypoint().position[2])
-            seen.append(Seen(float(world.tool_pose().position[2]), goal, float(action[2]), presses))
+            tool, held = float(world.tool_pose().position[2]), world.gripper_fraction() > HELD_FRACTION
+            forward, down, grip = float(action[0]), float(action[2]), bool(action[-1] > 0)
+            seen.append(Seen(tool, goal, forward, down, grip, held, presses))
             return action
 
         expert.act = noted  # type: ignore[method-assign]
@@ -72,8 +79,16 @@ def test_the_fingers_rise_well_between_two_presses_of_one_button(world: MujocoWo
 
 def test_the_one_press_of_stop_cube_shows_over_several_steps(world: MujocoWorld) -> None:
     seen = watched(world, "stop_cube", 0)
-    assert all(step.down < -0.2 for step in seen[-4:])
-    assert abs(seen[-6].down) < 0.05  # until then it waits
+    assert all(step.down < -0.1 for step in seen[-7:])
+    assert abs(seen[-9].down) < 0.05  # until then it waits
+    assert isinstance(world.task, StopCube)
+    assert abs(world.task.oracle_passing()[1]) < ON_MARK_M / 2  # as much time to be early as to be late
+
+
+def test_who_lets_go_of_a_drawer_pushes_it_on(world: MujocoWorld) -> None:
+    steps = watched(world, "reopen_drawer", 0)
+    opening = [step for step in steps if step.held and not step.grip]
+    assert opening[0].forward > 0.2
 
 
 def goal_m(aside: float, height: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from engram.sim.experts.base import CLEARANCE_M, Waypoint, down_on
+from engram.sim.experts.base import CLEARANCE_M, Waypoint, down_on, funnel
 from engram.sim.experts.memory.base import DEPTH_M, MemoryExpert
 from engram.sim.experts.simple import BUTTON_TOP_M
 from engram.sim.tasks.memory.buttons import ON_MARK_M, ButtonTask, CountPresses, SeqPushButtons, StopCube
@@ -12,9 +12,9 @@ from engram.sim.tasks.placement import above
 
 LIFT_M = 0.08
 """How high the fingers rise from a button to press it again."""
-LEAD_M, SINK_M = 0.10, 0.015
-"""They come down on a button from where the cube has so far to go to the mark, by so much a control step: a press that
-shows over many steps. Of one that takes a single step, a policy learns the waiting."""
+LEAD_M, PAST_M = 0.14, 0.02
+"""They sink to a button as the cube goes from so far before the mark to so far past it: a press that shows over many
+steps. Of one that takes a single step, a policy learns the waiting."""
 
 
 class ButtonExpert(MemoryExpert):
@@ -58,15 +58,14 @@ class CountExpert(ButtonExpert):
 
 
 class StopCubeExpert(MemoryExpert):
-    """Wait above the button; come down on it as the cube comes to the mark on the right pass."""
+    """Wait above the button; on the right pass sink as the cube comes to the mark, and press as it gets there."""
 
     def waypoint(self) -> Waypoint:
         task = self.task
         assert isinstance(task, StopCube)
         number, offset = task.oracle_passing()
         past = offset if number % 2 == 0 else -offset
-        if number == self.cue and -LEAD_M <= past < 0.6 * ON_MARK_M:
-            top = above(self.world.oracle_pose("stop").position, BUTTON_TOP_M)
-            height = float(self.world.tool_pose().position[2] - top[2])
-            return press(self, "stop", min(CLEARANCE_M, height - SINK_M / self.config.gain))
+        if number == self.cue and past < 0.6 * ON_MARK_M:
+            waiting = CLEARANCE_M + DEPTH_M
+            return press(self, "stop", waiting * funnel(-past, -PAST_M, LEAD_M) - DEPTH_M)
         return press(self, "stop", CLEARANCE_M)

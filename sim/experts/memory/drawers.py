@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from engram.sim.experts.base import Waypoint
@@ -12,8 +14,8 @@ from engram.sim.tasks.memory.drawers import ReopenDrawer
 from engram.sim.tasks.placement import above
 
 FLUSH_M = 0.002
-"""The drawer is let go of when it is this far open: well within what counts as shut, so that who imitates it half as
-well has shut it too."""
+"""The fingers open when the drawer is this far open: well within what counts as shut, so that who imitates it half as
+well has shut it too. They push on while they open: who opens them too early shuts it still."""
 
 
 class ReopenExpert(MemoryExpert, DrawerExpert):
@@ -31,11 +33,11 @@ class ReopenExpert(MemoryExpert, DrawerExpert):
         if task.stage == "before":
             return self.by_handle(outward=-1.0)
         if task.stage == "press":
-            held = self.world.gripper_fraction() > HELD_FRACTION
-            if held and self.world.oracle_joint(self.names()[0]) > FLUSH_M:
-                return self.by_handle(outward=-1.0)
             tool, handle = self.world.tool_pose().position, self.world.oracle_pose(self.names()[1]).position
             if np.hypot(*(tool - handle)[:2]) < 0.04 and tool[2] < handle[2] + 0.75 * APPROACH_M:
-                return Waypoint(above(tool, 0.06), grip=0.0)
+                if self.world.gripper_fraction() <= HELD_FRACTION:
+                    return Waypoint(above(tool, 0.06), grip=0.0)
+                flush = self.world.oracle_joint(self.names()[0]) <= FLUSH_M
+                return replace(self.by_handle(outward=-1.0), grip=float(not flush))
             return press(self, task.button)
         return self.by_handle()
