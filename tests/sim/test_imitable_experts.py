@@ -70,6 +70,22 @@ def test_a_touch_aims_well_below_the_top(world: MujocoWorld, task: str) -> None:
     assert last.goal < top - 0.01
 
 
+def test_a_button_is_held_down_for_a_moment_before_the_next(world: MujocoWorld) -> None:
+    low = "".join("v" if step.tool < BUTTON_TOP_M else " " for step in watched(world, "seq_push_buttons", 2))
+    presses = low.split()
+    assert len(presses) >= 2 and all(len(steps) >= 2 for steps in presses[:2])
+
+
+def test_a_button_that_came_up_too_early_is_not_pressed_again_for_the_same_press(world: MujocoWorld) -> None:
+    world.reset("count_presses", 0)
+    task = world.task
+    assert isinstance(task, CountPresses)
+    for travel, pressing, leaving in ((0.008, "count", ""), (0.001, "", "count")):
+        world.set_joint("count", travel)
+        task.newly_pressed(world)
+        assert (task.pressing, task.leaving) == (pressing, leaving)
+
+
 def test_the_fingers_rise_well_between_two_presses_of_one_button(world: MujocoWorld) -> None:
     seen = watched(world, "count_presses", 1)
     assert seen[-1].presses == 3

@@ -18,9 +18,10 @@ steps. Of one that takes a single step, a policy learns the waiting."""
 
 
 class ButtonExpert(MemoryExpert):
-    """Over the next button with closed fingers, down, and well up again.
+    """Over the next button with closed fingers, all the way down for a moment, and well up again.
 
-    Presses that fingers do by trembling on a button cannot be told apart, nor counted, in what a camera sees.
+    A press counts half-way: of an expert that leaves then, one learns to leave a little before. Presses that fingers do
+    by trembling on a button cannot be told apart, nor counted, in what a camera sees.
     """
 
     @abstractmethod
@@ -28,8 +29,9 @@ class ButtonExpert(MemoryExpert):
         """Return the body to press now."""
 
     def waypoint(self) -> Waypoint:
-        button, task = self.next_button(), self.task
+        task = self.task
         assert isinstance(task, ButtonTask)
+        button = task.pressing or self.next_button()
         return press(self, button, LIFT_M if button == task.leaving else -DEPTH_M)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from engram.sim.props import BLOCK_HALF_M, Prop
-from engram.sim.scene import SceneConfig
+from engram.sim.scene import BUTTON_TRAVEL_M, SceneConfig
 from engram.sim.tasks.memory.base import DARK, LIT, MemoryConfig, MemoryTask, row
 from engram.sim.tasks.placement import upright
 from engram.sim.tasks.press_button import PRESSED_M
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FLASH_STEPS, PAUSE_STEPS, LAMP_STEPS = 3, 2, 6
 RELEASED_M = 0.002
 """A button counts again once it has come up to here."""
+DWELL_STEPS = 2
+"""A press is over when the button was all the way down for so many control steps; it counts as soon as it is half-way.
+"""
 RISEN_M = 0.10
 """The tool is clear of the buttons at this height above the table."""
 SWEEP_STEPS, WAIT_STEPS = 16, 14
@@ -34,8 +37,11 @@ class ButtonTask(MemoryTask):
     def __init__(self, config: MemoryConfig | None = None) -> None:
         super().__init__(config)
         self.down: set[str] = set()
+        self.pressing = ""
+        """The button whose press counts, until it was all the way down for ``DWELL_STEPS``, or is up again."""
+        self._dwelt = 0
         self.leaving = ""
-        """The button pressed last, until the fingers have risen clear of it."""
+        """The button pressed before, until the fingers have risen clear of it."""
 
     def newly_pressed(self, world: MujocoWorld) -> list[str]:
         """Return the buttons that went down since the last call."""
@@ -44,7 +50,11 @@ class ButtonTask(MemoryTask):
         new = [name for name, way in travel.items() if way >= PRESSED_M and name not in self.down]
         self.down.update(new)
         if new:
-            self.leaving = new[-1]
+            self.pressing, self._dwelt = new[-1], 0
+        if self.pressing:
+            self._dwelt += travel[self.pressing] >= BUTTON_TRAVEL_M
+        if self.pressing and (self._dwelt == DWELL_STEPS or travel[self.pressing] <= RELEASED_M):
+            self.leaving, self.pressing = self.pressing, ""
         elif world.tool_pose().position[2] > RISEN_M:
             self.leaving = ""
         return new
