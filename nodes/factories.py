@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
@@ -104,11 +105,15 @@ def make_policy(
     real_time_delay: int = 0,
     adaptive_m: float | None = None,
     lesion: str = "",
+    *,
+    kinematics: Kinematics | None = None,
+    robot: RobotConfig = PANDA_2F85,
+    control_dt_s: float = ControlConfig.control_dt_s,
 ) -> Policy:
     """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.
 
-    The other arguments say how the chunks of a checkpoint follow one another and what its memory is spoilt by: see the
-    policy node's parameters.
+    The other arguments are for checkpoints: how their chunks follow one another, what their memory is spoilt by (see
+    the policy node's parameters), and which arm they drive at which rate; ``kinematics`` is by default the Panda's.
     """
     if ":" in spec:
         if lesion:
@@ -117,7 +122,15 @@ def make_policy(
     from engram.policies import load_policy  # torch: only where a network is wanted
     from engram.policies.chunking import follow
 
-    policy = load_policy(spec, execute_steps=execute_steps or None, real_time_delay=real_time_delay, lesion=lesion)
+    policy = load_policy(
+        spec,
+        kinematics,
+        robot,
+        control=ControlConfig(control_dt_s=control_dt_s),
+        execute_steps=execute_steps or None,
+        real_time_delay=real_time_delay,
+        lesion=lesion,
+    )
     _warm_up(policy)
     return follow(policy, ensemble, adaptive_m, real_time_delay)
 
@@ -149,7 +162,7 @@ def _warm_up(policy: Any) -> None:
     policy.reset("warm up")
     policy.observe(black_observation(policy, 0))
     policy.act()
-    policy.reset("")
+    policy.begin_anew()
 
 
 def make_trainer(spec: str) -> tuple[Any, str, int]:

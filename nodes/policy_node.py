@@ -166,7 +166,17 @@ class PolicyNode(EngramNode):
     def _make_policy(self, name: str, lesion: str) -> Policy:
         c = self.config
         adaptive_m = None if c.adaptive_m < 0 else c.adaptive_m
-        return make_policy(name, c.execute_steps, c.ensemble, c.real_time_delay, adaptive_m, lesion)
+        return make_policy(
+            name,
+            c.execute_steps,
+            c.ensemble,
+            c.real_time_delay,
+            adaptive_m,
+            lesion,
+            kinematics=make_kinematics(c.kinematics),
+            robot=self.robot,
+            control_dt_s=c.control_dt_s,
+        )
 
     def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
         """Take another policy, or a lesion, while running; loading it takes seconds and happens beside the loop."""

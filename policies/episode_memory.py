@@ -18,6 +18,13 @@ LESIONS = ("", "zeroed", "swapped", "noise")
 noise of the same size in the place of what was seen."""
 
 
+def _size(content: Tensor) -> Tensor:
+    """Return the standard deviation of what has been written; entries that are still empty are zeros throughout."""
+    entries = content.reshape(-1, content.shape[-1])
+    written = entries[(entries != 0).any(1)]
+    return written.std() if written.numel() > 1 else entries.new_zeros(())
+
+
 class EpisodeMemory:
     """State of ``model.recall`` for episodes that run; each control step is written once, whoever asks how often."""
 
@@ -28,11 +35,13 @@ class EpisodeMemory:
         self.lesion = lesion
         self._state: State | None = None
         self._written_ns: int | None = None
+        self._seed = 0
         self._before: State | None = None
 
-    def forget(self) -> None:
-        """Begin an episode."""
+    def forget(self, seed: int = 0) -> None:
+        """Begin an episode; ``seed`` fixes the noise of that lesion."""
         self._before, self._state, self._written_ns = self._state or self._before, None, None
+        self._seed = seed
 
     def percept(self, model: RememberingNetwork, batch: dict[str, Tensor], stamp_ns: int, time_s: float) -> Percept:
         """Return what the control step at ``stamp_ns`` was understood as, memory read; written if it is new."""
@@ -49,16 +58,17 @@ class EpisodeMemory:
             percept = model.perceive(batch)
         assert percept.feature is not None
         now = Moments(percept.feature, time, recall.place(batch[STATE_KEY]))
-        return replace(percept, reading=recall.memory.read(self._spoil(recall.memory), percept.cognition, now))
+        return replace(percept, reading=recall.memory.read(self._spoil(recall.memory, time_s), percept.cognition, now))
 
-    def _spoil(self, memory: SequenceMemory) -> State:
-        """Return the state as the lesion leaves it."""
+    def _spoil(self, memory: SequenceMemory, time_s: float) -> State:
+        """Return the state as the lesion leaves it, ``time_s`` after the episode began."""
         state = self._state
-        assert state is not None and self._written_ns is not None
+        assert state is not None
         if self.lesion == "noise":
-            generator = torch.Generator().manual_seed(self._written_ns)
+            words = np.random.SeedSequence((self._seed % 2**63, round(time_s * 1e3))).generate_state(1, np.uint64)
+            generator = torch.Generator().manual_seed(int(words[0]))
             noise = {name: torch.randn(state[name].shape, generator=generator) for name in memory.CONTENT}
-            return state | {name: x.to(state[name]) * state[name].std() for name, x in noise.items()}
+            return state | {name: x.to(state[name]) * _size(state[name]) for name, x in noise.items()}
         fresh = memory.begin(len(next(iter(state.values()))))
         return {"": state, "zeroed": fresh, "swapped": self._before or fresh}[self.lesion]
 

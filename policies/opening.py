@@ -37,12 +37,15 @@ def open_policy(name: str | Path) -> Opened:
     Raises:
         UnknownNameError: nothing of these; lists the shipped ones.
         InvalidInputError: a policy of a type that we do not run.
-        WeightsError: the weights do not fit the configuration beside them.
+        WeightsError: there is no configuration, or the weights do not fit it.
     """
     if _is_on_hub(str(name)):
         _check_on_hub(str(name))
         return _open_backbone(str(name))
     folder = checkpoint_folder(name)
+    if not (folder / "config.json").is_file():
+        hint = f"; did you mean {folder / 'policy'}?" if (folder / "policy" / "config.json").is_file() else ""
+        raise WeightsError(f"{folder}: no policy, there is no config.json in it{hint}")
     config: Any = PreTrainedConfig.from_pretrained(folder)
     if config.type in BACKBONES:
         return _open_backbone(str(folder))

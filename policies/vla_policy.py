@@ -18,19 +18,21 @@ from engram.core.contracts import Kinematics, Policy, Remembering
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.core.types import STATE_DIM, ActionChunk, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
 from engram.policies.configuration_engram_vla import (
     MEMORY_AGE_KEY,
     MEMORY_MASK_KEY,
     MEMORY_PLACE_KEY,
     MEMORY_TOKENS_KEY,
+    EngramVLAConfig,
 )
 from engram.policies.contract import Percept
 from engram.policies.episode_memory import EpisodeMemory
 from engram.policies.flow import Guide
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import open_policy
+from engram.policies.policy_config import PolicyConfig
 from engram.policies.real_time_chunking import RealTimeChunking
 
 _IMAGE_PREFIX = "observation.images."
@@ -72,16 +74,23 @@ class VlaPolicy(Policy, Remembering):
         """
         if lesion and policy.model.recall is None:
             raise InvalidInputError(f"lesion {lesion!r}: this policy has no memory of its episode to spoil")
+        control = control or ControlConfig()
+        _check_fit(policy.config, robot, control)
         self._policy = policy.eval()
         self.preprocess = preprocess
         self.postprocess = postprocess
         self.kinematics = kinematics
         self.robot = robot
-        self.control = control or ControlConfig()
+        self.control = control
         self.cameras = tuple(key.removeprefix(_IMAGE_PREFIX) for key in sorted(policy.config.image_features))
         self.real_time = real_time
         self._version = version
-        self._remembered = EpisodeMemory(lesion)
+        self._lesion = lesion
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Be as if nothing had ever been seen: not even an episode before, which the lesion ``swapped`` would read."""
+        self._remembered = EpisodeMemory(self._lesion)
         self.reset("")
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
@@ -90,7 +99,7 @@ class VlaPolicy(Policy, Remembering):
         self._first_ns: int | None = None
         self._observation: Observation | None = None
         self._memory: MemoryTokens | None = None
-        self._remembered.forget()
+        self._remembered.forget(seed)
         self._seen: dict[str, Any] | None = None  # the newest observation, preprocessed
         self._percept: Percept | None = None  # what it was understood as, memory read
         self._running: _Answer | None = None  # the chunk that the next one takes over from
@@ -229,11 +238,29 @@ class VlaPolicy(Policy, Remembering):
         return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
 
 
+def _check_fit(config: PolicyConfig, robot: RobotConfig, control: ControlConfig) -> None:
+    """Raise InvalidInputError where a network of ours was trained on another kind of arm, or at another rate."""
+    if not isinstance(config, EngramVLAConfig):
+        return  # what a backbone of LeRobot's takes, its own processors say
+    assert config.robot_state_feature is not None
+    numbers, has = STATE_DIM - len(PANDA_2F85.arm_joints) + len(robot.arm_joints), config.robot_state_feature.shape[0]
+    if has != numbers:
+        raise InvalidInputError(
+            f"robot {robot.name!r}: its state has {numbers} numbers, this policy was trained with {has}"
+        )
+    if abs(config.step_s - control.control_dt_s) > 1e-3:
+        raise InvalidInputError(
+            f"control_dt_s {control.control_dt_s:g}: this policy was trained with steps of {config.step_s:g} s "
+            "(step_s in its config.json)"
+        )
+
+
 def load_policy(
     name_or_path: str | Path = "base",
     kinematics: Kinematics | None = None,
     robot: RobotConfig = PANDA_2F85,
     *,
+    control: ControlConfig | None = None,
     execute_steps: int | None = None,
     torch_threads: int = 1,
     real_time_delay: int = 0,
@@ -248,6 +275,7 @@ def load_policy(
             pi0 of LeRobot's.
         kinematics: of the robot; default: the Panda's.
         robot: joint names and gripper range.
+        control: length of a control step; default: 0.1 s.
         execute_steps: rows executed per chunk, none of which is left early; default: as the policy is used to.
         torch_threads: of the whole process; the bits of the actions depend on it.
         real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
@@ -272,6 +300,7 @@ def load_policy(
         kinematics,
         robot,
         version=opened.version + (f"-{lesion}" if lesion else ""),
+        control=control,
         real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
         lesion=lesion,
     )

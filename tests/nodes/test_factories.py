@@ -1,5 +1,6 @@
 """What a parameter's name turns into."""
 
+import dataclasses
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -7,11 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engram.core.errors import UnknownNameError
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.robot import PANDA_2F85
 from engram.nodes.factories import check_policy_name, make_policy
 from engram.nodes.policy_node import PolicyNode, PolicyNodeConfig
 from engram.policies import VlaPolicy, load_policy
 from engram.policies.chunking import AdaptiveChunks
+from engram.sim.kinematics import PandaKinematics
 from engram.sim.runtime import CommandPipeline, Runtime
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -37,10 +40,20 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
 
 
 def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():
-    node = SimpleNamespace(config=PolicyNodeConfig())
+    node = SimpleNamespace(config=PolicyNodeConfig(), robot=PANDA_2F85)
     assert isinstance(PolicyNode._make_policy(node, "memory", ""), AdaptiveChunks)
     node.config = PolicyNodeConfig(adaptive_m=0.0)
     assert isinstance(PolicyNode._make_policy(node, "memory", ""), VlaPolicy)
+
+
+def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate(monkeypatch):
+    own = dataclasses.replace(PANDA_2F85, gripper_closed=0.085)
+    node = SimpleNamespace(config=PolicyNodeConfig(), robot=own)
+    made = PolicyNode._make_policy(node, "base", "")
+    assert made.robot is own and isinstance(made.kinematics, PandaKinematics)
+    node.config = PolicyNodeConfig(control_dt_s=0.05)
+    with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: .* steps of 0.1 s"):
+        PolicyNode._make_policy(node, "base", "")
 
 
 def test_making_it_ready_leaves_no_trace_in_what_it_does():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.policies.episode_memory import EpisodeMemory
+from engram.policies.episode_memory import EpisodeMemory, _size
 
 from .recall_task import Shown
 from .tiny import tiny_batch, tiny_policy
@@ -98,14 +98,14 @@ def test_lerobots_select_action_writes_every_step_and_forgets_at_reset():
     assert all(torch.equal(action, policy.select_action(batch)) for action in first)
 
 
-def lesioned(lesion, *episodes):
+def lesioned(lesion, *episodes, seed=0, began_ns=0):
     """Return the last reading after these episodes of batches."""
     policy, memory = remembering(), EpisodeMemory(lesion)
     with torch.no_grad():
         for batches in episodes:
-            memory.forget()
+            memory.forget(seed)
             for i, batch in enumerate(batches):
-                percept = memory.percept(policy.model, batch, i, 0.1 * i)
+                percept = memory.percept(policy.model, batch, began_ns + i, 0.1 * i)
     return percept.reading
 
 
@@ -115,7 +115,16 @@ def test_a_lesion_takes_away_what_was_seen_and_nothing_else():
     assert not torch.allclose(sound, zeroed)
     torch.testing.assert_close(lesioned("zeroed", [other, one]), zeroed)  # what came before makes no difference
     assert not torch.allclose(lesioned("noise", [one, one]), sound)
-    assert torch.equal(lesioned("noise", [one, one]), lesioned("noise", [one, one]))
+    noise = lesioned("noise", [one, one])
+    assert torch.equal(lesioned("noise", [one, one], began_ns=10**9), noise)  # whatever ran before it
+    assert not torch.allclose(lesioned("noise", [one, one], seed=1), noise)
+
+
+def test_noise_is_of_the_size_of_what_was_written():
+    content = torch.zeros(1, 64, 8)
+    content[:, -10:] = torch.randn(10, 8)
+    assert _size(content) == content[:, -10:].std()
+    assert _size(torch.zeros(1, 4, 8)) == 0
 
 
 def test_swapped_memory_is_that_of_the_episode_before():

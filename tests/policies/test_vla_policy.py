@@ -4,6 +4,7 @@ import safetensors.numpy as on_disk
 import torch
 from safetensors.torch import load_file, save_file
 
+from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import CameraFrame, MemoryTokens, Observation
 from engram.policies import VlaPolicy, load_policy, make_engram_vla_pre_post_processors
@@ -36,6 +37,39 @@ def make_policy(seed=0, **fields):
     policy = tiny_policy(seed, **fields)
     pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
     return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1")
+
+
+def test_a_policy_for_another_arm_or_rate_is_refused():
+    policy = tiny_policy()
+    pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
+    with pytest.raises(InvalidInputError, match=r"robot 'panda_2f85': its state has 15 numbers, .* trained with 11"):
+        VlaPolicy(policy, pre, post, GantryKinematics(), version="v1")
+    with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: this policy was trained with steps of 0.1 s"):
+        VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1", control=ControlConfig(control_dt_s=0.05))
+
+
+def test_a_chunk_s_rows_last_a_control_step():
+    policy = tiny_policy(step_s=0.05)
+    pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
+    control = ControlConfig(control_dt_s=0.05)
+    fast = VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1", control=control)
+    assert act(fast).dt_s == 0.05
+
+
+def test_a_folder_that_holds_no_policy_names_the_one_inside(tmp_path):
+    with pytest.raises(WeightsError, match=r"no policy, there is no config.json in it$"):
+        load_policy(tmp_path)
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match=r"did you mean .*/policy\?$"):
+        load_policy(tmp_path)
+
+
+def test_what_begins_anew_has_no_episode_before():
+    swapped, fresh = (make_remembering(lesion="swapped") for _ in range(2))
+    act(swapped)
+    swapped.begin_anew()
+    np.testing.assert_array_equal(act(swapped).actions, act(fresh).actions)
 
 
 class TestVlaPolicy(PolicyContract):
@@ -146,12 +180,12 @@ def test_weights_on_disk_are_the_weights_in_use(tmp_path):
         assert torch.equal(stored[name], tensor), name
 
 
-def make_remembering(seed=0):
+def make_remembering(seed=0, **options):
     policy = tiny_policy(seed, memory="bank", memory_steps=4, memory_events=3, memory_details=2)
     with torch.no_grad():
         policy.model.recall.fuse.weight.normal_()
     pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
-    return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1")
+    return VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1", **options)
 
 
 class TestRememberingVlaPolicy(TestVlaPolicy):
