@@ -11,7 +11,7 @@ from engram.core.errors import InvalidInputError
 from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
 from engram.learning.episodes import EpisodeCloning
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.processor_engram_vla import DownsampleImages
+from engram.policies.processor_engram_vla import DownsampleImages, of_shrunk_images
 from engram.policies.vla_policy import VlaPolicy
 
 
@@ -37,4 +37,4 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
         return steps[0].image(feature, torch.from_numpy(np.ascontiguousarray(images))).numpy()
 
     kind = EpisodeCloning if policy.remembers else BehaviourCloning
-    return kind(copy.deepcopy(policy.network), policy.preprocess, config, shrink)
+    return kind(copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess), config, shrink)

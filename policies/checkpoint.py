@@ -75,6 +75,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def fingerprint(folder: Path) -> str:
+    """Return 12 hex digits that change with whatever in ``folder`` says how the policy acts: weights, configuration,
+    processors, but not the card."""
+    total = hashlib.sha256()
+    for path in sorted({*folder.glob("*.json"), *folder.glob("*.safetensors")} - {folder / CARD}):
+        total.update(f"{path.name} {sha256(path)}\n".encode())
+    return total.hexdigest()[:12]
+
+
 def export(
     folder: Path,
     policy: Any,

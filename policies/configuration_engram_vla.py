@@ -12,8 +12,6 @@ from engram.policies.policy_config import PolicyConfig
 
 LANGUAGE_KEY = "observation.language.embedding"
 """(B, language_dim) float32: the instruction and its pieces, embedded by the processor."""
-MEMORY_PREFIX = "observation.memory."
-"""Of what ``memory/context`` holds ready, and of what a dataset holds of it."""
 MEMORY_TOKENS_KEY = "observation.memory.tokens"
 """(B, k, memory_dim) float32; absent = no memory."""
 MEMORY_AGE_KEY = "observation.memory.age_s"

@@ -6,6 +6,7 @@ decoded once, through the policy's own downsampling, into a memory-mapped array 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -23,8 +24,9 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from engram.core.errors import unknown_name
-from engram.policies.configuration_engram_vla import LANGUAGE_KEY, MEMORY_PREFIX
+from engram.policies.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.network_policy import NetworkPolicy
+from engram.policies.policy_config import MEMORY_PREFIX
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
@@ -132,7 +134,7 @@ def on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
 def load_frames(
     root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0, *, skip_idle: bool = True
 ) -> Frames:
-    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` if it is not there yet.
+    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` unless that holds them already.
 
     Of several processes one decodes, and the others wait for it.
 
@@ -145,9 +147,10 @@ def load_frames(
 
 
 def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_idle: bool) -> Frames:
-    if not (cache / "meta.json").exists():
-        _decode(root, shrink, cache)
-    meta = {"memory": [], **json.loads((cache / "meta.json").read_text())}  # older caches name none
+    told, source = cache / "meta.json", _source(root, shrink)
+    if not told.exists() or json.loads(told.read_text()).get("source") != source:
+        _decode(root, shrink, cache, source)
+    meta = json.loads(told.read_text())
     arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
     embedded = cache / f"embeddings{pieces}.npy"
     if not embedded.exists():
@@ -184,7 +187,18 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
     return np.maximum.accumulate(np.where(same, 0, np.arange(n)))
 
 
-def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
+def _source(root: Path, shrink: DownsampleImages) -> str:
+    """Return what tells a cache's dataset, and how its images were cut and shrunk, from others: the dataset's metadata,
+    statistics among them, and the names and sizes of its other files."""
+    total = hashlib.sha256(json.dumps(shrink.get_config(), sort_keys=True).encode())
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = path.relative_to(root).as_posix()
+        content = path.read_bytes() if name.startswith("meta/") else b""
+        total.update(f"{name} {path.stat().st_size} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> None:
     """Decode every frame; the folder appears under its name only when it is whole."""
     dataset = LeRobotDataset("local/frames", root=root)
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
@@ -209,7 +223,7 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path) -> None:
     joined = {key: torch.cat(column).numpy() for key, column in columns.items()}
     for key in memory:
         np.save(partial / f"{key}.npy", joined[key])
-    _save_columns(partial, dataset, cameras, memory, joined)
+    _save_columns(partial, dataset, cameras, memory, joined, source)
     for array in images.values():
         array.flush()
     if cache.exists():
@@ -233,7 +247,12 @@ class _Shrink:
 
 
 def _save_columns(
-    folder: Path, dataset: LeRobotDataset, cameras: list[str], memory: list[str], columns: dict[str, np.ndarray]
+    folder: Path,
+    dataset: LeRobotDataset,
+    cameras: list[str],
+    memory: list[str],
+    columns: dict[str, np.ndarray],
+    source: str,
 ) -> None:
     episode = columns["episode_index"].reshape(-1)
     words = columns["task_index"].reshape(-1).astype(np.int64)
@@ -245,9 +264,8 @@ def _save_columns(
     np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
     np.save(folder / "words.npy", words)
     np.save(folder / "group.npy", group)
-    (folder / "meta.json").write_text(
-        json.dumps({"cameras": cameras, "memory": memory, "instructions": instructions, "groups": groups}, indent=1)
-    )
+    told = {"source": source, "cameras": cameras, "memory": memory, "instructions": instructions, "groups": groups}
+    (folder / "meta.json").write_text(json.dumps(told, indent=1))
 
 
 def _groups(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
 
 from lerobot.configs import PreTrainedConfig
 from lerobot.optim import AdamWConfig, CosineDecayWithWarmupSchedulerConfig
 
-from engram.core.errors import InvalidInputError
+from engram.core.arrays import positive_int
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import EMBEDDING_DIM
 from engram.policies.memories import NONE, check_memory
+
+MEMORY_PREFIX = "observation.memory."
+"""Of what ``memory/context`` holds ready, and of what a dataset holds of it."""
 
 
 @dataclass
@@ -59,6 +65,8 @@ class PolicyConfig(PreTrainedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("chunk_size", "dim", "heads", "memory_dim", "memory_steps", "memory_stack", "memory_chunk"):
+            positive_int(name, getattr(self, name))
         if not 0 < self.n_action_steps <= self.chunk_size:
             raise InvalidInputError(f"n_action_steps: {self.n_action_steps}, expected 1..{self.chunk_size}")
         if not 0.0 <= self.adaptive_m <= 1.0:
@@ -90,7 +98,12 @@ class PolicyConfig(PreTrainedConfig):
             raise InvalidInputError(f"memory_cells_side: {self.memory_cells_side}, expected 0..{size} pixels")
 
     def validate_features(self) -> None:
-        """Raise InvalidInputError unless there is a camera, the robot's state and an action."""
+        """Raise InvalidInputError unless there is a camera, the robot's state and an action.
+
+        A scene graph's tokens, which LeRobot takes for robot state, are neither normalised nor asked for.
+        """
+        inputs = self.input_features or {}
+        self.input_features = {key: feature for key, feature in inputs.items() if not key.startswith(MEMORY_PREFIX)}
         for what, there, names in (
             ("camera among the inputs", bool(self.image_features), self.input_features),
             ("observation.state among the inputs", self.robot_state_feature is not None, self.input_features),
@@ -113,3 +126,19 @@ class PolicyConfig(PreTrainedConfig):
     def reward_delta_indices(self) -> None:
         """No rewards."""
         return None
+
+
+def other_fields(chosen: Iterable[tuple[str, float]], kind: type[PolicyConfig]) -> dict[str, Any]:
+    """Return numbers of ``kind`` as keyword arguments; UnknownNameError lists those that a training leaves free."""
+    given = {field.name for field in fields(PreTrainedConfig)} | set(_SET_BY_TRAINING)
+    valid = [field.name for field in fields(kind) if field.name not in given and field.type in ("int", "float")]
+    for name, _ in chosen:
+        if name not in valid:
+            raise unknown_name("field of model", name, valid)
+    return {name: int(value) if float(value).is_integer() else value for name, value in chosen}
+
+
+_SET_BY_TRAINING = (
+    *("image_size", "random_shift", "n_action_steps", "memory", "step_s", "optimizer_lr", "scheduler_decay_steps"),
+    *("backbone", "backbone_sha256"),
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import os
 from collections.abc import Iterable
 
 import torch
@@ -54,17 +53,16 @@ def gather_rows(rows: Tensor, world: int) -> Tensor:
     return whole
 
 
-def training_device(name: str) -> torch.device:
-    """Return the device called ``name``; auto = this process's GPU, or the CPU where there is none.
+def training_device(name: str, local_rank: int = 0) -> torch.device:
+    """Return the device called ``name`` for the process of this rank among those of its machine: cuda = a GPU of its
+    own as far as there are enough, auto = that, or the CPU where there is none.
 
     Raises:
         InvalidInputError: this machine has no such device.
     """
-    if name != "auto":
-        return _existing_device(name)
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        return torch.device("cuda", local_rank % torch.cuda.device_count())
+    return torch.device("cpu") if name == "auto" else _existing_device(name)
 
 
 def _existing_device(name: str) -> torch.device:

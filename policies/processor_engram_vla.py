@@ -6,6 +6,7 @@ downsampling on the grid of whole 1/255, so that a cache of uint8 frames holds e
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +36,15 @@ Crop = tuple[float, float, float]
 
 
 def downsample(image: Tensor, size: int, crop: Crop | None = None) -> Tensor:
-    """Crop and area-downsample ``image`` (..., 3, H, W), float in [0, 1] or uint8, to ``size`` pixels a side, as uint8.
-
-    An image that has that size already is a cached one and stays as it is.
-    """
+    """Crop and area-downsample ``image`` (..., 3, H, W), float in [0, 1] or uint8, to ``size`` pixels a side: uint8."""
     if image.dtype != torch.uint8:
         image = image * 255.0
+    if crop is not None:
+        image = _cut(image, crop)
     if image.shape[-2:] != (size, size):
-        if crop is not None:
-            image = _cut(image, crop)
         if image.shape[-1] < size or image.shape[-2] < size:
-            raise InvalidInputError(f"image {tuple(image.shape)}: smaller than the policy's {size} px")
+            cut = ", once cropped" if crop is not None else ""
+            raise InvalidInputError(f"image {tuple(image.shape)}: smaller than the policy's {size} px{cut}")
         flat = image.to(torch.float32).reshape(-1, *image.shape[-3:])
         image = F.interpolate(flat, (size, size), mode="area").view(*image.shape[:-2], size, size)
     return image if image.dtype == torch.uint8 else image.round().clamp(0, 255).to(torch.uint8)
@@ -94,6 +93,27 @@ class DownsampleImages(InputStep):
             key: self.image(key, value).to(torch.float32) / 255.0 if key.startswith("observation.images.") else value
             for key, value in observation.items()
         }
+
+
+@dataclass
+class ShrunkImages(DownsampleImages):
+    """In the place of a :class:`DownsampleImages` for images that have been through it, as caches hold them."""
+
+    def image(self, camera: str, image: Tensor) -> Tensor:
+        """Return the images (..., 3, H, W) of feature ``camera``, which are uint8 of its size."""
+        size = self.size_of(camera)
+        if image.shape[-2:] != (size, size) or image.dtype != torch.uint8:
+            raise InvalidInputError(f"{camera}: cached {image.dtype} {tuple(image.shape)}, expected uint8 of {size} px")
+        return image
+
+
+def of_shrunk_images(pipeline: Any) -> Any:
+    """Return a copy of the preprocessor ``pipeline`` for images that have been downsampled already."""
+    made = copy.copy(pipeline)
+    made.steps = [
+        ShrunkImages(**step.get_config()) if isinstance(step, DownsampleImages) else step for step in pipeline.steps
+    ]
+    return made
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Whether a training that was cut off goes on with the same samples: with others it would be another training."""
+"""Whether a training that was cut off goes on as it began: on other samples, or otherwise, it would be another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram.core.errors import InvalidInputError, WeightsError
+from engram.policies.checkpoint import fingerprint
+from engram.policies.opening import checkpoint_folder
 from engram.sim.record import dataset_hash
 
 if TYPE_CHECKING:
     from engram.policies.train import TrainConfig
+
+
+FIXED = (
+    *("window", "batch_size", "seed", "balance", "emphasis", "idle_actions", "keyframes", "image_size", "random_shift"),
+    *("backbone", "memory", "model", "n_action_steps", "gradient_steps", "foresight", "freeze_perception"),
+    *("perception_share", "frozen_draws"),
+)
+"""Settings of a training with which it must go on."""
 
 
 def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
@@ -39,7 +49,7 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
     for name, now in wanted.items():
         if before[name] != now:
             told = f"{name} was {before[name]}, now {now}"
-            raise InvalidInputError(f"{config.out}: {told}: would go on with other samples; choose another folder")
+            raise InvalidInputError(f"{config.out}: {told}: would be another training; choose another folder")
 
 
 def resume_folder(out: Path) -> Path:
@@ -52,11 +62,8 @@ def resume_folder(out: Path) -> Path:
 
 
 def walk(config: TrainConfig, frames: int, dataset_sha256: str) -> dict[str, Any]:
-    """Return what it depends on, besides the processes, which samples come when and which of their steps count, as JSON
-    keeps it."""
-    emphasis = [list(pair) for pair in config.emphasis]
-    return {
-        "dataset": dataset_sha256, "frames": frames, "window": config.window, "batch_size": config.batch_size,
-        "seed": config.seed, "balance": config.balance, "emphasis": emphasis, "idle_actions": config.idle_actions,
-        "keyframes": config.keyframes,
-    }  # fmt: skip
+    """Return what a training must go on with, besides the processes, as JSON keeps it: which samples come when, which
+    of their steps count, what they look like and what is learnt from them."""
+    start = fingerprint(checkpoint_folder(config.start_from)) if config.start_from else ""
+    told = {"dataset": dataset_sha256, "frames": frames, "start_from": start}
+    return told | {name: json.loads(json.dumps(getattr(config, name))) for name in FIXED}

@@ -85,7 +85,8 @@ class Percepts:
     """What a network whose perception is frozen makes of every view, worked out once and kept in half precision.
 
     With several ``draws``, each view is kept as the training's image augmentation changed it so many times, and every
-    frame gets one of them anew: what is learnt on top does not cling to how one image happened to be understood.
+    view gets one of them anew in each window: what is learnt on top does not cling to how one image happened to be
+    understood.
     """
 
     def __init__(
@@ -122,9 +123,11 @@ class Percepts:
 
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
         """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
-        at = torch.from_numpy(self._index[rows])
+        views, which = np.unique(self._index[rows], return_inverse=True)
+        drawn = torch.from_numpy(views)
         if self._draws > 1:
-            at = at + self._views * torch.randint(self._draws, at.shape)
+            drawn = drawn + self._views * torch.randint(self._draws, drawn.shape)
+        at = drawn[torch.from_numpy(which)]  # a view that stays the same stays the same
         return Sight(**{name: x[at].float().to(device) for name, x in self._parts.items()})
 
 

@@ -28,18 +28,19 @@ from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
 from engram.core.child import end_with_parent
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError, WeightsError, unknown_name
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit
 from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
-from engram.policies.configuration_engram_vla import MEMORY_PREFIX, EngramVLAConfig
+from engram.policies.configuration_engram_vla import EngramVLAConfig
 from engram.policies.frames import FrameFeed, Frames, load_frames
 from engram.policies.memories import NONE
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import checkpoint_folder
+from engram.policies.policy_config import MEMORY_PREFIX, other_fields
 from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
-from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors
+from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors, of_shrunk_images
 from engram.policies.resuming import check_resumable, walk
 from engram.policies.sequences import Lanes, SequenceFeed
 from engram.sim.record import dataset_hash
@@ -136,7 +137,7 @@ class TrainConfig:
     random_shift: int = 1
     """Largest shift of the image augmentation [px]."""
     model: tuple[tuple[str, float], ...] = ()
-    """Other fields of EngramVLAConfig, as name-value pairs."""
+    """Other fields of EngramVLAConfig, with ``backbone`` of EngramBackboneConfig, as name-value pairs."""
 
 
 def main(config: TrainConfig) -> Path:
@@ -199,6 +200,19 @@ def _check(config: TrainConfig) -> None:
     if len(dict(config.emphasis)) < len(config.emphasis):
         raise InvalidInputError(f"emphasis: {', '.join(n for n, _ in config.emphasis)}, expected each task once")
     training_device(config.device)
+    for name in ("gradient_steps", "stop_after", "evaluate"):
+        if getattr(config, name) < 0:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
+    for name, without, needed in (
+        ("keyframes", not config.window, "window"),
+        ("gradient_steps", not config.window, "window"),
+        ("image_size", bool(config.backbone), "our own network, not a backbone"),
+        ("random_shift", bool(config.backbone), "our own network, not a backbone"),
+    ):
+        if without and getattr(config, name) != getattr(TrainConfig, name):
+            raise InvalidInputError(f"{name}: would change nothing, needs {needed}")
+    if config.start_from and not (checkpoint_folder(config.start_from) / WEIGHTS).is_file():
+        raise WeightsError(f"start_from {config.start_from!r}: there is no {WEIGHTS} in it")
     if not (Path(config.dataset) / "meta" / "info.json").is_file():
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
     if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
@@ -231,7 +245,7 @@ class Trainer:
         self.config, self.rank, self.world = config, rank, world
         self.out = Path(config.out)
         self.frames = decoded(config)
-        self.device = training_device(config.device)
+        self.device = training_device(config.device, int(os.environ.get("LOCAL_RANK", rank)))
         meta = LeRobotDatasetMetadata("local/train", root=config.dataset)
         torch.manual_seed(config.seed)
         self.policy = self._fresh(meta).train()
@@ -345,17 +359,19 @@ class Trainer:
             self.policy.config.device = self.ema.config.device = str(self.device)  # where it shall run once trained
             return made
         if self.config.start_from:
-            return make_pre_post_processors(self.policy.config, str(checkpoint_folder(self.config.start_from)))
+            made = make_pre_post_processors(self.policy.config, str(checkpoint_folder(self.config.start_from)))
+            _check_images(made[0], self.policy.config, self.config.start_from)
+            return made
         return make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
 
     def _feed(self, fps: float) -> FrameFeed | SequenceFeed:
-        config = self.config
+        config, preprocess = self.config, of_shrunk_images(self.preprocess)
         weights = self.frames.sampling_weights(config.balance, dict(config.emphasis))
         if config.window == 0:
-            return FrameFeed(self.frames, weights, config.batch_size, (config.seed, self.rank), self.preprocess)
+            return FrameFeed(self.frames, weights, config.batch_size, (config.seed, self.rank), preprocess)
         lanes = Lanes(self.frames, config.batch_size // config.window, config.window, weights, (config.seed, self.rank))
         more = (config.gradient_steps, config.foresight, config.keyframes)
-        return SequenceFeed(self.frames, lanes, 1.0 / fps, self.preprocess, *more)
+        return SequenceFeed(self.frames, lanes, 1.0 / fps, preprocess, *more)
 
     def _resume(self) -> None:
         progress, carried = load_training_state(self.out, self.policy, self.ema, self.optimizer, self.rank)
@@ -407,10 +423,8 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
     features: dict[str, PolicyFeature] = dataset_to_policy_features(meta.features)
     inputs = {k: f for k, f in features.items() if f.type in (FeatureType.VISUAL, FeatureType.STATE)}
     outputs = {k: f for k, f in features.items() if f.type is FeatureType.ACTION and k == "action"}
-    extra: dict[str, Any] = {k: int(v) if float(v).is_integer() else v for k, v in config.model}
     return EngramVLAConfig(
-        # the scene graph's tokens are no robot state: they are neither normalised nor asked for
-        input_features={k: f for k, f in inputs.items() if k.startswith("observation.") and MEMORY_PREFIX not in k},
+        input_features={key: feature for key, feature in inputs.items() if key.startswith("observation.")},
         output_features=outputs,
         device="cpu",
         image_size=config.image_size,
@@ -420,7 +434,7 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
         step_s=1.0 / meta.fps,
         optimizer_lr=config.learning_rate,
         scheduler_decay_steps=config.steps,
-        **extra,
+        **other_fields(config.model, EngramVLAConfig),
     )
 
 
@@ -436,17 +450,20 @@ def schedule(step: int, warmup: int, progress: float) -> float:
 
 
 def evaluate_on_card(policy: Path, episodes: int) -> None:
-    """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
-    from engram.policies.chunking import follow
-    from engram.policies.vla_policy import load_policy
-    from engram.sim.evaluation import evaluate
-    from engram.sim.world import MujocoWorld, WorldConfig
+    """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card; it gets the
+    scene graph's tokens if it learnt from such."""
+    from engram.sim.evaluation import evaluate_checkpoint
 
     card = json.loads((policy / CARD).read_text())
-    world = MujocoWorld(WorldConfig(profile="fast"))
-    report = evaluate(follow(load_policy(policy)), world, simulated_tasks(card["tasks"]), episodes=episodes)
-    world.close()
+    tokens = learns_from_tokens(Path(card["train_config"]["dataset"]))
+    report = evaluate_checkpoint(policy, simulated_tasks(card["tasks"]), episodes=episodes, reconstruct=tokens)
     (policy / CARD).write_text(json.dumps({**card, "evaluation": json.loads(report.to_json())}, indent=1) + "\n")
+
+
+def learns_from_tokens(dataset: Path) -> bool:
+    """Tell whether ``dataset`` holds the scene graph's tokens, as ``engram record --reconstruction`` writes them."""
+    features = LeRobotDatasetMetadata("local/train", root=dataset).features
+    return any(name.startswith(MEMORY_PREFIX) for name in features)
 
 
 def simulated_tasks(groups: Iterable[str]) -> list[str]:
@@ -458,6 +475,21 @@ def simulated_tasks(groups: Iterable[str]) -> list[str]:
     if not tasks:
         raise InvalidInputError(f"evaluate: none of {', '.join(groups)} is a simulated task; valid: {', '.join(known)}")
     return tasks
+
+
+def _check_images(preprocess: Any, wanted: EngramVLAConfig, start_from: str) -> None:
+    """Raise InvalidInputError where what ``start_from`` sees is cut or shrunk otherwise than the dataset's images."""
+    for step in preprocess.steps:
+        if isinstance(step, DownsampleImages):
+            ours, its = ((s.size, s.sizes, {k: tuple(v) for k, v in s.crops.items()}) for s in (_shrink(wanted), step))
+            if ours != its:
+                raise InvalidInputError(
+                    f"image_size, sizes of cameras and crops {ours}: start_from {start_from!r} sees {its}"
+                )
+
+
+def _shrink(config: EngramVLAConfig) -> DownsampleImages:
+    return DownsampleImages(config.image_size, config.camera_sizes, config.crops)
 
 
 def _parameter_groups(policy: NetworkPolicy, decay: float) -> list[dict[str, Any]]:
@@ -478,8 +510,7 @@ def decoded(config: TrainConfig) -> Frames:
         return load_frames(root, whole, cache, skip_idle=not config.idle_actions)
     wanted = policy_config(config, meta)
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{config.image_size}")
-    shrink = DownsampleImages(wanted.image_size, wanted.camera_sizes, wanted.crops)
-    return load_frames(root, shrink, cache, wanted.language_pieces, skip_idle=not config.idle_actions)
+    return load_frames(root, _shrink(wanted), cache, wanted.language_pieces, skip_idle=not config.idle_actions)
 
 
 def _mix(seed: int, step: int, rank: int) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
 from engram.core.errors import InvalidInputError
 from engram.policies.backbones.loading import Source, fits, wrapped
 from engram.policies.checkpoint import WEIGHTS, sha256
+from engram.policies.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.memories import NONE
 from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.policy_config import other_fields
 from engram.policies.processor_engram_vla import DownsampleImages
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBac
     """
     if config.memory == NONE:
         raise InvalidInputError("backbone: it is frozen, and without a memory there is nothing to train: set memory")
-    fields: dict[str, Any] = {k: int(v) if float(v).is_integer() else v for k, v in config.model}
     made = wrapped(
         config.backbone,
         memory=config.memory,
@@ -33,7 +34,7 @@ def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBac
         n_action_steps=config.n_action_steps,
         step_s=1.0 / meta.fps,
         device="cpu",
-        **fields,
+        **other_fields(config.model, EngramBackboneConfig),
     )
     fits(made, meta.features)
     return EngramBackbonePolicy(made)

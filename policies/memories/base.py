@@ -117,7 +117,7 @@ class MomentCode(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(4 * self.WAVES + 9, dim)
-        # periods from 0.4 s, two control steps of 5 Hz, to some two minutes
+        # periods from 0.4 s, two control steps of 5 Hz, to 51 s
         rate = 2 * math.pi / (0.4 * 2.0 ** torch.arange(self.WAVES, dtype=torch.float32))
         self.register_buffer("rate", rate, persistent=False)
 

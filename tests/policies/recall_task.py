@@ -101,7 +101,7 @@ class Shown(nn.Module):
         return chunk.view(n, self.STEPS, 2)[:, -1, 0]
 
 
-def make_recall_dataset(root: Path, episodes: int = 8, length: int = 9, size: int = 32) -> Path:
+def make_recall_dataset(root: Path, episodes: int = 8, length: int = 9, size: int = 48) -> Path:
     """Record episodes that differ in the picture of their first two steps, red or blue, and in their last two actions,
     +0.8 or -0.8 (dimension 0): grey pictures and no motion between."""
     image = {"dtype": "image", "shape": (size, size, 3), "names": ["height", "width", "channels"]}

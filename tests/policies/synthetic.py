@@ -10,7 +10,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 INSTRUCTIONS = ("go to the red cube", "go to the blue cube")
 
 
-def make_dataset(root: Path, episodes: int = 4, length: int = 12, size: int = 32) -> Path:
+def make_dataset(root: Path, episodes: int = 4, length: int = 12, size: int = 48) -> Path:
     """Record ``episodes`` of noise and return ``root``; frame j of episode i carries action i * 0.1 + j * 0.01."""
     rng = np.random.default_rng(0)
     image = {"dtype": "image", "shape": (size, size, 3), "names": ["height", "width", "channels"]}

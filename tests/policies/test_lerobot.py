@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from lerobot.configs import PreTrainedConfig
+from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
 from lerobot.envs.configs import EnvConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
@@ -40,6 +40,18 @@ def test_a_policy_survives_saving_and_loading(tmp_path):
         assert torch.equal(loaded.state_dict()[name], tensor), name
 
 
+def test_a_scene_graph_s_tokens_are_neither_normalised_nor_asked_for():
+    config = tiny_config()
+    mask = PolicyFeature(FeatureType.STATE, (4,))
+    config.input_features |= {"observation.memory.mask": mask, "observation.memory.tokens": mask}
+    EngramVLAPolicy(config)
+    assert sorted(config.input_features) == [
+        "observation.images.front",
+        "observation.images.wrist",
+        "observation.state",
+    ]
+
+
 def test_select_action_walks_through_the_chunk_and_repeats_after_reset():
     from .tiny import tiny_batch
 
@@ -68,7 +80,7 @@ def test_a_task_that_is_no_environment_is_named_with_those_that_are():
 
 @pytest.mark.slow
 def test_lerobot_train_runs_a_few_steps(tmp_path):
-    dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=64)
+    dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=96)
     command = [
         sys.executable, "-m", "lerobot.scripts.lerobot_train",
         "--policy.discover_packages_path=engram.policies", "--policy.type=engram_vla", "--policy.device=cpu",

@@ -11,7 +11,7 @@ from engram.policies.opening import open_policy
 from engram.policies.train import TrainConfig, main
 from engram.sim.reconstruction import TOKENS, columns, features
 
-SIDE, EPISODES, LENGTH = 32, 4, 60
+SIDE, CAMERA, EPISODES, LENGTH = 32, 48, 4, 60
 MODEL = (
     ("keypoints", 4), ("image_tokens_side", 2), ("dim", 32), ("layers", 1), ("heads", 2), ("head_width", 64),
     ("head_blocks", 1), ("chunk_size", 1), ("flow_draws", 4), ("state_dropout", 0.0),
@@ -32,7 +32,7 @@ def scene(red_y: float, blue_y: float) -> MemoryTokens:
 def policy(tmp_path_factory):
     """Trained on grey pictures and two cubes anywhere, of which the red one says how far to go."""
     root = tmp_path_factory.mktemp("toy")
-    image = {"dtype": "image", "shape": (SIDE, SIDE, 3), "names": ["height", "width", "channels"]}
+    image = {"dtype": "image", "shape": (CAMERA, CAMERA, 3), "names": ["height", "width", "channels"]}
     dataset = LeRobotDataset.create(
         "engram/toy", 10,
         {
@@ -48,7 +48,7 @@ def policy(tmp_path_factory):
         for _ in range(LENGTH):
             red, blue = rng.uniform(-0.3, 0.3, 2)
             frame = {
-                "observation.images.front": np.full((SIDE, SIDE, 3), 120, np.uint8),
+                "observation.images.front": np.full((CAMERA, CAMERA, 3), 120, np.uint8),
                 "observation.state": rng.normal(size=15).astype(np.float32),
                 "action": np.full(7, 3 * red, np.float32),
                 **columns(scene(red, blue)),
@@ -66,7 +66,7 @@ def policy(tmp_path_factory):
 def goes(opened, tokens: MemoryTokens | None) -> float:
     """Return how far it goes, by grey pictures, with ``tokens`` in its memory."""
     batch = {
-        "observation.images.front": torch.full((3, SIDE, SIDE), 120, dtype=torch.uint8),
+        "observation.images.front": torch.full((3, CAMERA, CAMERA), 120, dtype=torch.uint8),
         "observation.state": torch.zeros(15),
         "task": "go to the red cube",
     }
@@ -87,5 +87,5 @@ def test_the_tokens_are_neither_normalised_nor_asked_for(policy):
     assert set(policy.policy.config.input_features) == {"observation.images.front", "observation.state"}
     tokens = torch.tensor(scene(0.1, 0.2).place)[None]
     batch = {"observation.state": torch.zeros(15), "observation.memory.place": tokens, "task": "go",
-             "observation.images.front": torch.zeros(3, SIDE, SIDE, dtype=torch.uint8)}  # fmt: skip
+             "observation.images.front": torch.zeros(3, CAMERA, CAMERA, dtype=torch.uint8)}  # fmt: skip
     assert torch.equal(policy.preprocess(batch)["observation.memory.place"], tokens)

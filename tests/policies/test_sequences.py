@@ -22,6 +22,7 @@ from engram.policies.memories.fast_forgetful import FastForgetful
 from engram.policies.memories.frame_stack import FrameStack
 from engram.policies.memories.gru import Gru
 from engram.policies.network import Sight
+from engram.policies.processor_engram_vla import of_shrunk_images
 from engram.policies.sequences import Lanes, SequenceFeed, turning_points
 from engram.policies.train import TrainConfig, Trainer, main
 
@@ -289,6 +290,10 @@ def begun(dataset, tmp_path_factory):
         ({"batch_size": 16}, "batch_size was 8, now 16"),
         ({"idle_actions": False}, "idle_actions was True, now False"),
         ({"keyframes": 0.5}, "keyframes was 0.0, now 0.5"),
+        ({"start_from": "memory"}, "start_from was , now [0-9a-f]{12}: would be another training"),
+        ({"model": (("adaptive_m", 0.5),)}, "model was "),
+        ({"n_action_steps": 1}, "n_action_steps was 2, now 1"),
+        ({"memory": "gru"}, "memory was bank, now gru"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_samples(dataset, begun, changed, named):
@@ -311,13 +316,8 @@ def saved_as(begun, out, change):
 
 def test_a_run_does_not_go_on_on_another_dataset_of_the_same_length(dataset, begun, tmp_path):
     out = saved_as(begun, tmp_path / "out", lambda progress: progress["walk"].update(dataset="another"))
-    with pytest.raises(InvalidInputError, match=r"out: dataset was another, now [0-9a-f]{64}: would go on"):
+    with pytest.raises(InvalidInputError, match=r"out: dataset was another, now [0-9a-f]{64}: would be another"):
         main(config(dataset, out, resume=True))
-
-
-def test_a_run_does_not_go_on_with_another_memory(dataset, begun):
-    with pytest.raises(WeightsError, match=r"state.safetensors: of another network: .*recall"):
-        main(config(dataset, begun, resume=True, memory="gru"))
 
 
 def test_progress_that_cannot_be_read_is_named(dataset, begun, tmp_path):
@@ -484,14 +484,15 @@ def test_processes_share_the_work_of_understanding_every_view(dataset, tmp_path)
 def test_a_frozen_perception_keeps_every_view_in_several_augmentations(dataset, tmp_path):
     main(config(dataset, tmp_path / "bank", steps=1))
     trainer = Trainer(config(dataset, tmp_path, start_from=str(tmp_path / "bank" / "policy")))
-    rows, device, model = np.full(64, 9), torch.device("cpu"), trainer.policy.model
+    rows, device, model = np.full(2, 9), torch.device("cpu"), trainer.policy.model
     kept = []
     for _ in range(2):  # a run that resumes understands every view alike
         trainer.feed.freeze(model, device, draws=3)
         torch.manual_seed(0)
-        kept.append(trainer.feed.perceive(model, rows, device).keypoints)
+        kept.append(torch.stack([trainer.feed.perceive(model, rows, device).keypoints for _ in range(32)]))
     assert torch.equal(*kept)
-    assert len(kept[0].unique(dim=0)) == 3
+    assert torch.equal(kept[0][:, 0], kept[0][:, 1])  # in one window a view that stays the same stays the same
+    assert len(kept[0][:, 0].unique(dim=0)) == 3
 
 
 def test_a_turning_point_is_where_the_action_changes_or_soon_will():
@@ -547,18 +548,12 @@ def test_wrong_settings_are_named(dataset, tmp_path, fields, error, words):
         main(config(dataset, tmp_path, **fields))
 
 
-def played(trainer, first, length):
-    """Return the action (dimension 0) at the last step of the episode of ``length`` that begins at ``first``."""
-    from engram.policies.episode_memory import EpisodeMemory
-
-    policy, memory = trainer.policy.eval(), EpisodeMemory()
+def last_action(trainer, end):
+    """Return the action (dimension 0) at frame ``end``."""
+    policy = trainer.policy.eval()
     with torch.no_grad():
-        for i in range(length):
-            batch = trainer.preprocess(trainer.frames.batch(np.array([first + i]), 2))
-            percept = None
-            if policy.model.recall is not None:
-                percept = memory.percept(policy.model, batch, i, 0.1 * i)
-        chunk = policy.predict_action_chunk(batch, torch.zeros(1, 2, 7), percept)
+        batch = of_shrunk_images(trainer.preprocess)(trainer.frames.batch(np.array([end]), 2))
+        chunk = policy.predict_action_chunk(batch, torch.zeros(1, 2, 7), None)
     return float(trainer.postprocess(chunk)[0, 0, 0])
 
 
@@ -566,4 +561,4 @@ def test_without_memory_both_episodes_end_alike(dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path, memory="none", steps=5, batch_size=36, window=9))
     for _ in range(5):
         trainer.update()
-    assert played(trainer, 0, 9) == played(trainer, 9, 9)
+    assert last_action(trainer, 8) == last_action(trainer, 17)

@@ -1,22 +1,27 @@
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 
 import engram.policies.frames as module
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
+from engram.policies.checkpoint import CARD
 from engram.policies.frames import load_frames
-from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions
-from engram.policies.train import TrainConfig, main, schedule
+from engram.policies.processes import average_gradients, training_device
+from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions, of_shrunk_images
+from engram.policies.train import TrainConfig, evaluate_on_card, main, schedule
 
 from .synthetic import INSTRUCTIONS, make_dataset
 from .tiny import tiny_config
@@ -51,8 +56,7 @@ def test_a_resumed_run_ends_in_the_same_bits(dataset, tmp_path):
     assert json.loads((tmp_path / "parts" / "policy" / "card.json").read_text())["step"] == 6
 
 
-def test_two_processes_learn_from_the_mean_of_their_gradients(dataset, tmp_path):
-    """The weights of both processes stay the same: the saved ones are those of rank 0, fed by both."""
+def test_two_processes_learn_from_more_than_one(dataset, tmp_path):
     main(config(dataset, tmp_path / "two", processes=2, steps=2))
     main(config(dataset, tmp_path / "one", steps=2))
     two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
@@ -109,12 +113,66 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         ({"emphasis": (("stack", 0.0),)}, "emphasis of stack: 0.0, expected above 0 and finite"),
         ({"emphasis": (("stack", float("nan")),)}, "emphasis of stack: nan, expected above 0 and finite"),
         ({"emphasis": (("stack", 2.0), ("stack", 3.0))}, "emphasis: stack, stack, expected each task once"),
+        ({"gradient_steps": -1}, "gradient_steps: -1, expected 0 or more"),
+        ({"stop_after": -1}, "stop_after: -1, expected 0 or more"),
+        ({"keyframes": 0.5}, "keyframes: would change nothing, needs window"),
+        ({"gradient_steps": 2}, "gradient_steps: would change nothing, needs window"),
+        ({"backbone": "x", "image_size": 96}, "image_size: would change nothing, needs our own network"),
+        ({"start_from": "nope"}, "unknown policy 'nope'; valid: a folder, base, memory"),
+        ({"model": (("nonsense", 1),)}, "unknown field of model 'nonsense'; .*valid: adaptive_m, "),
+        ({"model": (("image_size", 64),)}, "unknown field of model 'image_size'"),
+        ({"model": (("memory_chunk", 0),)}, "memory_chunk: 0, expected an integer above 0"),
     ],
 )
 def test_what_cannot_be_trained_is_named_before_anything_is_decoded(dataset, tmp_path, wrong, message):
     with pytest.raises(EngramError, match=message):
         main(dataclasses.replace(config(dataset, tmp_path / "out"), **wrong))
     assert not (tmp_path / "out").exists()
+
+
+def test_who_begins_with_a_policy_sees_as_it_does(dataset, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"image_size.*\(32, .*: start_from 'base' sees \(64, "):
+        main(config(dataset, tmp_path / "out", start_from="base", model=()))
+
+
+def test_frames_of_another_dataset_or_size_in_the_cache_are_not_taken(dataset, tmp_path):
+    copied, cache = tmp_path / "copied", tmp_path / "frames"
+    shutil.copytree(dataset, copied)
+    first = load_frames(dataset, DownsampleImages(32), cache)
+    before = (cache / "meta.json").stat().st_mtime_ns
+    load_frames(copied, DownsampleImages(32), cache)  # the same, elsewhere
+    assert (cache / "meta.json").stat().st_mtime_ns == before
+    assert load_frames(copied, DownsampleImages(16), cache).images["observation.images.front"].shape[-1] == 16
+    stats = copied / "meta" / "stats.json"
+    stats.write_text(stats.read_text() + " ")
+    load_frames(copied, DownsampleImages(16), cache)
+    assert (cache / "meta.json").stat().st_mtime_ns != before
+    assert len(first) == len(load_frames(dataset, DownsampleImages(32), cache))
+
+
+def _averaged(rank: int, meeting: str, out: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    used, unused = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
+    used.grad = torch.tensor([1.0, 2.0]) if rank == 0 else torch.tensor([3.0, 6.0])
+    said = average_gradients([used, unused], 2, torch.tensor([10.0 * rank]))
+    torch.save((used.grad, unused.grad, said), f"{out}{rank}")
+    dist.destroy_process_group()
+
+
+def test_gradients_are_the_mean_of_all_processes_in_each(tmp_path):
+    torch.multiprocessing.spawn(_averaged, (f"file://{tmp_path / 'meeting'}", str(tmp_path / "rank")), nprocs=2)
+    for rank in range(2):
+        used, unused, said = torch.load(tmp_path / f"rank{rank}")
+        assert (used.tolist(), unused, said.tolist()) == ([2.0, 4.0], None, [5.0])
+
+
+def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("auto", "cuda"):
+        assert [str(training_device(name, rank)) for rank in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert str(training_device("cuda:0", 1)) == "cuda:0"
 
 
 def test_a_policy_that_lies_there_is_not_written_over(dataset, tmp_path):
@@ -147,6 +205,27 @@ def test_the_final_evaluation_stands_on_the_card_with_its_interval(dataset, tmp_
     assert 0.0 <= rate["low"] < rate["high"] <= 1.0
 
 
+def test_who_learnt_from_the_scene_graph_is_evaluated_with_it(dataset, tmp_path, monkeypatch):
+    (tmp_path / CARD).write_text(json.dumps({"tasks": ["reach"], "train_config": {"dataset": str(dataset)}}))
+    asked = []
+
+    def run(*_, reconstruct, **__):
+        asked.append(reconstruct)
+        return SimpleNamespace(to_json=lambda: "{}")
+
+    monkeypatch.setattr("engram.sim.evaluation.evaluate_checkpoint", run)
+    evaluate_on_card(tmp_path, 1)
+    info = dataset / "meta" / "info.json"
+    plain = info.read_text()
+    tokens = {"dtype": "float32", "shape": [2, 3], "names": None}
+    told = json.loads(plain)
+    told["features"]["observation.memory.tokens"] = tokens
+    info.write_text(json.dumps(told))
+    evaluate_on_card(tmp_path, 1)
+    info.write_text(plain)
+    assert asked == [False, True]
+
+
 def test_chunks_stay_within_their_episode(dataset, tmp_path):
     frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames", skip_idle=False)
     batch = frames.batch(np.array([0, 10, 47]), 4)  # episodes of 12 frames: the first, the last but one, the very last
@@ -168,7 +247,7 @@ def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
     wanted = tiny_config(15, image_size=16, crops={"observation.images.front": (0.25, 0.0, 0.75)})
     frames = load_frames(dataset, DownsampleImages(16, {}, wanted.crops), tmp_path / "frames")
     pre, _ = make_engram_vla_pre_post_processors(wanted)
-    cached = pre(frames.batch(np.array([5]), 4))
+    cached = of_shrunk_images(pre)(frames.batch(np.array([5]), 4))
     sample = LeRobotDataset("engram/synthetic", root=dataset)[5]
     live = pre({k: v for k, v in sample.items() if k.startswith("observation.") or k == "task"})
     for key in ("observation.images.front", "observation.images.wrist", "observation.language.embedding"):
@@ -198,6 +277,8 @@ def test_downsampling_averages_areas_and_rounds():
     assert downsample(image, 1, crop=(0.5, 0.5, 0.5))[0].tolist() == [[25]]  # the bottom right quarter
     with pytest.raises(InvalidInputError, match="smaller than the policy's 8 px"):
         downsample(image, 8)
+    with pytest.raises(InvalidInputError, match="smaller than the policy's 4 px"):  # not taken for one cut before
+        downsample(image, 4, crop=(0.5, 0.5, 0.5))
 
 
 def test_an_instruction_is_embedded_whole_and_in_pieces():
