@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
+from rich.console import Console
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
@@ -24,6 +25,12 @@ BENCHMARKS = (
     "learner",
 )
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
+
+
+SCRIPTED: dict[str, tuple[str, ...]] = {"experts": (), "guess": (), "oracle_state": ("execute_steps",)}
+"""What ``engram eval`` runs beside policies -> those of its options that this takes; a policy takes all."""
+WAYS = ("swap", "held_out", "lesion", "execute_steps", "ensemble", "adaptive_m", "push", "reconstruct")
+"""Its options that say how."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +69,24 @@ class EvalConfig:
 def evaluate(config: EvalConfig) -> int:
     """Run the evaluation; the last line is the report as JSON."""
     from engram.sim import evaluation
-    from engram.sim.tasks import expand
+    from engram.sim.tasks import TASKS, expand
 
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
-    tasks = expand(config.tasks or ("tabletop",))
+    _check_options(config)
+    tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
     path = _writable(config.output)
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
-        report = evaluation.experts(config.episodes, tasks, guess=config.policy == "guess")
+        report = evaluation.evaluate_experts(tasks, episodes=config.episodes, guess=config.policy == "guess")
     elif config.policy == "oracle_state":
-        report = evaluation.oracle(config.episodes, tasks, config.execute_steps)
+        report = evaluation.evaluate_oracle_state(tasks, episodes=config.episodes, execute_steps=config.execute_steps)
     else:
-        report = evaluation.policy(
+        report = evaluation.evaluate_checkpoint(
             config.policy,
-            config.episodes,
             tasks,
-            config.swap,
-            config.held_out,
+            episodes=config.episodes,
+            swap=config.swap,
+            held_out=config.held_out,
             lesion=config.lesion,
             execute_steps=config.execute_steps,
             ensemble=config.ensemble,
@@ -86,9 +94,27 @@ def evaluate(config: EvalConfig) -> int:
             push=config.push,
             reconstruct=config.reconstruct,
         )
+    Console(stderr=True).print(report.table())
+    print(report.to_json())
     if path is not None:
         path.write_text(json.dumps({**json.loads(report.to_json()), **where}, indent=1) + "\n")
     return 0
+
+
+def _check_options(config: EvalConfig) -> None:
+    """Raise InvalidInputError for options that would change nothing: whoever set one expects that it does."""
+    usual = EvalConfig()
+    chosen = [name for name in WAYS if getattr(config, name) != getattr(usual, name)]
+    taken = SCRIPTED.get(config.policy, WAYS)
+    idle = [name for name in chosen if name not in taken]
+    why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
+    if not idle and config.swap:
+        idle = [name for name in chosen if name in ("held_out", "push")]
+        why = "swap says words of its own, and nobody pushes"
+    if not idle and config.ensemble and config.execute_steps:
+        idle, why = ["execute_steps"], "ensemble asks at every step"
+    if idle:
+        raise InvalidInputError(f"{', '.join(idle)}: would change nothing: {why}")
 
 
 def _writable(output: str) -> Path | None:

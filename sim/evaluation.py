@@ -9,6 +9,7 @@ import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from engram.sim.pushes import PushedRunner
 from engram.sim.reconstruction import make_perception
 from engram.sim.record import FIRST_TRAINING_SEED
 from engram.sim.runtime import CommandPipeline, EpisodeResult, Runtime, StepHook
-from engram.sim.tasks import TASKS, Task, get_task
+from engram.sim.tasks import TASKS, Task, each_once
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
@@ -176,7 +177,7 @@ def measure(
     """Run every seed of every task and count; ``words`` tells what is said in each episode.
 
     Raises:
-        InvalidInputError: there is nothing to run, or the seeds reach into the training data.
+        InvalidInputError: there is nothing to run, a task is named twice, or the seeds reach into the training data.
         UnknownNameError: a task does not exist.
     """
     _check(tasks, episodes, first_seed)
@@ -194,6 +195,10 @@ def measure(
         (first_seed, episodes),
         {task: tuple(r.seed for r in rs if not r.oracle_success) for task, rs in results.items()},
     )
+
+
+SWAPPABLE = tuple(name for name, task in TASKS.items() if task.slots())
+"""Tasks whose words can name another object on the same table."""
 
 
 @dataclass(frozen=True)
@@ -216,12 +221,20 @@ class SwapReport:
         """Return the report as one line of JSON."""
         return json.dumps(asdict(self))
 
+    def table(self) -> Table:
+        """Return the report as a table for the terminal."""
+        table = Table("task", "own words", "other words, their goal", "other words, own goal", title=self.subject)
+        for task in self.unswapped:
+            kinds = (self.unswapped, self.swapped_goal, self.original_goal)
+            table.add_row(task, *(f"{kind[task].rate:.3f} of {kind[task].n}" for kind in kinds))
+        return table
+
 
 def evaluate_swap(
     run: Runner,
     world: MujocoWorld,
     subject: str,
-    tasks: Sequence[str] = ("reach", "push_to_mark", "pick_place", "press_button"),
+    tasks: Sequence[str],
     *,
     episodes: int = 50,
     first_seed: int = 0,
@@ -229,9 +242,10 @@ def evaluate_swap(
 ) -> SwapReport:
     """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
     _check(tasks, episodes, first_seed)
-    without = [task for task in tasks if not get_task(task).slots()]
+    without = [task for task in tasks if task not in SWAPPABLE]
     if without:
-        raise InvalidInputError(f"evaluate_swap: {', '.join(without)}: the words name no colour, nothing to swap")
+        valid = ", ".join(SWAPPABLE)
+        raise InvalidInputError(f"swap: {', '.join(without)}: the words name no colour to swap; valid: {valid}")
     counts = {task: [0, 0, 0] for task in tasks}
     jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
     for task, seed in track(jobs, f"swapping {subject}", disable=not progress, console=Console(stderr=True)):
@@ -261,8 +275,7 @@ class GoalWatch:
 
 
 def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
-    for task in tasks:
-        get_task(task)  # an unknown one is named with the valid ones
+    each_once(tasks)  # an unknown one is named with the valid ones
     if not tasks or episodes < 1:
         raise InvalidInputError(f"evaluation: {len(tasks)} tasks x {episodes} episodes, expected at least one of each")
     if first_seed < 0 or first_seed + episodes > FIRST_TRAINING_SEED:
@@ -272,42 +285,25 @@ def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
         )
 
 
-def experts(
-    seeds: int = 200, tasks: tuple[str, ...] = tuple(TASKS), first_seed: int = 0, guess: bool = False
-) -> Report:
-    """Evaluate the scripted experts; the last line is the report as JSON.
+def evaluate_oracle_state(tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 50, execute_steps: int = 0) -> Report:
+    """Run the state oracle: simulator truth, a chunk at a time.
 
     Args:
-        seeds: episodes per task.
-        tasks: which tasks.
-        first_seed: of the first episode of each task.
-        guess: let them guess what a memory task wants remembered: what no memory at all achieves.
-    """
-    report = evaluate_experts(tasks, episodes=seeds, first_seed=first_seed, guess=guess)
-    Console(stderr=True).print(report.table())
-    print(report.to_json())
-    return report
-
-
-def oracle(seeds: int = 50, tasks: tuple[str, ...] = tuple(TASKS), execute_steps: int = 0) -> Report:
-    """Evaluate the state oracle: simulator truth, a chunk at a time; the last line is the report as JSON.
-
-    Args:
-        seeds: episodes per task.
-        tasks: which tasks.
+        tasks: names.
+        episodes: per task.
         execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
     """
     world = MujocoWorld(WorldConfig(profile="none"))
-    report = evaluate(OracleStatePolicy(world, execute_steps or 4), world, tasks, episodes=seeds)
-    Console(stderr=True).print(report.table())
-    print(report.to_json())
+    report = evaluate(OracleStatePolicy(world, execute_steps or 4), world, tasks, episodes=episodes)
+    world.close()
     return report
 
 
-def policy(
-    checkpoint: str,
-    seeds: int = 50,
-    tasks: tuple[str, ...] = tuple(TASKS),
+def evaluate_checkpoint(
+    checkpoint: str | Path,
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
     swap: bool = False,
     held_out: bool = False,
     lesion: str = "",
@@ -317,12 +313,12 @@ def policy(
     push: bool = False,
     reconstruct: bool = False,
 ) -> Report | SwapReport:
-    """Evaluate a policy; the last line is the report as JSON.
+    """Load a policy and run it.
 
     Args:
         checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
-        seeds: episodes per task.
-        tasks: which tasks.
+        tasks: names.
+        episodes: per task.
         swap: run the instruction-swap evaluation instead.
         held_out: use wordings that training never used.
         lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise.
@@ -343,24 +339,10 @@ def policy(
     detector, fresh_memory = make_perception() if reconstruct else (None, None)
     pipeline = CommandPipeline(world.kinematics, world.robot)
     runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
+    report: Report | SwapReport
     if swap:
-        run = runtime.run_episode
-        named = tuple(task for task in tasks if get_task(task).slots())
-        report: Report | SwapReport = evaluate_swap(run, world, f"policy {subject.version}", named, episodes=seeds)
+        report = evaluate_swap(runtime.run_episode, world, f"policy {subject.version}", tasks, episodes=episodes)
     else:
-        report = evaluate(subject, world, tasks, episodes=seeds, runtime=runtime, held_out=held_out, push=push)
-        Console(stderr=True).print(report.table())
-    print(report.to_json())
+        report = evaluate(subject, world, tasks, episodes=episodes, runtime=runtime, held_out=held_out, push=push)
     world.close()
     return report
-
-
-def main() -> None:
-    """``python -m engram.sim.evaluation experts|oracle|policy``."""
-    import tyro
-
-    tyro.extras.subcommand_cli_from_dict({"experts": experts, "oracle": oracle, "policy": policy})
-
-
-if __name__ == "__main__":
-    main()

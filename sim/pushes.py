@@ -12,8 +12,8 @@ from engram.sim.runtime import EpisodeResult, StepHook
 from engram.sim.tasks import SUITES, get_task
 from engram.sim.world import MujocoWorld
 
-PUSH_STEPS = (4, 16)
-"""The push comes after so many control steps, first and last."""
+PUSH_STEPS = (2, 4)
+"""The push comes after so many control steps, first and last: the robot is on its way, and has not yet arrived."""
 PUSH_M_S = 1.1
 """Speed that the object is given [m/s]: a cube of the table slides 6 cm; one that is held is not moved."""
 TARGET = "color"

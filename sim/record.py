@@ -21,8 +21,9 @@ from rich.progress import track
 
 from engram.core.arrays import positive_int
 from engram.core.control import proprioception
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
+from engram.core.provenance import digest
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
@@ -30,12 +31,13 @@ from engram.sim.panda import Profile
 from engram.sim.reconstruction import SceneRecorder
 from engram.sim.reconstruction import features as reconstruction_features
 from engram.sim.runtime import CommandPipeline
-from engram.sim.tasks import TASKS, expand
+from engram.sim.tasks import TASKS, each_once, expand
 from engram.sim.world import MujocoWorld, WorldConfig
 
 FIRST_TRAINING_SEED = 100_000
 """Seeds below are for evaluation and are never recorded."""
 SEEDS_PER_PART = 1_000
+RECORDED: tuple[Profile, ...] = ("fast", "photo")
 FPS = 10
 CAMERAS = ("front", "wrist")
 EPISODE_LOG = "meta/engram_episodes.jsonl"
@@ -72,7 +74,7 @@ class RecordConfig:
     """Record what the scene graph knows at each step too: perception and memory run along, anew in each episode."""
 
     def __post_init__(self) -> None:
-        expand(self.tasks)  # an unknown name is named with the valid ones
+        each_once(self.tasks)  # an unknown name is named with the valid ones
         if self.first_seed < FIRST_TRAINING_SEED:
             raise InvalidInputError(
                 f"RecordConfig.first_seed: {self.first_seed}, expected at least {FIRST_TRAINING_SEED}: "
@@ -80,8 +82,12 @@ class RecordConfig:
             )
         if not 0.0 <= self.noise <= 1.0:
             raise InvalidInputError(f"RecordConfig.noise: {self.noise}, expected 0..1")
-        for name in ("episodes", "workers", "part_episodes", "image_size"):
+        for name in ("episodes", "workers", "part_episodes", "image_size", "tail_steps"):
             positive_int(f"RecordConfig.{name}", getattr(self, name))
+        if self.part_episodes > SEEDS_PER_PART:
+            raise InvalidInputError(f"RecordConfig.part_episodes: {self.part_episodes}, expected 1..{SEEDS_PER_PART}")
+        if self.profile not in RECORDED:
+            raise unknown_name("profile to record with", self.profile, RECORDED)
 
 
 @dataclass(frozen=True)
@@ -293,13 +299,24 @@ def dataset_hash(root: str | Path) -> str:
     return digest.hexdigest()
 
 
+def recorder(reconstruction: bool = False) -> str:
+    """Return 12 hex digits of the code that records: of experts, tasks, world and control, and of what perceives and
+    remembers along."""
+    along = ("perception/*.py", "memory/*.py") if reconstruction else ()
+    return digest("core/*.py", "sim/**/*.py", *along)
+
+
 def _claim_parts(config: RecordConfig) -> None:
-    """Keep the config beside the parts, so that a resumed run cannot mix two kinds of data."""
-    wanted = {k: v for k, v in asdict(config).items() if k not in ("workers", "root")}
+    """Keep the config and the code beside the parts, so that a resumed run cannot mix two kinds of data."""
+    wanted = {k: v for k, v in asdict(config).items() if k not in ("workers", "root")} | {
+        "code": recorder(config.reconstruction)
+    }
     claim = Path(f"{config.root}.parts") / "config.json"
     text = json.dumps(wanted, indent=1)
     if claim.exists() and claim.read_text() != text:
-        raise InvalidInputError(f"{claim}: parts of another recording; use its config, another root, or remove them")
+        raise InvalidInputError(
+            f"{claim}: parts of another recording; use its config and code, another root, or remove them"
+        )
     claim.parent.mkdir(parents=True, exist_ok=True)
     claim.write_text(text)
 

@@ -60,6 +60,15 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
     return tasks
 
 
+def each_once(names: Iterable[str]) -> tuple[str, ...]:
+    """Return :func:`expand` of ``names``; InvalidInputError where a task is named twice, itself or by its suite."""
+    tasks = expand(names)
+    twice = sorted({task for task in tasks if tasks.count(task) > 1})
+    if twice:
+        raise InvalidInputError(f"tasks: {', '.join(twice)} named more than once, by name or suite; name each once")
+    return tasks
+
+
 def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
     valid = [field.name for field in fields(MemoryConfig)]
     for option in options.split(","):
@@ -70,4 +79,4 @@ def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
     return config
 
 
-__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "UNSEEN_TASKS", "Task", "expand", "get_task", "with_options"]
+__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "UNSEEN_TASKS", "Task", "each_once", "expand", "get_task", "with_options"]

@@ -47,6 +47,7 @@ def test_a_mean_over_no_success_is_null_in_json() -> None:
     [
         (("juggle",), 1, 0, UnknownNameError, "unknown task 'juggle'"),
         ((), 1, 0, InvalidInputError, "at least one of each"),
+        (("reach", "reach"), 1, 0, InvalidInputError, "reach named more than once"),
         (("reach",), 2, 99_999, InvalidInputError, "the rest is training data"),
     ],
 )
@@ -113,7 +114,7 @@ def test_swap_tells_a_listener_from_a_deaf_runner(world: MujocoWorld) -> None:
 
 
 def test_swap_refuses_tasks_without_a_colour(world: MujocoWorld) -> None:
-    with pytest.raises(InvalidInputError, match="open_drawer: the words name no colour"):
+    with pytest.raises(InvalidInputError, match=r"open_drawer: the words name no colour.*valid: reach, "):
         evaluate_swap(ExpertRunner(world), world, "x", ("open_drawer",), episodes=1, progress=False)
 
 

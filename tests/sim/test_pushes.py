@@ -5,6 +5,7 @@ import pytest
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import JointCommand
+from engram.sim.evaluation import ExpertRunner
 from engram.sim.pushes import PUSH_STEPS, Push, PushedRunner
 from engram.sim.runtime import EpisodeResult
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -37,6 +38,16 @@ def test_only_the_named_object_moves_after_its_step_and_some_centimetres(world: 
     assert 0.03 < moved[-1, named] < 0.1
     assert np.abs(moved[-1, [i for i in range(3) if i != named]]).max() < 1e-3
     assert (way[-1, named] - way[0, named]) @ push.velocity > 0.9 * moved[-1, named] * np.linalg.norm(push.velocity)
+
+
+@pytest.mark.parametrize("task", ["reach", "push_to_mark", "pick_place", "stack"])
+def test_nobody_has_arrived_before_the_push(world: MujocoWorld, task: str) -> None:
+    for seed in range(10):
+        closed: list[float] = []
+        expert = ExpertRunner(world)
+        result = expert(task, seed, on_step=lambda *_, closed=closed: closed.append(world.gripper_fraction()))
+        assert result.steps > PUSH_STEPS[1]
+        assert task == "push_to_mark" or max(closed[: PUSH_STEPS[1]]) < 0.5  # nothing is held yet
 
 
 def test_step_and_direction_are_the_seeds(world: MujocoWorld) -> None:

@@ -100,6 +100,9 @@ def test_a_killed_run_resumes_at_its_last_whole_part(
     monkeypatch.setattr(module, "_record_part", lambda part: resumed.append(part) or whole(part))
     with pytest.raises(InvalidInputError, match="parts of another recording"):
         record(replace(again, noise=1.0))
+    with monkeypatch.context() as patched, pytest.raises(InvalidInputError, match="use its config and code"):
+        patched.setattr(module, "recorder", lambda _: "other experts")
+        record(again)
     assert record(again).sha256 == report.sha256  # which two workers recorded in one go
     assert len(resumed) == 2
 
@@ -175,6 +178,10 @@ def test_labels_stay_clean_under_noise() -> None:
         ({"first_seed": 99_999}, InvalidInputError, "lower seeds are for evaluation"),
         ({"noise": 1.5}, InvalidInputError, "expected 0..1"),
         ({"episodes": 0}, InvalidInputError, "RecordConfig.episodes"),
+        ({"tail_steps": 0}, InvalidInputError, "RecordConfig.tail_steps"),
+        ({"part_episodes": 1001}, InvalidInputError, r"part_episodes: 1001, expected 1\.\.1000"),
+        ({"profile": "none"}, UnknownNameError, "unknown profile to record with 'none'; valid: fast, photo"),
+        ({"tasks": ("memory", "shell_touch")}, InvalidInputError, "shell_touch named more than once"),
     ],
 )
 def test_bad_configs_are_refused(change: dict, error: type[Exception], message: str) -> None:
