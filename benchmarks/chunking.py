@@ -29,7 +29,9 @@ from engram.benchmarks.report import RESULTS, save_report
 from engram.core.provenance import digest, machine
 from engram.core.statistics import wilson
 from engram.policies import load_policy
+from engram.policies.checkpoint import fingerprint
 from engram.policies.chunking import AdaptiveChunks, follow
+from engram.policies.opening import checkpoint_folder
 from engram.sim.lateness import LateRuntime
 from engram.sim.pushes import PushedRunner, pushable
 from engram.sim.runtime import CommandPipeline, Runtime
@@ -117,14 +119,15 @@ def measure(config: ChunkingBenchmark) -> Iterator[dict[str, Any]]:
     jobs = [(arm, task, seed) for seed in range(seeds) for arm in arms(config.adaptive_m) for task in arm.tasks]
     lines = config.progress.read_text().splitlines() if config.progress.exists() else []
     known: dict[tuple[object, ...], dict[str, Any]] = {
-        (e["arm"], e["policy"], e.get("code"), e["task"], e["seed"]): e for e in map(json.loads, lines)
+        (e["arm"], e["policy"], e["code"], e["task"], e["seed"]): e for e in map(json.loads, lines)
     }
     code = digest("core/*.py", "policies/**/*.py", "sim/**/*.py")
+    acts = f"{config.policy} {fingerprint(checkpoint_folder(config.policy))}"
     world = MujocoWorld(WorldConfig(profile="fast"))
     runners: dict[Arm, Callable[[str, int], dict[str, Any]]] = {}
     config.progress.parent.mkdir(parents=True, exist_ok=True)
     for arm, task, seed in track(jobs, "episodes", console=Console(stderr=True)):
-        key = {"arm": arm.name, "policy": config.policy, "code": code, "task": task, "seed": seed}
+        key = {"arm": arm.name, "policy": acts, "code": code, "task": task, "seed": seed}
         episode = known.get(tuple(key.values()))
         if episode is None:
             if arm not in runners:

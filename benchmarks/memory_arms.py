@@ -22,6 +22,7 @@ from typing import Any
 import tyro
 from safetensors.torch import load_file, save_file
 
+from engram.benchmarks.memory_tasks import COLORED, UNCOLORED
 from engram.core.arrays import positive_int
 from engram.core.errors import unknown_name
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
@@ -29,9 +30,8 @@ from engram.policies.memories import MEMORIES
 from engram.policies.opening import checkpoint_folder
 from engram.policies.train import TrainConfig, decoded
 from engram.policies.train import main as train
-from engram.sim.record import RecordConfig, record
+from engram.sim.record import RecordConfig, record, recorder
 from engram.sim.tasks import TASKS
-from engram.sim.tasks.memory import MEMORY_TASKS
 
 RECALL = "model.recall."
 """Weights of the memory, of what is written into it, and of what is made of a reading."""
@@ -54,8 +54,6 @@ RECIPE: dict[str, Any] = {
 """What is the same in all arms: that of the last run of the shipped ``memory``."""
 
 
-UNCOLORED = ("shell_touch", "seq_push_buttons", "count_presses", "stop_cube")
-COLORED = tuple(task for task in MEMORY_TASKS if task not in UNCOLORED)
 OPTIONS = {
     COLORED: ("", ":delay=5,first_color=1", ":delay=20,first_color=2", ":first_color=3"),
     UNCOLORED: ("", ":delay=5", ":delay=15", ":delay=20"),
@@ -71,7 +69,7 @@ PART = 20
 class ArmsConfig:
     """What is trained."""
 
-    arms: tuple[str, ...] = ("bank", "gru", "none", "frame_stack", "first_frame")
+    arms: tuple[str, ...] = ("bank", "gru", "none", "frame_stack", "first_frame", "bank_k1", "bank_k4")
     """Kinds of memory; bank_k8 is the bank whose gradients pass through 8 writes only."""
     start_from: str = "memory"
     """A shipped policy, or a folder, to begin with but for its memory."""
@@ -95,7 +93,7 @@ class ArmsConfig:
 def trained(config: ArmsConfig) -> dict[str, Path]:
     """Record and train what is missing; return the folder of each arm's policy."""
     source = checkpoint_folder(config.start_from)
-    root = config.work / f"dataset-{_digest(NAMES, config.episodes, FIRST_SEED)}"
+    root = config.work / f"dataset-{_digest(NAMES, config.episodes, FIRST_SEED, recorder())}"
     start = config.work / f"start-{sha256(source / WEIGHTS)[:8]}"
     if not root.exists():
         demonstrate(root, NAMES, config.episodes, FIRST_SEED, config.workers)

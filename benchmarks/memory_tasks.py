@@ -24,24 +24,29 @@ from rich.progress import track
 
 from engram.benchmarks.memory_tasks_figures import OURS, figures, tables
 from engram.benchmarks.report import save_report
+from engram.core.arrays import positive_int
 from engram.core.contracts import Policy
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate, wilson
-from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.checkpoint import CARD, WEIGHTS, fingerprint, sha256
 from engram.policies.chunking import follow
+from engram.policies.episode_memory import LESIONS
+from engram.policies.memories import NONE
 from engram.policies.opening import checkpoint_folder
 from engram.policies.vla_policy import load_policy
 from engram.sim.evaluation import evaluate
 from engram.sim.oracle import ORACLE_STATE, OracleStatePolicy
 from engram.sim.panda import Profile
 from engram.sim.record import FIRST_TRAINING_SEED
-from engram.sim.tasks import TASKS, expand, get_task, with_options
+from engram.sim.tasks import TASKS, each_once, get_task, with_options
 from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig, MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_tasks.json"
 CONFIG = "config.json"
+BASE = "base"
+"""Arm and shipped policy without a memory, on the tasks that need none."""
 FULL = ("none", "gru")
 """Policies beside ours that are measured as often as ours."""
 
@@ -85,10 +90,8 @@ CONDITIONS = {
     "new colours": Condition(first_color=6),
     "held-out words": Condition(held_out=True),
 }
-COLORED = (
-    *("remember_color", "match_color", "change_food", "take_it_back", "put_block_back"),
-    *("rearrange_block", "intercept_grab", "reopen_drawer"),
-)
+UNCOLORED = ("shell_touch", "seq_push_buttons", "count_presses", "stop_cube")
+COLORED = tuple(task for task in MEMORY_TASKS if task not in UNCOLORED)
 """Tasks in which things have colours of the palette: training may show the first six, these are the last three (of
 intercept_grab's one thing, whose colours are counted from orange on, the third)."""
 
@@ -147,8 +150,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Name of the block's file; other weights, other code, or chunks that follow one another otherwise, are another
-        block."""
+        """Name of the block's file; with other weights, another configuration or other code it is another block."""
         weights = f"{_weights(self.folder)}-code_{_code()}"
         task = self.task.replace(":", "-").replace(",", "-").replace("=", "")
         return f"{self.arm}-{weights}-{task}-{self.first_seed}-{self.count}.json"
@@ -161,12 +163,8 @@ def _code() -> str:
 
 @functools.cache
 def _weights(folder: str) -> str:
-    """Return what the arm is: the first digits of its weights and when it leaves chunks, or those of the scripts'
-    code."""
-    if folder == ORACLE_STATE:
-        return digest("sim/**/*.py")
-    left_early = _configuration(folder).get("adaptive_m", 0.0)
-    return sha256(checkpoint_folder(folder) / WEIGHTS)[:12] + (f"-{left_early:g}m" if left_early else "")
+    """Return what the arm is: the fingerprint of its checkpoint, or of the scripts' code."""
+    return digest("sim/**/*.py") if folder == ORACLE_STATE else fingerprint(checkpoint_folder(folder))
 
 
 @functools.cache
@@ -203,20 +201,19 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     """Return everything there is to run: all arms on the first seeds, then on the next, so that a part is fair too.
 
     Raises:
-        InvalidInputError: one of ``others`` is not name=folder, one of ``tasks`` needs no memory.
-        UnknownNameError: one of ``conditions`` is none.
+        InvalidInputError: one of ``others`` is not name=folder with a name of its own, one of ``tasks`` needs no memory
+            or is there twice, the policy has no memory to spoil.
+        UnknownNameError: one of ``conditions`` or ``lesions`` is none.
     """
     for condition in config.conditions:
         if condition not in CONDITIONS:
             raise unknown_name("condition", condition, CONDITIONS)
-    for other in config.others:
-        if "=" not in other:
-            raise InvalidInputError(f"others: {other!r}, expected name=folder")
+    _check(config)
     episodes = 5 if config.quick else config.episodes
     spoiled = 5 if config.quick else config.lesion_episodes
     lesions = config.lesions[:1] if config.quick else config.lesions
     others = dict(other.split("=", 1) for other in config.others)
-    memory, plain = expand(config.tasks), expand(config.plain_tasks)
+    memory, plain = each_once(config.tasks), each_once(config.plain_tasks)
     for task in memory:
         if not isinstance(get_task(task), MemoryTask):
             valid = ", ".join(MEMORY_TASKS)
@@ -227,7 +224,7 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     arms += [(name, folder, "", memory, counts[name]) for name, folder in others.items()]
     arms += [(ORACLE_STATE, ORACLE_STATE, "", memory, episodes), (OURS, config.policy, "", plain, episodes)]
     arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[1:]]
-    arms += [("base", "base", "", plain, episodes)]
+    arms += [(BASE, BASE, "", plain, episodes)]
     arms += [(name, folder, "", plain, counts[name]) for name, folder in others.items()]
     found = [
         Block(arm, folder, lesion, task, first, min(config.block, n - first))
@@ -237,6 +234,25 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     ]
     found += [] if config.quick else _beyond(config, memory)
     return sorted(found, key=lambda block: block.first_seed)
+
+
+def _check(config: MemoryTasksBenchmark) -> None:
+    """Raise for what would only come out after hours, or not at all."""
+    for name in ("episodes", "lesion_episodes", "condition_episodes", "block", "workers"):
+        positive_int(f"MemoryTasksBenchmark.{name}", getattr(config, name))
+    for lesion in config.lesions:
+        if lesion not in LESIONS[1:]:
+            raise unknown_name("lesion", lesion, LESIONS[1:])
+    if config.lesions and _configuration(config.policy).get("memory", NONE) == NONE:
+        raise InvalidInputError(f"policy {config.policy!r} has no memory of its episode to spoil: give no lesions")
+    taken = [OURS, ORACLE_STATE, BASE, *(f"{OURS}-{lesion}" for lesion in LESIONS[1:]), *CONDITIONS]
+    for other in config.others:
+        name, equals, _ = other.partition("=")
+        if not equals or not name or "/" in name:
+            raise InvalidInputError(f"others: {other!r}, expected name=folder, the name without '/'")
+        if name in taken:
+            raise InvalidInputError(f"others: the name {name!r} is taken; taken are {', '.join(taken)}")
+        taken.append(name)
 
 
 def _beyond(config: MemoryTasksBenchmark, tasks: tuple[str, ...]) -> list[Block]:
@@ -313,6 +329,8 @@ def main(config: MemoryTasksBenchmark | None = None) -> None:
     where = machine()  # with the load before the measurement
     wanted = blocks(config)
     found, arms = measure(config, wanted), told_arms(wanted)
+    if OURS not in found:
+        raise EngramError(f"{config.work}: nothing of {config.policy!r} was run with this code ({_code()}) so far")
     for shown in tables(found, config):
         Console(width=200, stderr=True).print(shown)
     for arm, about in arms.items():

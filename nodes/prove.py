@@ -273,14 +273,24 @@ CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/chec
 """What a finished measurement depends on."""
 
 
+def _acts(policy: str) -> str:
+    """Return the fingerprint of ``policy``, a folder or name=folder; "" for what is none: a measurement says so."""
+    folder = Path(policy.partition("=")[2] or policy)
+    if not folder.is_dir():
+        return ""
+    from engram.policies.checkpoint import fingerprint  # torch: only where it is needed
+
+    return fingerprint(folder)
+
+
 def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) -> list[Figure]:
     """Return what ``measure`` finds; with a folder, what it found there before with the same code and settings."""
     if config.work is None:
         return measure(config)
-    others = [hashlib.sha256(repr(config.others).encode()).hexdigest()[:8]] if config.others else []
-    quick = ["quick"] if config.quick else []
-    settings = "_".join([measure.__name__, config.policy or "default", *others, *quick])
-    path = config.work / f"{settings}_code_{digest(*CODE)}.json".replace("/", "-")
+    compared = [(policy, _acts(policy)) for policy in (config.policy, *config.others) if policy]
+    policies = hashlib.sha256(repr(compared).encode()).hexdigest()[:8] if compared else "default"
+    settings = "_".join([measure.__name__, policies, *(["quick"] if config.quick else [])])
+    path = config.work / f"{settings}_code_{digest(*CODE)}.json"
     if path.exists():
         print(f"{measure.__name__}: finished before, {path}", file=sys.stderr, flush=True)
         return [Figure(**row) for row in json.loads(path.read_text())]

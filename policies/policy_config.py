@@ -103,7 +103,8 @@ class PolicyConfig(PreTrainedConfig):
         A scene graph's tokens, which LeRobot takes for robot state, are neither normalised nor asked for.
         """
         inputs = self.input_features or {}
-        self.input_features = {key: feature for key, feature in inputs.items() if not key.startswith(MEMORY_PREFIX)}
+        for key in [key for key in inputs if key.startswith(MEMORY_PREFIX)]:
+            del inputs[key]
         for what, there, names in (
             ("camera among the inputs", bool(self.image_features), self.input_features),
             ("observation.state among the inputs", self.robot_state_feature is not None, self.input_features),

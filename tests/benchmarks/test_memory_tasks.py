@@ -13,6 +13,7 @@ from engram.benchmarks.memory_tasks import (
     MemoryTasksBenchmark,
     anonymous,
     blocks,
+    main,
     measure,
     rates,
     run_block,
@@ -20,7 +21,7 @@ from engram.benchmarks.memory_tasks import (
     trained_delay,
 )
 from engram.benchmarks.memory_tasks_figures import OURS, difference, figures, tables
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.chunking import AdaptiveChunks
@@ -31,7 +32,7 @@ REPORT = SimpleNamespace(per_task={"shell_touch": SimpleNamespace(successes=1)},
 
 
 def small(tmp_path, **fields):
-    chosen = {"policy": "base", "tasks": ("shell_touch", "take_it_back"), "plain_tasks": ("reach",), "block": 10}
+    chosen = {"policy": "memory", "tasks": ("shell_touch", "take_it_back"), "plain_tasks": ("reach",), "block": 10}
     return MemoryTasksBenchmark(**{**chosen, "conditions": (), "work": tmp_path, "workers": 1, **fields})
 
 
@@ -48,8 +49,24 @@ def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
     assert seeds[f"{OURS}-zeroed", "take_it_back"] == list(range(5))
     assert seeds[ORACLE_STATE, "take_it_back"] == list(range(25))
     assert [block.first_seed for block in ran if (block.arm, block.task) == (OURS, "reach")] == [0, 10, 20]
-    with pytest.raises(InvalidInputError, match="'base', expected name=folder"):
-        blocks(small(tmp_path, others=("base",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"others": ("base",)}, "'base', expected name=folder"),
+        ({"others": ("a/b=base",)}, "'a/b=base', expected name=folder"),
+        ({"others": ("base=memory",)}, "the name 'base' is taken; taken are ours, oracle_state, base"),
+        ({"others": ("gru=base", "gru=memory")}, "the name 'gru' is taken"),
+        ({"lesions": ("removed",)}, "unknown lesion 'removed'; .*valid: noise, swapped, zeroed"),
+        ({"policy": "base"}, "policy 'base' has no memory of its episode to spoil"),
+        ({"block": 0}, "MemoryTasksBenchmark.block"),
+        ({"tasks": ("memory", "shell_touch")}, "tasks: shell_touch named more than once"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_runs(tmp_path, change, message):
+    with pytest.raises((InvalidInputError, UnknownNameError), match=message):
+        blocks(small(tmp_path, **change))
 
 
 def test_a_task_without_memory_is_named_before_anything_runs():
@@ -59,7 +76,9 @@ def test_a_task_without_memory_is_named_before_anything_runs():
 
 def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp_path):
     chosen = ("delay x4", "things x3", "new colours", "held-out words")
-    config = small(tmp_path, episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5)
+    config = small(
+        tmp_path, policy="base", episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5
+    )
     assert {task for task, _, _ in beyond(config).values()} >= {"shell_touch:delay=40", "take_it_back:delay=40"}
     assert beyond(replace(config, longest_delay=20)) == {
         ("delay x4", "shell_touch"): ("shell_touch:delay=80", 5, False),
@@ -117,8 +136,7 @@ def test_the_same_weights_that_leave_chunks_otherwise_are_another_arm(tmp_path, 
     own.write_text(json.dumps(json.loads(own.read_text()) | {"adaptive_m": 0.04}))
     config = small(tmp_path, others=(f"eager={tmp_path / 'eager'}",), lesions=(), policy="base")
     plain, eager = (next(b for b in blocks(config) if b.arm == arm) for arm in (OURS, "eager"))
-    weights = plain.name.split("-")[1]
-    assert eager.name == plain.name.replace(f"{OURS}-{weights}-", f"eager-{weights}-0.04m-")
+    assert eager.name.split("-")[1] != plain.name.split("-")[1]
     arms = told_arms([plain, eager])
     assert (arms["eager"].pop("adaptive_m"), arms["eager"]) == (0.04, arms[OURS])
     asked = []
@@ -176,3 +194,8 @@ def test_blocks_that_were_run_are_not_run_again(tmp_path, monkeypatch):
     assert measure(config, blocks(config)) == found
     more = small(tmp_path, episodes=20, lesions=(), tasks=("shell_touch",), so_far=True)
     assert measure(more, blocks(more)) == rates(blocks(more), tmp_path) == found
+
+
+def test_nothing_so_far_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(EngramError, match="nothing of 'memory' was run with this code"):
+        main(small(tmp_path, so_far=True))

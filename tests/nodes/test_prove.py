@@ -81,6 +81,21 @@ def test_what_the_same_code_finished_in_a_folder_is_not_measured_again(
     assert ran == [False, True, False]
 
 
+def test_other_weights_in_the_same_folder_are_measured_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = []
+    monkeypatch.setitem(module.PARTS, "policy", (lambda _: ran.append(1) or [rate_figure("good", wilson(9, 10), 0.8)],))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"one")
+    config = ProveConfig("policy", policy=str(mine), others=(f"none={other}",), work=tmp_path)
+    assert [prove(config), prove(config), len(ran)] == [0, 0, 1]
+    (mine / "model.safetensors").write_bytes(b"two")
+    assert [prove(config), len(ran)] == [0, 2]
+    (other / "config.json").write_text("{}")
+    assert [prove(config), len(ran)] == [0, 3]
+
+
 def test_a_piece_of_the_store_s_proof_that_failed_is_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ran = []
 
