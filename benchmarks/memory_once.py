@@ -4,8 +4,8 @@
 
 Records demonstrations of the twelve memory tasks and the six others (half an hour, two processes), merges them and
 trains a bank: for a seventh of the steps everything learns, then perception is frozen. What was cut off goes on where
-it was. The last line is the policy's folder, for ``engram eval FOLDER --tasks memory`` or ``--policy`` of
-:mod:`engram.benchmarks.memory_tasks`.
+it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval FOLDER --tasks
+memory`` or ``--policy`` of :mod:`engram.benchmarks.memory_tasks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, RECIPE, demonstrate
 from engram.core.arrays import positive_int
 from engram.policies.train import TrainConfig
 from engram.policies.train import main as train
-from engram.sim.record import MergeConfig, merge
+from engram.sim.record import MergeConfig, merge, recorder
 from engram.sim.tasks import TASKS
 
 RECORDINGS = {
@@ -37,7 +37,8 @@ RUN: dict[str, Any] = {
     "processes": 2,
     "emphasis": (
         *(("put_block_back", 2.0), ("intercept_grab", 1.5), ("count_presses", 2.0), ("seq_push_buttons", 2.0)),
-        ("stack", 1.5),
+        *(("stack", 2.5), ("push_to_mark", 2.0)),
+        *(("remember_color", 1.5), ("reopen_drawer", 1.5), ("stop_cube", 2.0)),
     ),
 }
 """Drawn oftener is what a run without that was weak at."""
@@ -47,7 +48,7 @@ RUN: dict[str, Any] = {
 class OnceConfig:
     """How much is recorded and trained."""
 
-    steps: int = 13_000
+    steps: int = 15_000
     """Optimiser steps."""
     workers: int = 2
     """Processes that record."""
@@ -61,12 +62,13 @@ class OnceConfig:
 
 def trained(config: OnceConfig) -> Path:
     """Record, merge and train what is missing; return the folder of the policy."""
+    roots = {name: config.work / f"{name}-{recorder()}" for name in RECORDINGS}
     for name, (tasks, episodes, first_seed) in RECORDINGS.items():
-        if not (root := config.work / name).exists():
-            demonstrate(root, tasks, episodes, first_seed, config.workers)
-    if not (whole := config.work / "dataset").exists():
-        merge(MergeConfig(tuple(str(config.work / name) for name in RECORDINGS), str(whole), "engram/tabletop18"))
-    out = config.work / "bank"
+        if not roots[name].exists():
+            demonstrate(roots[name], tasks, episodes, first_seed, config.workers)
+    if not (whole := config.work / f"dataset-{recorder()}").exists():
+        merge(MergeConfig(tuple(map(str, roots.values())), str(whole), "engram/tabletop18"))
+    out = config.work / f"bank-{recorder()}"
     resume = (out / "resume").exists()
     run = TrainConfig(str(whole), str(out), start_from="base", steps=config.steps, resume=resume, **RUN)
     if not finished(run):

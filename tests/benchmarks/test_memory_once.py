@@ -6,18 +6,25 @@ from dataclasses import asdict
 import pytest
 
 from engram.benchmarks import memory_once
-from engram.benchmarks.memory_arms import NAMES
+from engram.benchmarks.memory_arms import NAMES, PART
 from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
 from engram.benchmarks.report import RESULTS
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
 from engram.policies.train import TrainConfig
+from engram.sim.record import FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
 from engram.sim.tasks import TASKS
 
 
 def test_no_episode_is_demonstrated_twice_nor_one_that_is_evaluated():
-    seeds = [first_seed for _, _, first_seed in RECORDINGS.values()]
-    assert len(set(seeds)) == len(seeds) and min(seeds) >= 100_000
+    configs = [
+        RecordConfig("", tasks=tasks, episodes=episodes, first_seed=first_seed, part_episodes=PART)
+        for tasks, episodes, first_seed in RECORDINGS.values()
+    ]
+    parts = [part for config in configs for part in _parts(config)]
+    begun = [(part.task.partition(":")[0], part.seed) for part in parts]
+    assert len(set(begun)) == len(begun)
+    assert all(seed % SEEDS_PER_PART == 0 and seed >= FIRST_TRAINING_SEED for _, seed in begun)
     assert {task for tasks, _, _ in RECORDINGS.values() for task in tasks} == {*NAMES, *TASKS}
     with pytest.raises(InvalidInputError, match=r"OnceConfig\.steps"):
         OnceConfig(steps=0)
