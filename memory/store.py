@@ -28,6 +28,7 @@ from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 from engram.memory.disk_budget import DiskBudget
 from engram.memory.migrations import MIGRATIONS
+from engram.memory.panics import panics_as_errors
 from engram.memory.records import SCHEMA, TABLES, Column, Rows, row_hashes, strings
 
 _BRANCH = "main"
@@ -252,7 +253,8 @@ def _open(path: Path, create: bool) -> icechunk.Repository:
             return icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), _config())
         raise StoreError(f"{path}: no memory store there" + (", but files of a damaged one" if folder.exists() else ""))
     try:
-        repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
+        with panics_as_errors():
+            repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
         known = [one.id for one in _snapshots(repository)]
     except Exception as error:
         raise _damaged(path, f"the store's list of snapshots is damaged: {_first_line(error)}") from error
@@ -292,7 +294,8 @@ def _sources(path: Path) -> Iterator[icechunk.Repository]:
             shutil.copy(path / _BACKUP, Path(folder) / "repo")
         for source in (path / "graph", Path(folder)):
             try:
-                repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(source)))
+                with panics_as_errors():
+                    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(source)))
                 _snapshots(repository)
             except Exception:  # noqa: BLE001 damaged: see _open
                 continue
@@ -319,6 +322,7 @@ def _newest_good(path: Path) -> Stored | None:
     return read_snapshot(path, good.id) if good else None
 
 
+@panics_as_errors()
 def _snapshots(repository: icechunk.Repository) -> tuple[Snapshot, ...]:
     return tuple(
         Snapshot(info.id, int(info.metadata["sequence"]), info.written_at)
@@ -357,6 +361,7 @@ def _is_good(repository: icechunk.Repository, snapshot: str) -> bool:
     return True
 
 
+@panics_as_errors()
 def _read(repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mapping[str, Any]]:
     """Return what ``snapshot`` holds, in today's schema, and the schema that it has on disk."""
     root = zarr.open_group(repository.readonly_session(snapshot_id=snapshot).store, mode="r")

@@ -251,6 +251,19 @@ def test_flipped_bits_and_cut_files_never_give_a_wrong_answer(tmp_path):
     assert opened + named == DAMAGES and min(opened, named) > 0
 
 
+def test_a_panic_of_icechunk_is_damage_like_any_other(tmp_path, monkeypatch):
+    """As a flipped bit in its list of snapshots caused one, which is no Exception and would end the node."""
+    Writer(tmp_path).close()
+    panic = type("PanicException", (BaseException,), {})
+
+    def panicking(*_, **__):
+        raise panic("assertion failed: idx < self.len()")
+
+    monkeypatch.setattr("icechunk.Repository.ancestry", panicking)
+    with pytest.raises(StoreError, match=r"list of snapshots is damaged: ValueError: icechunk panicked: assertion"):
+        list_snapshots(tmp_path)
+
+
 WRITER = """
 import sys
 from tests.memory.test_store import Writer, node
