@@ -292,7 +292,7 @@ def begun(dataset, tmp_path_factory):
         ({"keyframes": 0.5}, "keyframes was 0.0, now 0.5"),
         ({"start_from": "memory"}, "start_from was , now [0-9a-f]{12}: would be another training"),
         ({"model": (("adaptive_m", 0.5),)}, "model was "),
-        ({"n_action_steps": 1}, "n_action_steps was 2, now 1"),
+        ({"n_action_steps": 2}, "n_action_steps was 1, now 2"),
         ({"memory": "gru"}, "memory was bank, now gru"),
     ],
 )

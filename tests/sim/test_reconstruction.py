@@ -9,6 +9,7 @@ from engram.core.contracts import Policy
 from engram.core.types import ActionChunk
 from engram.perception.embedding import default_text_encoder
 from engram.policies import configuration_engram_vla as keys
+from engram.policies.policy_config import MEMORY_PREFIX
 from engram.sim.experts import make_expert
 from engram.sim.reconstruction import PREFIX, SceneRecorder, features, make_perception
 from engram.sim.record import RecordConfig, record, record_episode
@@ -36,7 +37,7 @@ def red_place(tokens: np.ndarray, place: np.ndarray, mask: np.ndarray) -> np.nda
 def test_the_features_are_those_the_policy_reads():
     wanted = (keys.MEMORY_TOKENS_KEY, keys.MEMORY_AGE_KEY, keys.MEMORY_PLACE_KEY, keys.MEMORY_MASK_KEY)
     assert set(features()) == set(wanted)
-    assert PREFIX == keys.MEMORY_PREFIX
+    assert PREFIX == MEMORY_PREFIX
 
 
 def test_where_the_red_block_is_stays_known_when_nothing_can_be_seen_any_more(world):
