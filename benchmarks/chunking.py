@@ -4,7 +4,7 @@ mean of all chunks, pushed, and with answers that come late.
     python -m engram.benchmarks.chunking [--quick]
 
 The same checkpoint and seeds in every arm. A pushed episode is one in which the object that the words name gets a kick
-of some 6 cm in its middle (``engram.sim.pushes``). While an answer is late, the robot moves on
+of some 6 cm while the robot is on its way (``engram.sim.pushes``). While an answer is late, the robot moves on
 (``engram.sim.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends: a run
 that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
 benchmarks/results/chunking.json.

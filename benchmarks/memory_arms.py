@@ -28,8 +28,9 @@ from engram.core.errors import unknown_name
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.memories import MEMORIES
 from engram.policies.opening import checkpoint_folder
-from engram.policies.train import TrainConfig, decoded
+from engram.policies.train import decoded
 from engram.policies.train import main as train
+from engram.policies.train_config import TrainConfig
 from engram.sim.record import RecordConfig, record, recorder
 from engram.sim.tasks import TASKS
 

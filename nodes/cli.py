@@ -38,7 +38,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "train": Command(
         *("engram.nodes.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
-        config="engram.policies.train:TrainConfig",
+        config="engram.policies.train_config:TrainConfig",
     ),
     "memory": Command(
         *("engram.nodes.memory_command", "memory", "ask a robot's memory, look into its past, export, merge, repair"),

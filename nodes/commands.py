@@ -17,7 +17,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
-    from engram.policies.train import TrainConfig
+    from engram.policies.train_config import TrainConfig
     from engram.sim.record import MergeConfig, RecordConfig
 
 BENCHMARKS = (
@@ -60,7 +60,7 @@ class EvalConfig:
     """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: never;
     None: as the policy is used to."""
     push: bool = False
-    """Push the object that the words name once, in mid-episode (reach, push_to_mark, pick_place, stack)."""
+    """Push the object that the words name once, on the way to it (reach, push_to_mark, pick_place, stack)."""
     reconstruct: bool = False
     """Give it the objects in space of a scene graph that is begun anew with each episode, as ``engram record
     --reconstruction`` does."""

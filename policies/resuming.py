@@ -13,7 +13,7 @@ from engram.policies.opening import checkpoint_folder
 from engram.sim.record import dataset_hash
 
 if TYPE_CHECKING:
-    from engram.policies.train import TrainConfig
+    from engram.policies.train_config import TrainConfig
 
 
 FIXED = (

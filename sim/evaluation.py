@@ -93,7 +93,7 @@ def evaluate(
         first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
         runtime: to run with perception and memory; by default policy and world alone.
         held_out: say each goal in a wording that training never used.
-        push: push the object that the words name once, in mid-episode (:mod:`engram.sim.pushes`).
+        push: push the object that the words name once, on the way to it (:mod:`engram.sim.pushes`).
         progress: show a progress bar.
     """
     runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
@@ -326,7 +326,7 @@ def evaluate_checkpoint(
         ensemble: ask at every step and average the chunks where they overlap.
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
             the policy is used to.
-        push: push the object that the words name once, in mid-episode.
+        push: push the object that the words name once, on the way to it.
         reconstruct: let it read where objects are in a scene graph, begun anew with each episode, as a policy that
             learnt from ``engram record --reconstruction`` expects.
     """

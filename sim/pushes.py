@@ -1,4 +1,4 @@
-"""Somebody pushes what the robot is after, in mid-episode: does it notice, and how fast?"""
+"""Somebody pushes what the robot is after, while it is on its way: does it notice, and how fast?"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from engram.policies.policy_config import other_fields
 from engram.policies.processor_engram_vla import DownsampleImages
 
 if TYPE_CHECKING:
-    from engram.policies.train import TrainConfig
+    from engram.policies.train_config import TrainConfig
 
 
 def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBackbonePolicy:

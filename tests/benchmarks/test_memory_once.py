@@ -11,7 +11,7 @@ from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
 from engram.benchmarks.report import RESULTS
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
-from engram.policies.train import TrainConfig
+from engram.policies.train_config import TrainConfig
 from engram.sim.record import FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
 from engram.sim.tasks import TASKS
 

@@ -18,7 +18,8 @@ from engram.policies.backbones.loading import backbone_processors, load_trunk, w
 from engram.policies.checkpoint import export
 from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
 from engram.policies.real_time_chunking import RealTimeChunking
-from engram.policies.train import TrainConfig, main
+from engram.policies.train import main
+from engram.policies.train_config import TrainConfig
 from tests.contracts.policy import PolicyContract
 from tests.core.gantry import GANTRY, GantryKinematics
 

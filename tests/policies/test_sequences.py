@@ -24,7 +24,8 @@ from engram.policies.memories.gru import Gru
 from engram.policies.network import Sight
 from engram.policies.processor_engram_vla import of_shrunk_images
 from engram.policies.sequences import Lanes, SequenceFeed, turning_points
-from engram.policies.train import TrainConfig, Trainer, main
+from engram.policies.train import Trainer, main
+from engram.policies.train_config import TrainConfig
 
 from .recall_task import LENGTH, ask, episodes, learn, make_recall_dataset
 from .tiny import tiny_policy
