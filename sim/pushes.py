@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,25 +13,34 @@ from engram.sim.runtime import EpisodeResult, StepHook
 from engram.sim.tasks import SUITES, get_task
 from engram.sim.world import MujocoWorld
 
-PUSH_STEPS = (2, 4)
-"""The push comes after so many control steps, first and last: the robot is on its way, and has not yet arrived."""
-PUSH_M_S = 1.1
-"""Speed that the object is given [m/s]: a cube of the table slides 6 cm; one that is held is not moved."""
+
+@dataclass(frozen=True)
+class PushConfig:
+    """When a push comes, and how strong it is; both are drawn evenly."""
+
+    steps: tuple[int, int] = (2, 4)
+    """Control steps after which it comes, first and last: the robot is on its way, and has not yet arrived."""
+    speed_m_s: tuple[float, float] = (1.1, 1.1)
+    """Least and greatest speed that the object is given: at 1.1 m/s a cube slides 6 cm; one held is not moved."""
+
+
 TARGET = "color"
 """The slot of a task's wordings that names what the robot is after."""
 
 
 class Push:
-    """A step hook that gives the named object a horizontal speed once; step and direction are drawn from ``seed``."""
+    """Gives the named object a horizontal speed once; step, direction and speed are drawn from ``seed``."""
 
-    def __init__(self, world: MujocoWorld, seed: int) -> None:
+    def __init__(self, world: MujocoWorld, seed: int, config: PushConfig | None = None) -> None:
+        config = config or PushConfig()
         self._world, self._done = world, 0
         rng = np.random.default_rng([seed, 4])
-        self.step = int(rng.integers(*PUSH_STEPS, endpoint=True))
+        self.step = int(rng.integers(*config.steps, endpoint=True))
         angle = rng.uniform(0, 2 * np.pi)
-        self.velocity = PUSH_M_S * np.array([np.cos(angle), np.sin(angle)])  # (2,) m/s, base_link x and y
+        speed = rng.uniform(*config.speed_m_s)
+        self.velocity = speed * np.array([np.cos(angle), np.sin(angle)])  # (2,) m/s, base_link x and y
 
-    def __call__(self, seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+    def after_step(self) -> None:
         """Push after the step that was drawn; the observation of the step after the next shows what came of it."""
         self._done += 1
         task, model = self._world.task, self._world.model
@@ -58,7 +68,7 @@ class PushedRunner:
         push = Push(self._world, seed)
 
         def each(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
-            push(seen, command, outcome)
+            push.after_step()
             if on_step is not None:
                 on_step(seen, command, outcome)
 

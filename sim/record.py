@@ -28,6 +28,7 @@ from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
 from engram.sim.panda import Profile
+from engram.sim.pushes import Push, PushConfig, pushable
 from engram.sim.reconstruction import SceneRecorder
 from engram.sim.reconstruction import features as reconstruction_features
 from engram.sim.runtime import CommandPipeline
@@ -40,8 +41,10 @@ SEEDS_PER_PART = 1_000
 RECORDED: tuple[Profile, ...] = ("fast", "photo")
 FPS = 10
 CAMERAS = ("front", "wrist")
+RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
+"""At any time before most things are held, from a nudge to 9 cm."""
 EPISODE_LOG = "meta/engram_episodes.jsonl"
-"""Seed, noise and length of each episode, beside LeRobot's own metadata."""
+"""Seed, noise, push and length of each episode, beside LeRobot's own metadata."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class RecordConfig:
     """Seed of the first episode of each task; at least 100000."""
     noise: float = 0.5
     """Share of the episodes with noise bursts on the executed action."""
+    pushed: float = 0.0
+    """Share of the episodes in which somebody pushes the cube that the words name, where they name one that lies
+    free: so the data show what to do when a thing moves on the way."""
     image_size: int = 128
     """Height and width of both cameras [pixel]."""
     profile: Profile = "fast"
@@ -80,8 +86,14 @@ class RecordConfig:
                 f"RecordConfig.first_seed: {self.first_seed}, expected at least {FIRST_TRAINING_SEED}: "
                 "lower seeds are for evaluation"
             )
-        if not 0.0 <= self.noise <= 1.0:
-            raise InvalidInputError(f"RecordConfig.noise: {self.noise}, expected 0..1")
+        for name in ("noise", "pushed"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInputError(f"RecordConfig.{name}: {getattr(self, name)}, expected 0..1")
+        if self.pushed and not any(pushable(task) for task in expand(self.tasks)):
+            raise InvalidInputError(
+                f"RecordConfig.pushed: {self.pushed}, but none of these tasks names a cube that lies free: "
+                f"{', '.join(self.tasks)}"
+            )
         for name in ("episodes", "workers", "part_episodes", "image_size", "tail_steps"):
             positive_int(f"RecordConfig.{name}", getattr(self, name))
         if self.part_episodes > SEEDS_PER_PART:
@@ -251,11 +263,12 @@ def record_episode(
     noise: NoiseConfig | None,
     tail_steps: int,
     scene: SceneRecorder | None = None,
+    push: Push | None = None,
 ) -> list[dict[str, Any]] | None:
     """Run the expert once and return the frames for ``LeRobotDataset.add_frame``; None when it failed.
 
     ``action`` is what the expert wanted in the state of the frame; the noise is only executed. ``scene`` perceives and
-    remembers along.
+    remembers along; ``push`` moves what the expert is after.
     """
     observation = world.reset(task, seed)
     expert = make_expert(task, world)
@@ -272,6 +285,8 @@ def record_episode(
         executed = action if bursts is None or outcome.success else bursts.disturb(action)
         seen, observation = observation, world.step(pipeline.execute(executed, observation.joints))
         outcome = world.oracle_outcome()
+        if push is not None:
+            push.after_step()
         frames.append(
             {f"observation.images.{name}": seen.camera(name).color for name in CAMERAS}
             | (scene.see(seen, outcome.instruction) if scene is not None else {})
@@ -352,18 +367,22 @@ def _record_part(part: Part) -> None:
     depth = config.reconstruction
     world = MujocoWorld(WorldConfig(profile=config.profile, image_size=config.image_size, depth=depth))
     scene = SceneRecorder(world.kinematics, world.robot) if config.reconstruction else None
+    can_push = pushable(part.task)
     log: list[dict[str, Any]] = []
     dropped = 0
     for seed in range(part.seed, part.seed + SEEDS_PER_PART):
         noisy = bool(np.random.default_rng((seed, 0)).random() < config.noise)
-        frames = record_episode(world, part.task, seed, NoiseConfig() if noisy else None, config.tail_steps, scene)
+        pushed = can_push and bool(np.random.default_rng((seed, 2)).random() < config.pushed)
+        noise, push = NoiseConfig() if noisy else None, Push(world, seed, RECORDED_PUSHES) if pushed else None
+        frames = record_episode(world, part.task, seed, noise, config.tail_steps, scene, push)
         if frames is None:
             dropped += 1
             continue
         for frame in frames:
             dataset.add_frame(frame)
         dataset.save_episode()
-        log.append({"task": part.task, "seed": seed, "noise": noisy, "length": len(frames), "dropped": dropped})
+        kind = {"task": part.task, "seed": seed, "noise": noisy, "pushed": pushed}
+        log.append({**kind, "length": len(frames), "dropped": dropped})
         if len(log) == part.count:
             break
     world.close()

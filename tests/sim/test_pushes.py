@@ -6,9 +6,11 @@ import pytest
 from engram.core.errors import InvalidInputError
 from engram.core.types import JointCommand
 from engram.sim.evaluation import ExpertRunner
-from engram.sim.pushes import PUSH_STEPS, Push, PushedRunner
+from engram.sim.pushes import Push, PushConfig, PushedRunner
 from engram.sim.runtime import EpisodeResult
 from engram.sim.world import MujocoWorld, WorldConfig
+
+FIRST, LAST = PushConfig().steps
 
 
 @pytest.fixture(scope="module")
@@ -18,20 +20,20 @@ def world() -> MujocoWorld:
 
 def pushed_way(world: MujocoWorld, seed: int, steps: int) -> tuple[Push, np.ndarray]:
     """Return the push, and where every cube was after each step (steps + 1, cubes, 2), the arm held still."""
-    observation = world.reset("pick_place", 5)
+    world.reset("pick_place", 5)
     push, cubes = Push(world, seed), world.task.scene.cubes
     where = lambda: [world.oracle_pose(cube).position[:2] for cube in cubes]  # noqa: E731
     way = [where()]
     for _ in range(steps):
         command = JointCommand(world.stamp_ns, world.robot.joint_names, world.control_state, 0.1)
-        seen, observation = observation, world.step(command)
-        push(seen, command, world.oracle_outcome())
+        world.step(command)
+        push.after_step()
         way.append(where())
     return push, np.array(way)
 
 
 def test_only_the_named_object_moves_after_its_step_and_some_centimetres(world: MujocoWorld) -> None:
-    push, way = pushed_way(world, seed=1, steps=PUSH_STEPS[1] + 10)
+    push, way = pushed_way(world, seed=1, steps=LAST + 10)
     named = world.task.scene.cubes.index(world.task.targets["color"])
     moved = np.linalg.norm(way - way[0], axis=-1)  # (steps, cubes)
     assert moved[: push.step + 1].max() < 1e-3
@@ -46,14 +48,28 @@ def test_nobody_has_arrived_before_the_push(world: MujocoWorld, task: str) -> No
         closed: list[float] = []
         expert = ExpertRunner(world)
         result = expert(task, seed, on_step=lambda *_, closed=closed: closed.append(world.gripper_fraction()))
-        assert result.steps > PUSH_STEPS[1]
-        assert task == "push_to_mark" or max(closed[: PUSH_STEPS[1]]) < 0.5  # nothing is held yet
+        assert result.steps > LAST
+        assert task == "push_to_mark" or max(closed[:LAST]) < 0.5  # nothing is held yet
 
 
 def test_step_and_direction_are_the_seeds(world: MujocoWorld) -> None:
     drawn = [(p.step, *p.velocity) for p in (Push(world, s) for s in (1, 1, 2))]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert {Push(world, s).step for s in range(200)} == set(range(PUSH_STEPS[0], PUSH_STEPS[1] + 1))
+    assert {Push(world, s).step for s in range(200)} == set(range(FIRST, LAST + 1))
+
+
+def test_a_stronger_push_moves_it_farther(world: MujocoWorld) -> None:
+    ways = []
+    for speed in (0.5, 1.3):
+        world.reset("pick_place", 5)
+        push = Push(world, 1, PushConfig(steps=(1, 1), speed_m_s=(speed, speed)))
+        before = world.oracle_pose(world.task.targets["color"]).position[:2]
+        for _ in range(10):
+            world.step(JointCommand(world.stamp_ns, world.robot.joint_names, world.control_state, 0.1))
+            push.after_step()
+        ways.append(np.linalg.norm(world.oracle_pose(world.task.targets["color"]).position[:2] - before))
+    assert push.step == 1
+    assert 0.005 < ways[0] < 0.5 * ways[1]
 
 
 def test_a_task_without_a_cube_to_push_is_refused_with_those_that_have_one(world: MujocoWorld) -> None:

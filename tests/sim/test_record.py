@@ -12,6 +12,8 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseConfig
 from engram.sim.record import (
+    EPISODE_LOG,
+    RECORDED_PUSHES,
     MergeConfig,
     RecordConfig,
     RecordReport,
@@ -108,6 +110,28 @@ def test_a_killed_run_resumes_at_its_last_whole_part(
 
 
 @pytest.mark.render
+def test_pushed_episodes_show_how_the_expert_follows(tmp_path: Path) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    small = RecordConfig(str(tmp_path / "still"), tasks=("pick_place", "press_button"), episodes=2, workers=1,
+                         image_size=32, noise=0.0)  # fmt: skip
+    still, pushed = record(small), record(replace(small, root=str(tmp_path / "pushed"), pushed=1.0))
+    log = [json.loads(line) for line in (Path(pushed.root) / EPISODE_LOG).read_text().splitlines()]
+    assert [(e["task"], e["pushed"]) for e in log] == [("pick_place", True)] * 2 + [("press_button", False)] * 2
+    ways = []
+    for root in (still.root, pushed.root):
+        rows = LeRobotDataset(small.repo_id, root=root).hf_dataset
+        episode, action = np.array(rows["episode_index"]), np.array(rows["action"])
+        ways.append([action[episode == i] for i in range(4)])
+    for before, after in zip(*(way[:2] for way in ways), strict=True):
+        same = min(len(before), len(after))
+        differs = np.flatnonzero((before[:same] != after[:same]).any(axis=1))
+        assert 2 <= differs[0] <= RECORDED_PUSHES.steps[1] + 1  # a push shows one step later
+    for before, after in zip(*(way[2:] for way in ways), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.render
 def test_two_recordings_become_one_dataset_whose_tasks_stay_apart(
     config: RecordConfig, report: RecordReport, tmp_path: Path
 ) -> None:
@@ -177,6 +201,8 @@ def test_labels_stay_clean_under_noise() -> None:
         ({"tasks": ("juggle",)}, UnknownNameError, "unknown task 'juggle'"),
         ({"first_seed": 99_999}, InvalidInputError, "lower seeds are for evaluation"),
         ({"noise": 1.5}, InvalidInputError, "expected 0..1"),
+        ({"pushed": -0.1}, InvalidInputError, "RecordConfig.pushed: -0.1, expected 0..1"),
+        ({"tasks": ("press_button",), "pushed": 0.5}, InvalidInputError, "cube that lies free: press_button"),
         ({"episodes": 0}, InvalidInputError, "RecordConfig.episodes"),
         ({"tail_steps": 0}, InvalidInputError, "RecordConfig.tail_steps"),
         ({"part_episodes": 1001}, InvalidInputError, r"part_episodes: 1001, expected 1\.\.1000"),
