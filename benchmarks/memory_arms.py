@@ -115,9 +115,11 @@ def _training(config: ArmsConfig, arm: str, root: Path, start: Path) -> TrainCon
     return TrainConfig(str(root), str(out), start_from=str(start), resume=(out / "resume").exists(), **settings)
 
 
-def demonstrate(root: Path, tasks: tuple[str, ...], episodes: int, first_seed: int, workers: int) -> None:
-    """Record demonstrations into ``root``, a dataset of its name."""
-    record(RecordConfig(str(root), f"engram/{root.name}", tasks, episodes, first_seed, workers=workers,
+def demonstrate(
+    root: Path, tasks: tuple[str, ...], episodes: int, first_seed: int, workers: int, pushed: float = 0.0
+) -> None:
+    """Record demonstrations into ``root``, a dataset of its name; in a share ``pushed`` of them somebody pushes."""
+    record(RecordConfig(str(root), f"engram/{root.name}", tasks, episodes, first_seed, pushed=pushed, workers=workers,
                         part_episodes=PART))  # fmt: skip
 
 

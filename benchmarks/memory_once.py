@@ -24,11 +24,12 @@ from engram.sim.record import MergeConfig, merge, recorder
 from engram.sim.tasks import TASKS
 
 RECORDINGS = {
-    "first": (NAMES, 40, FIRST_SEED),
-    "more": (NAMES, 40, 700_000),
-    "plain": (tuple(TASKS), 60, 710_000),
+    "first": (NAMES, 40, FIRST_SEED, 0.0),
+    "more": (NAMES, 40, 700_000, 0.0),
+    "plain": (tuple(TASKS), 200, 710_000, 0.5),
 }
-"""Tasks, episodes of each and first seed. The first is what :mod:`engram.benchmarks.memory_arms` learns from."""
+"""Tasks, episodes of each, first seed, and the share in which somebody pushes what the robot is after. The first is
+what :mod:`engram.benchmarks.memory_arms` learns from."""
 RUN: dict[str, Any] = {
     **RECIPE,
     "memory": "bank",
@@ -63,9 +64,9 @@ class OnceConfig:
 def trained(config: OnceConfig) -> Path:
     """Record, merge and train what is missing; return the folder of the policy."""
     roots = {name: config.work / f"{name}-{recorder()}" for name in RECORDINGS}
-    for name, (tasks, episodes, first_seed) in RECORDINGS.items():
+    for name, (tasks, episodes, first_seed, pushed) in RECORDINGS.items():
         if not roots[name].exists():
-            demonstrate(roots[name], tasks, episodes, first_seed, config.workers)
+            demonstrate(roots[name], tasks, episodes, first_seed, config.workers, pushed)
     if not (whole := config.work / f"dataset-{recorder()}").exists():
         merge(MergeConfig(tuple(map(str, roots.values())), str(whole), "engram/tabletop18"))
     out = config.work / f"bank-{recorder()}"

@@ -30,6 +30,7 @@ from rich.table import Table
 
 from engram.benchmarks import policy_memory
 from engram.benchmarks.report import save_report
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.control import ControlConfig
 from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
@@ -115,7 +116,7 @@ def batch(size: int, side: int) -> dict[str, torch.Tensor]:
         "observation.state": torch.randn(size, 15),
         LANGUAGE_KEY: torch.randn(size, EngramVLAConfig.language_dim),
         "action": torch.randn(size, 16, 7),
-        "action_is_pad": torch.zeros(size, 16, dtype=torch.bool),
+        UNLEARNT_KEY: torch.zeros(size, 16, dtype=torch.bool),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
 
@@ -15,7 +16,7 @@ IMAGES = "observation.images."
 """What LeRobot puts before a camera's name."""
 Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
-(B, h, a) float32, action_is_pad (B, h) bool, task: B instructions."""
+(B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ class Episode:
     def idle(self) -> np.ndarray:
         """Which steps (n,) moved nothing: the arm was held. They are not learnt, as in ``engram train``."""
         return np.asarray((self.action[:, :-1] == 0).all(axis=1))
+
+    def chunk(self, step: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ``horizon`` actions from ``step`` on (h, a), and which are not learnt (h,)."""
+        last, idle = np.full(len(self), len(self) - 1), self.idle
+        rows, unlearnt = chunk_rows(self.action, idle, last, ends(idle, last), np.array([step]), horizon)
+        return rows[0], unlearnt[0]
 
 
 class ReplayBuffer:
@@ -115,8 +122,7 @@ class ReplayBuffer:
     def sample(self, size: int, seed: Sequence[int]) -> Batch:
         """Return ``size`` samples; the same ``seed`` and contents give the same batch.
 
-        A chunk that runs past the end of its episode repeats the last action and is marked in ``action_is_pad``, as are
-        steps at which nothing was to move.
+        After the end of its episode a chunk rests; steps at which the arm was held are marked in ``UNLEARNT_KEY``.
 
         Raises:
             InvalidInputError: the buffer is empty.
@@ -158,16 +164,13 @@ class ReplayBuffer:
         self._steps -= len(victim.state)
 
     def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
-        horizon = np.arange(self.config.chunk_size)
         names = picks[0][0].images
         batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in names}
-        rows = [i + horizon for _, i in picks]
-        there = [np.minimum(r, len(e) - 1) for (e, _), r in zip(picks, rows, strict=True)]
-        padded = [(r >= len(e)) | e.idle[t] for (e, _), r, t in zip(picks, rows, there, strict=True)]
+        action, unlearnt = zip(*(e.chunk(i, self.config.chunk_size) for e, i in picks), strict=True)
         return batch | {
             "observation.state": np.stack([e.state[i] for e, i in picks]),
-            "action": np.stack([e.action[t] for (e, _), t in zip(picks, there, strict=True)]),
-            "action_is_pad": np.stack(padded),
+            "action": np.stack(action),
+            UNLEARNT_KEY: np.stack(unlearnt),
             "task": [e.instruction for e, _ in picks],
         }
 

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.errors import unknown_name
 from engram.policies.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.contract import STATE_KEY
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.policy_config import MEMORY_PREFIX
 from engram.policies.processor_engram_vla import DownsampleImages, embed_instructions
@@ -64,14 +67,17 @@ class Frames:
 
     def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
-        steps = rows[:, None] + np.arange(horizon)
-        last = self.last[rows][:, None]
-        there = np.minimum(steps, last)
+        action, unlearnt = chunk_rows(self.action, self.idle, self.last, self.end, rows, horizon)
         return self._instruction(rows) | {
-            "observation.state": torch.from_numpy(self.state[rows]),
-            "action": torch.from_numpy(self.action[there]),
-            "action_is_pad": torch.from_numpy((steps > last) | self.idle[there]),
+            STATE_KEY: torch.from_numpy(self.state[rows]),
+            "action": torch.from_numpy(action),
+            UNLEARNT_KEY: torch.from_numpy(unlearnt),
         }
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """Last frame of each frame's episode (n,) int64 at which something moves; -1 where nothing ever does."""
+        return ends(self.idle, self.last)
 
     def _instruction(self, rows: np.ndarray) -> dict[str, Any]:
         words = self.words[rows]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError
 from engram.policies.configuration_engram_vla import (
     LANGUAGE_KEY,
@@ -100,8 +101,8 @@ class EngramVLA(RememberingNetwork):
         condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         draws = self.config.flow_draws
         chunk = batch["action"][:, None].expand(-1, draws, -1, -1)
-        padded = batch.get("action_is_pad")
-        valid = None if padded is None else ~padded[:, None].expand(-1, draws, -1)
+        unlearnt = batch.get(UNLEARNT_KEY)
+        valid = None if unlearnt is None else ~unlearnt[:, None].expand(-1, draws, -1)
         # early times carry the decision, late ones only polish it: the noise level is Beta(1.5, 1), as in pi0
         time = 1.0 - torch.rand(chunk.shape[:2], device=chunk.device).pow(2 / 3)
         return flow_matching_loss(

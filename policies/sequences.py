@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.policies.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.frames import Frames, on_device
 from engram.policies.memories import State, spread
@@ -33,7 +34,7 @@ TURN = 0.5
 """Change of the action from one step to the next that makes a full turning point (full speed has a length of 1)."""
 KEPT_PARTS = ("cognition", "keypoints", "pictures", "colours")
 """Of a percept, what does not depend on the memory that learns."""
-LEARNT_KEYS = (STATE_KEY, "action", "action_is_pad")
+LEARNT_KEYS = (STATE_KEY, "action", UNLEARNT_KEY)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from lerobot.policies.common.flow_matching import euler_integrate
 from torch import Tensor, nn
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.policies.backbones.trunk import Prefix, Trunk
 from engram.policies.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.configuration_engram_vla import (
@@ -98,8 +99,8 @@ class BackboneNetwork(RememberingNetwork):
         with self.trunk.modulated(self._modulation(percept)):
             velocity = self.trunk.velocity(percept.prefix, level * noise + (1 - level) * chunk, time)
         error = (velocity - (noise - chunk))[..., : self.action].square()
-        padded = batch.get("action_is_pad")
-        valid = torch.ones_like(error) if padded is None else (~padded)[..., None].expand_as(error).to(error.dtype)
+        unlearnt = batch.get(UNLEARNT_KEY)
+        valid = torch.ones_like(error) if unlearnt is None else (~unlearnt)[..., None].expand_as(error).to(error.dtype)
         return (error * valid).sum() / valid.sum().clamp(min=1.0)
 
     @torch.no_grad()

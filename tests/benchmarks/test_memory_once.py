@@ -12,20 +12,20 @@ from engram.benchmarks.report import RESULTS
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
 from engram.policies.train_config import TrainConfig
-from engram.sim.record import FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
+from engram.sim.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
 from engram.sim.tasks import TASKS
 
 
 def test_no_episode_is_demonstrated_twice_nor_one_that_is_evaluated():
     configs = [
-        RecordConfig("", tasks=tasks, episodes=episodes, first_seed=first_seed, part_episodes=PART)
-        for tasks, episodes, first_seed in RECORDINGS.values()
+        RecordConfig("", tasks=tasks, episodes=episodes, first_seed=first_seed, pushed=pushed, part_episodes=PART)
+        for tasks, episodes, first_seed, pushed in RECORDINGS.values()
     ]
     parts = [part for config in configs for part in _parts(config)]
     begun = [(part.task.partition(":")[0], part.seed) for part in parts]
     assert len(set(begun)) == len(begun)
     assert all(seed % SEEDS_PER_PART == 0 and seed >= FIRST_TRAINING_SEED for _, seed in begun)
-    assert {task for tasks, _, _ in RECORDINGS.values() for task in tasks} == {*NAMES, *TASKS}
+    assert {task for tasks, *_ in RECORDINGS.values() for task in tasks} == {*NAMES, *TASKS}
     with pytest.raises(InvalidInputError, match=r"OnceConfig\.steps"):
         OnceConfig(steps=0)
 
@@ -40,14 +40,19 @@ def test_the_committed_figures_are_of_what_the_command_trains():
 
 
 def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkeypatch):
-    few = {"first": (("shell_touch",), 1, 600_000), "more": (("shell_touch:delay=5",), 1, 700_000)}
+    few = {
+        "first": (("shell_touch",), 1, 600_000, 0.0),
+        "plain": (("shell_touch:delay=5", "reach"), 1, 710_000, 1.0),
+    }
     monkeypatch.setattr(memory_once, "RECORDINGS", few)
     monkeypatch.setitem(RUN, "processes", 1)
     monkeypatch.setitem(RUN, "emphasis", (("shell_touch", 2.0),))
     config = OnceConfig(steps=2, workers=1, work=tmp_path)
     policy = trained(config)
     card = json.loads((policy / CARD).read_text())
-    assert (card["step"], card["tasks"]) == (2, ["shell_touch", "shell_touch:delay=5"])
+    assert (card["step"], card["tasks"]) == (2, ["reach", "shell_touch", "shell_touch:delay=5"])
+    log = next(tmp_path.glob("dataset-*")) / EPISODE_LOG
+    assert [json.loads(line)["pushed"] for line in log.read_text().splitlines()] == [False, False, True]
     assert card["train_config"]["perception_share"] == 0.15
     before = (policy / WEIGHTS).stat().st_mtime_ns
     assert trained(config) == policy

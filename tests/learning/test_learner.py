@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import load
 from torch import nn
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
 from engram.learning.database import set_aside
@@ -37,7 +38,7 @@ class TinyPolicy(nn.Module):
         image = batch["observation.images.front"].flatten(1).float() / 255.0
         chunk = self.body(torch.cat((self.norm(batch["observation.state"]), image), 1)).view(-1, 4, 7)
         error = (chunk - batch["action"]).square().mean(-1)
-        loss = error[~batch["action_is_pad"]].mean()
+        loss = error[~batch[UNLEARNT_KEY]].mean()
         return loss, {"mse": loss.item()}
 
 
@@ -192,7 +193,7 @@ def test_a_loss_that_is_not_finite_is_not_learnt_from():
         "observation.images.front": np.zeros((4, 3, 8, 8), np.uint8),
         "observation.state": np.zeros((4, 15), np.float32),
         "action": np.full((4, 4, 7), np.inf, np.float32),
-        "action_is_pad": np.zeros((4, 4), bool),
+        UNLEARNT_KEY: np.zeros((4, 4), bool),
     }
     with pytest.raises(WeightsError, match="loss inf at update 0"):
         subject.update(batch, seed=0)
@@ -208,7 +209,7 @@ def test_shipped_weights_are_the_average_of_the_trained_ones():
         "observation.images.front": np.zeros((4, 3, 8, 8), np.uint8),
         "observation.state": rng.normal(size=(4, 15)).astype(np.float32),
         "action": np.ones((4, 4, 7), np.float32),
-        "action_is_pad": np.zeros((4, 4), bool),
+        UNLEARNT_KEY: np.zeros((4, 4), bool),
     }
     subject.update(batch, seed=0)
     live = subject.policy.state_dict()["body.0.weight"].numpy()

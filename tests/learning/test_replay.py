@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError
 from engram.learning.replay import ReplayBuffer, ReplayConfig, Walk
 from tests.learning.transitions import episode
@@ -27,15 +28,17 @@ def test_a_sample_is_the_observation_with_the_executed_actions_that_followed():
     assert batch["observation.images.front"].dtype == np.uint8
     assert batch["action"].shape == (64, 3, 7) and batch["task"] == ["reach the red mark"] * 64
     found = set()
-    for state, image, action, pad in zip(
-        *(batch[k] for k in ("observation.state", "observation.images.front", "action", "action_is_pad")), strict=True
+    for state, image, action, unlearnt in zip(
+        *(batch[k] for k in ("observation.state", "observation.images.front", "action", UNLEARNT_KEY)), strict=True
     ):
         (i,) = [i for i, t in enumerate(steps) if (t.state == state).all()]
         found.add(i)
         np.testing.assert_array_equal(image.transpose(1, 2, 0), steps[i].images["front"])
         rows = [min(i + k, 4) for k in range(3)]
-        np.testing.assert_array_equal(action, [steps[r].executed_action for r in rows])
-        assert pad.tolist() == [i + k > 4 for k in range(3)]
+        wanted = np.array([steps[r].executed_action for r in rows])
+        wanted[5 - i :, :-1] = 0.0  # after the end it rests, the gripper as it was
+        np.testing.assert_array_equal(action, wanted)
+        assert not unlearnt.any()
     assert found == set(range(5))
 
 
@@ -93,9 +96,9 @@ def test_steps_at_which_an_arm_was_held_are_not_learnt():
     still = np.array([0, 0, 0, 0, 0, 0, 1], np.float32)
     replay = buffer([steps[0], replace(steps[1], executed_action=still), *steps[2:]], chunk_size=2)
     batch = replay.sample(64, seed=(0,))
-    for state, pad in zip(batch["observation.state"], batch["action_is_pad"], strict=True):
+    for state, unlearnt in zip(batch["observation.state"], batch[UNLEARNT_KEY], strict=True):
         (i,) = [i for i, t in enumerate(steps) if (t.state == state).all()]
-        assert pad.tolist() == [i == 1, i in (0, 3)]
+        assert unlearnt.tolist() == [i == 1, i == 0]
 
 
 def walked(walk, windows):

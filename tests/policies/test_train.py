@@ -15,6 +15,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 import engram.policies.frames as module
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import CARD
@@ -230,15 +231,16 @@ def test_chunks_stay_within_their_episode(dataset, tmp_path):
     frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames", skip_idle=False)
     batch = frames.batch(np.array([0, 10, 47]), 4)  # episodes of 12 frames: the first, the last but one, the very last
     torch.testing.assert_close(batch["action"][0, :, 0], torch.tensor([0.0, 0.01, 0.02, 0.03]))
-    torch.testing.assert_close(batch["action"][1, :, 0], torch.tensor([0.10, 0.11, 0.11, 0.11]))
-    assert batch["action_is_pad"].tolist() == [[False] * 4, [False, False, True, True], [False, True, True, True]]
+    torch.testing.assert_close(batch["action"][1, :, 0], torch.tensor([0.10, 0.11, 0.0, 0.0]))  # then it rests
+    torch.testing.assert_close(batch["action"][1, :, -1], torch.tensor(frames.action[[10, 11, 11, 11], -1]))
+    assert not batch[UNLEARNT_KEY].any()  # rest is learnt: left out, it would tell how far the end is
 
 
 def test_actions_without_any_motion_are_not_learnt(dataset, tmp_path):
     frames = load_frames(dataset, DownsampleImages(32), tmp_path / "frames")
     assert np.flatnonzero(frames.idle).tolist() == [0]  # whatever the gripper is told; 0.01 is a motion
     batch = frames.batch(np.array([0, 11]), 3)
-    assert batch["action_is_pad"].tolist() == [[True, False, False], [False, True, True]]
+    assert batch[UNLEARNT_KEY].tolist() == [[True, False, False], [False, False, False]]
 
 
 def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
