@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError
 from engram.policies.configuration_engram_vla import (
     LANGUAGE_KEY,
@@ -112,6 +113,20 @@ def test_a_sample_follows_the_velocities_that_training_learns():
     noise = torch.randn(2, 1, 6, 7, generator=torch.Generator().manual_seed(3))
     plain = integrate([lambda x, time: model.head(x, time, condition)] * 5, noise)
     torch.testing.assert_close(integrate(model.head.at_steps(condition, 5), noise), plain)
+
+
+def test_rows_left_out_are_not_learnt_and_those_beyond_the_end_are():
+    model, batch = tiny_policy().model, tiny_batch()
+    batch["action"] = torch.randn(2, 6, 7, generator=torch.Generator().manual_seed(4))
+
+    def loss(**marks):
+        torch.manual_seed(0)
+        return model.eval().loss({**batch, **{key: torch.tensor(rows).expand(2, 6) for key, rows in marks.items()}})
+
+    whole, ended = loss(), [False, False, False, True, True, True]
+    assert loss(action_is_pad=ended) == whole  # LeRobot's mark: only left out, these rows would tell how far the end is
+    assert loss(**{UNLEARNT_KEY: [False] * 6}) == whole != loss(**{UNLEARNT_KEY: ended})
+    assert loss(**{UNLEARNT_KEY: [True] * 6}) == 0
 
 
 def test_spatial_softmax_finds_the_peak():
