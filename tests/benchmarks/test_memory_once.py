@@ -51,7 +51,7 @@ def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkey
     policy = trained(config)
     card = json.loads((policy / CARD).read_text())
     assert (card["step"], card["tasks"]) == (2, ["reach", "shell_touch", "shell_touch:delay=5"])
-    log = next(tmp_path.glob("dataset-*")) / EPISODE_LOG
+    (log,) = tmp_path.glob(f"dataset-*/{EPISODE_LOG}")
     assert [json.loads(line)["pushed"] for line in log.read_text().splitlines()] == [False, False, True]
     assert card["train_config"]["perception_share"] == 0.15
     before = (policy / WEIGHTS).stat().st_mtime_ns
