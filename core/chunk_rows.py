@@ -28,8 +28,8 @@ def chunk_rows(
 
     After the last motion of an episode comes rest, and it is learnt. Were it only left out of the loss, a flow that
     learns whole chunks would still see it in what it denoises, read off how far the end is, and wait for a sign that
-    never comes when it acts by itself. Steps at which an arm was held before it moved on are not
-    learnt, nor is anything from steps after the last motion.
+    never comes when it acts by itself. Steps at which an arm was held before it moved on are not learnt, nor is
+    anything from steps after the last motion.
 
     Args:
         action: (n, a), the gripper last: it stays as it is while the arm rests.

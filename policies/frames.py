@@ -145,8 +145,8 @@ def load_frames(
     Of several processes one decodes, and the others wait for it.
 
     With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
-    are what is commanded while an arm is held or all is done, and who learns them freezes in mid-task (as no-ops are
-    filtered by OpenVLA, Kim et al. 2024).
+    are what is commanded while an arm is held, and who learns them freezes in mid-task (as no-ops are filtered by
+    OpenVLA, Kim et al. 2024). That all rests after the last motion is learnt.
     """
     with FileLock(f"{cache}.lock"):
         return _load(root, shrink, cache, pieces, skip_idle)
