@@ -2,7 +2,7 @@
 
     python -m engram.benchmarks.memory_once [--work runs/memory_once]
 
-Records demonstrations of the twelve memory tasks and the six others (20 to 40 minutes, two processes), merges them and
+Records demonstrations of the twelve memory tasks and the six others (half an hour, two processes), merges them and
 trains a bank: for a seventh of the steps everything learns, then perception is frozen. What was cut off goes on where
 it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval FOLDER --tasks
 memory`` or ``--policy`` of :mod:`engram.benchmarks.memory_tasks`.
@@ -25,8 +25,8 @@ from engram.sim.tasks import TASKS
 
 RECORDINGS = {
     "first": (NAMES, 40, FIRST_SEED, 0.0),
-    "more": (NAMES, 20, 700_000, 0.0),
-    "plain": (tuple(TASKS), 100, 710_000, 0.5),
+    "more": (NAMES, 40, 700_000, 0.0),
+    "plain": (tuple(TASKS), 200, 710_000, 0.5),
 }
 """Tasks, episodes of each, first seed, and the share in which somebody pushes what the robot is after. The first is
 what :mod:`engram.benchmarks.memory_arms` learns from."""
