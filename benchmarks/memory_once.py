@@ -2,7 +2,7 @@
 
     python -m engram.benchmarks.memory_once [--work runs/memory_once]
 
-Records demonstrations of the twelve memory tasks and the six others (half an hour, two processes), merges them and
+Records demonstrations of the twelve memory tasks and the six others (30 to 75 minutes, two processes), merges them and
 trains a bank: for a seventh of the steps everything learns, then perception is frozen. What was cut off goes on where
 it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval FOLDER --tasks
 memory`` or ``--policy`` of :mod:`engram.benchmarks.memory_tasks`.
