@@ -1,4 +1,4 @@
-"""From ``base`` to a policy that remembers in one run: at most 90 minutes on two cores.
+"""From ``base`` to a policy that remembers in one run: 90 minutes on two cores, two hours on slow ones.
 
     python -m engram.benchmarks.memory_once [--work runs/memory_once]
 
