@@ -1,9 +1,9 @@
-"""From ``base`` to a policy that remembers in one run: 90 minutes on two cores, two hours on slow ones.
+"""From ``base`` to a policy that remembers in one run: 85 minutes on two cores, some more on slow ones.
 
     python -m engram.benchmarks.memory_once [--work runs/memory_once]
 
 Records demonstrations of the twelve memory tasks and the six others (30 to 75 minutes, two processes), merges them and
-trains a bank: for a seventh of the steps everything learns, then perception is frozen. What was cut off goes on where
+trains a bank: for 28 % of the steps everything learns, then perception is frozen. What was cut off goes on where
 it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval FOLDER --tasks
 memory`` or ``--policy`` of :mod:`engram.benchmarks.memory_tasks`.
 """
@@ -33,7 +33,7 @@ what :mod:`engram.benchmarks.memory_arms` learns from."""
 RUN: dict[str, Any] = {
     **RECIPE,
     "memory": "bank",
-    "perception_share": 0.15,
+    "perception_share": 0.28,
     "learning_rate": 1e-3,
     "processes": 2,
     "emphasis": (
@@ -49,7 +49,7 @@ RUN: dict[str, Any] = {
 class OnceConfig:
     """How much is recorded and trained."""
 
-    steps: int = 15_000
+    steps: int = 10_000
     """Optimiser steps."""
     workers: int = 2
     """Processes that record."""

@@ -34,9 +34,11 @@ def test_the_committed_figures_are_of_what_the_command_trains():
     card = json.loads((RESULTS / "memory_once.json").read_text())["card"]
     told = card["train_config"]
     ran = TrainConfig("", start_from="base", steps=OnceConfig.steps, **RUN)
-    free = ("dataset", "out", "resume")  # where it lay, and whether it was cut off in between
+    # where it lay, whether it was cut off in between, and the share of the longer run that it was begun as
+    free = ("dataset", "out", "resume", "perception_share")
     assert json.loads(json.dumps(asdict(ran))) | {name: told[name] for name in free} == told
     assert card["step"] == OnceConfig.steps
+    assert card["perception_steps"] == round(RUN["perception_share"] * OnceConfig.steps)
 
 
 def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkeypatch):
@@ -53,7 +55,7 @@ def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkey
     assert (card["step"], card["tasks"]) == (2, ["reach", "shell_touch", "shell_touch:delay=5"])
     (log,) = tmp_path.glob(f"dataset-*/{EPISODE_LOG}")
     assert [json.loads(line)["pushed"] for line in log.read_text().splitlines()] == [False, False, True]
-    assert card["train_config"]["perception_share"] == 0.15
+    assert card["train_config"]["perception_share"] == RUN["perception_share"]
     before = (policy / WEIGHTS).stat().st_mtime_ns
     assert trained(config) == policy
     assert (policy / WEIGHTS).stat().st_mtime_ns == before
