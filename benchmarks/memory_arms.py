@@ -52,7 +52,8 @@ RECIPE: dict[str, Any] = {
     "learning_rate": 5e-4,
     "model": (("adaptive_m", 0.04),),
 }
-"""What is the same in all arms: that of the last run of the shipped ``memory``."""
+"""What is the same in all arms. The shipped ``memory`` learnt by it too, but faster, and its perception with it at
+first (:mod:`engram.benchmarks.memory_once`)."""
 
 
 OPTIONS = {
