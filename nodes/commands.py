@@ -29,7 +29,7 @@ BENCHMARKS = (
 
 SCRIPTED: dict[str, tuple[str, ...]] = {"experts": (), "guess": (), "oracle_state": ("execute_steps",)}
 """What ``engram eval`` runs beside policies -> those of its options that this takes; a policy takes all."""
-WAYS = ("swap", "held_out", "lesion", "execute_steps", "ensemble", "adaptive_m", "push", "reconstruct")
+WAYS = ("swap", "held_out", "lesion", "execute_steps", "ensemble", "adaptive_m", "push")
 """Its options that say how."""
 
 
@@ -51,7 +51,8 @@ class EvalConfig:
     output: str = ""
     """File for the report, with commit and machine; empty: none."""
     lesion: str = ""
-    """Spoil what the policy's memory reads: zeroed, noise, or swapped (with that of the episode before)."""
+    """Spoil what the policy's memory reads: zeroed, noise, or swapped (with that of the episode before); or keep
+    memory/context from it: no_context."""
     execute_steps: int = 0
     """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
     ensemble: bool = False
@@ -61,9 +62,6 @@ class EvalConfig:
     None: as the policy is used to."""
     push: bool = False
     """Push the object that the words name once, on the way to it (reach, push_to_mark, pick_place, stack)."""
-    reconstruct: bool = False
-    """Give it the objects in space of a scene graph that is begun anew with each episode, as ``engram record
-    --reconstruction`` does."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -92,7 +90,6 @@ def evaluate(config: EvalConfig) -> int:
             ensemble=config.ensemble,
             adaptive_m=config.adaptive_m,
             push=config.push,
-            reconstruct=config.reconstruct,
         )
     Console(stderr=True).print(report.table())
     print(report.to_json())

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from tqdm import tqdm
@@ -31,10 +32,31 @@ from engram.nodes.up import LineSink, Supervisor, child_environment, end_on_sign
 
 BESIDE_THE_LOOP = ("viewer_node", "learner_node")
 """Nodes whose failure does not end the demo (it still makes its exit code 1)."""
-LESION_OF = {"read": "", "not read": "zeroed"}
-"""How a policy's memory is used -> the policy node's parameter ``lesion``."""
+Lesion = Literal["zeroed", "swapped", "noise", "no_context"]
+WAYS = ("read", "not read")
+"""How a policy's memory is used."""
 PROCESS_STARTED = time.monotonic() - time.process_time()
 """When this process began, as well as its own CPU time tells [monotonic s]: the start-up's stopwatch."""
+
+
+@dataclass(frozen=True)
+class MemoryShow:
+    """A task that cannot be done without memory, run twice on the same seeds: the memory read, and not read."""
+
+    policy: str
+    task: str
+    lesion: str  # the policy node's parameter when it is not read
+
+    def lesion_of(self, way: str) -> str:
+        """Return the policy node's parameter ``lesion`` for one of ``WAYS``."""
+        return "" if way == "read" else self.lesion
+
+
+SHOWS = (
+    MemoryShow("memory", "take_it_back", "zeroed"),
+    MemoryShow("spatial", "touch_unseen", "no_context"),
+)
+"""A policy's own memory of its episode, and the scene graph's objects from ``memory/context``."""
 
 
 def _environment_flag(name: str) -> bool:
@@ -63,12 +85,16 @@ class DemoConfig:
     policy: str = "base"
     """Checkpoint that drives: a shipped name or a folder."""
     memory_policy: str | None = None
-    """Checkpoint with a memory that shows ``memory_task`` after the episodes, twice a seed: its memory read, and not
-    read. Empty: no such show. Default: the shipped ``memory`` after the usual tasks, none with tasks of your own."""
+    """Checkpoint that shows ``memory_task`` after the episodes, twice a seed: its memory read, and not read. Empty: no
+    such show. Default: after the usual tasks the shipped ``memory`` and ``spatial``, with a task each; after tasks of
+    your own none."""
     memory_task: str = "take_it_back"
-    """Task that cannot be done without memory."""
+    """Task of ``memory_policy`` that cannot be done without memory."""
+    memory_lesion: Lesion = "zeroed"
+    """How its memory is not read: zeroed (what it remembers of the episode is emptied), swapped, noise, or no_context
+    (it is not given the objects of memory/context)."""
     memory_episodes: int = 2
-    """Seeds of the memory task, each run twice."""
+    """Seeds of each memory task, each run twice."""
     profile: str = "fast"
     """How the cameras are rendered: fast or photo."""
     learner: bool = True
@@ -90,13 +116,16 @@ class DemoConfig:
 
 
 def with_environment(config: DemoConfig) -> DemoConfig:
-    """Return ``config`` with what was left open: headless also where the environment says so, and the memory's show."""
-    usual = "" if config.tasks or not config.episodes else "memory"
-    return dataclasses.replace(
-        config,
-        headless=config.headless or _environment_flag("HEADLESS"),
-        memory_policy=usual if config.memory_policy is None else config.memory_policy,
-    )
+    """Return ``config`` with what was left open: headless also where the environment says so."""
+    return dataclasses.replace(config, headless=config.headless or _environment_flag("HEADLESS"))
+
+
+def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
+    """Return what is shown of memory after the episodes."""
+    if config.memory_policy is None:
+        return () if config.tasks or not config.episodes else SHOWS
+    chosen = MemoryShow(config.memory_policy, config.memory_task, config.memory_lesion)
+    return (chosen,) if config.memory_policy else ()
 
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
@@ -131,7 +160,9 @@ class Demo:
     def __init__(self, config: DemoConfig, supervisor: Supervisor, client: LoopClient, sink: LineSink) -> None:
         self.config, self.supervisor, self.client, self.sink = config, supervisor, client, sink
         self.reports: list[EpisodeReport] = []
-        self.remembering: dict[str, list[EpisodeReport]] = {way: [] for way in LESION_OF if config.memory_policy}
+        self.remembering: dict[MemoryShow, dict[str, list[EpisodeReport]]] = {
+            show: {way: [] for way in WAYS} for show in memory_shows(config)
+        }
         self.moving_after_s: float | None = None
         client.idle = self._idle
 
@@ -179,18 +210,18 @@ class Demo:
                 bar.update()
 
     def compare_memory(self) -> None:
-        """Run the memory task with and without its memory read, on the same seeds; then as before."""
+        """Run each memory task with and without its memory read, on the same seeds; then as before."""
         config = self.config
-        if not self.remembering or not config.memory_policy:
-            return
-        print(f"a task that needs memory: {config.memory_task}, driven by {config.memory_policy}", flush=True)
-        for way, done in self.remembering.items():
-            self.client.drive_by(config.memory_policy, LESION_OF[way], config.startup_timeout_s)
-            for index in range(config.memory_episodes):
-                report = self.client.run_episode(config.memory_task, config.seed + index, config.episode_timeout_s)
-                done.append(report)
-                print(f"  memory {way:8}  {describe(report, index + 1, config.memory_episodes)}", flush=True)
-        self.client.drive_by(config.policy, "", config.startup_timeout_s)
+        for show, ways in self.remembering.items():
+            print(f"a task that needs memory: {show.task}, driven by {show.policy}", flush=True)
+            for way, done in ways.items():
+                self.client.drive_by(show.policy, show.lesion_of(way), config.startup_timeout_s)
+                for index in range(config.memory_episodes):
+                    report = self.client.run_episode(show.task, config.seed + index, config.episode_timeout_s)
+                    done.append(report)
+                    print(f"  memory {way:8}  {describe(report, index + 1, config.memory_episodes)}", flush=True)
+        if self.remembering:
+            self.client.drive_by(config.policy, "", config.startup_timeout_s)
 
     def wait_for_ctrl_c(self) -> None:
         """Let the page's visitors give instructions."""
@@ -234,12 +265,13 @@ def summary(
     }  # fmt: skip
 
 
-def memory_figures(config: DemoConfig, remembering: Mapping[str, list[EpisodeReport]]) -> dict[str, object] | None:
-    """Return what came of the memory task, [successes, episodes] each way; None when it was not shown."""
-    if not remembering:
-        return None
-    counts = {way: [sum(r.outcome == "succeeded" for r in done), len(done)] for way, done in remembering.items()}
-    return {"task": config.memory_task, "policy": config.memory_policy, **counts}
+def memory_figures(remembering: Mapping[MemoryShow, Mapping[str, list[EpisodeReport]]]) -> list[dict[str, object]]:
+    """Return what came of each memory task, [successes, episodes] each way."""
+    return [
+        {"task": show.task, "policy": show.policy}
+        | {way: [sum(r.outcome == "succeeded" for r in done), len(done)] for way, done in ways.items()}
+        for show, ways in remembering.items()
+    ]
 
 
 def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list[str]) -> str:
@@ -270,8 +302,9 @@ def demo(config: DemoConfig) -> int:
         if getattr(config, name) < 0:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
     tasks = check_tasks(config.tasks)
-    check_tasks((config.memory_task,))
-    for policy in filter(None, (config.policy, config.memory_policy)):
+    shows = memory_shows(config)
+    check_tasks((config.memory_task, *(show.task for show in shows)))
+    for policy in (config.policy, *(show.policy for show in shows)):
         check_policy_name(policy)
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
@@ -306,14 +339,15 @@ def demo(config: DemoConfig) -> int:
         supervisor.end()
         supervisor.run()
         sink.close()
-    every = [*show.reports, *(report for done in show.remembering.values() for report in done)]
-    wanted = config.episodes + len(show.remembering) * config.memory_episodes
+    remembering = [report for ways in show.remembering.values() for done in ways.values() for report in done]
+    every = [*show.reports, *remembering]
+    wanted = config.episodes + len(shows) * len(WAYS) * config.memory_episodes
     problem = problem or verdict(every, wanted if config.headless or not interrupted else len(every),
                                  client.commands, dead)  # fmt: skip
     if problem:
         print(f"engram demo: {problem}\n  logs: {log_dir}\n  'engram doctor' checks this machine", file=sys.stderr)
     extra = {"steps": sum(r.steps for r in every), "commands": client.commands,
-             "memory_task": memory_figures(config, show.remembering),
+             "memory_tasks": memory_figures(show.remembering),
              "moving_after_s": show.moving_after_s,
              "seconds": round(time.monotonic() - PROCESS_STARTED, 1), "problem": problem or None}  # fmt: skip
     figures = summary(show.reports, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)

@@ -47,7 +47,8 @@ class PolicyNodeConfig(NodeConfig):
     """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
     Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
     lesion: str = param("", live=True)
-    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; empty: don't."""
+    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; or keep the tokens
+    of memory/context from it: no_context; empty: don't."""
     execute_steps: int = param(0, 0, 64)
     """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
     ensemble: bool = False

@@ -41,6 +41,11 @@ class RememberingNetwork(nn.Module, ABC):
     sees_itself: bool = False
     """What it perceives comes with the robot's own state, for the action head: frames cannot share it."""
 
+    @property
+    @abstractmethod
+    def reads_context(self) -> bool:
+        """Whether the tokens of memory/context change anything: the gate that they come through is open."""
+
     @abstractmethod
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Understand what the preprocessor returned for observations (B,); never by proprioception."""

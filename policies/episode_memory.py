@@ -16,6 +16,8 @@ from engram.policies.memories import Moments, SequenceMemory, State
 LESIONS = ("", "zeroed", "swapped", "noise")
 """How to spoil what is read, to see what hangs on it: nothing, an empty memory, that of the episode before at its end,
 noise of the same size in the place of what was seen."""
+NO_CONTEXT = "no_context"
+"""Likewise for a policy that acts on memory/context: its tokens are kept from it."""
 
 
 def _size(content: Tensor) -> Tensor:

@@ -110,9 +110,14 @@ class Block(nn.Module):
 class MemoryRead(nn.Module):
     """Gated cross-attention from the cognitive token to memory entries, with time and place encoding.
 
+    Entries of unit length come in with components of about one, places in decimetres: as they are, with components of
+    0.05, a policy did not learn in 4,000 steps which of three blocks is meant (decision 14).
+
     The gate starts at zero: a fresh network ignores memory. Without a readable entry the result is exactly the
     cognitive token, so that an empty memory and no memory are the same bits.
     """
+
+    PLACE_UNIT_M = 0.1
 
     def __init__(self, dim: int, heads: int, memory_dim: int) -> None:
         super().__init__()
@@ -134,7 +139,8 @@ class MemoryRead(nn.Module):
         if tokens.shape[1] == 0:
             return cognition
         when = torch.log1p(age_s.clamp(min=0.0))[..., None]
-        entries = self.project(torch.cat((tokens, when, place), dim=-1))
+        what, where = tokens * tokens.shape[-1] ** 0.5, place / self.PLACE_UNIT_M
+        entries = self.project(torch.cat((what, when, where), dim=-1))
         readable = mask.any(dim=1, keepdim=True)
         read = self.attention(self.norm(cognition)[:, None], entries, mask | ~readable)[:, 0]
         return torch.where(readable, cognition + torch.tanh(self.gate) * read, cognition)

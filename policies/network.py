@@ -76,6 +76,11 @@ class EngramVLA(RememberingNetwork):
             self.language_mean.copy_(embeddings.mean(0))
             self.language_std.copy_(embeddings.std(0).clamp(min=floor))
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether training has opened the gate to memory/context."""
+        return bool(self.memory.gate.any())
+
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Encode a normalised batch (images, instruction, memory/context; not proprioception)."""
         words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)

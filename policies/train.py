@@ -37,7 +37,7 @@ from engram.policies.frames import FrameFeed, Frames, load_frames
 from engram.policies.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import checkpoint_folder
-from engram.policies.policy_config import MEMORY_PREFIX, other_fields
+from engram.policies.policy_config import other_fields
 from engram.policies.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, make_engram_vla_pre_post_processors, of_shrunk_images
 from engram.policies.resuming import check_resumable, walk
@@ -306,20 +306,12 @@ def schedule(step: int, warmup: int, progress: float) -> float:
 
 
 def evaluate_on_card(policy: Path, episodes: int) -> None:
-    """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card; it gets the
-    scene graph's tokens if it learnt from such."""
+    """Run the exported policy on seeds never trained on and write its rates, with intervals, on its card."""
     from engram.sim.evaluation import evaluate_checkpoint
 
     card = json.loads((policy / CARD).read_text())
-    tokens = learns_from_tokens(Path(card["train_config"]["dataset"]))
-    report = evaluate_checkpoint(policy, simulated_tasks(card["tasks"]), episodes=episodes, reconstruct=tokens)
+    report = evaluate_checkpoint(policy, simulated_tasks(card["tasks"]), episodes=episodes)
     (policy / CARD).write_text(json.dumps({**card, "evaluation": json.loads(report.to_json())}, indent=1) + "\n")
-
-
-def learns_from_tokens(dataset: Path) -> bool:
-    """Tell whether ``dataset`` holds the scene graph's tokens, as ``engram record --reconstruction`` writes them."""
-    features = LeRobotDatasetMetadata("local/train", root=dataset).features
-    return any(name.startswith(MEMORY_PREFIX) for name in features)
 
 
 def simulated_tasks(groups: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engram.core.contracts import Kinematics, Policy, Remembering
 from engram.core.control import ControlConfig, proprioception
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import STATE_DIM, ActionChunk, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
@@ -28,7 +28,7 @@ from engram.policies.configuration_engram_vla import (
     EngramVLAConfig,
 )
 from engram.policies.contract import Percept
-from engram.policies.episode_memory import EpisodeMemory
+from engram.policies.episode_memory import LESIONS, NO_CONTEXT, EpisodeMemory
 from engram.policies.flow import Guide
 from engram.policies.network_policy import NetworkPolicy
 from engram.policies.opening import open_policy
@@ -70,10 +70,13 @@ class VlaPolicy(Policy, Remembering):
         """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights.
 
         With ``real_time`` a chunk grows out of the one before it. ``lesion``, one of
-        ``engram.policies.episode_memory.LESIONS``, spoils what its memory reads, for experiments.
+        ``engram.policies.episode_memory.LESIONS`` or ``NO_CONTEXT``, spoils what its memory reads, for experiments.
+
+        Raises:
+            UnknownNameError: there is no such lesion.
+            InvalidInputError: the policy has nothing that it could spoil; robot or control rate are not the policy's.
         """
-        if lesion and policy.model.recall is None:
-            raise InvalidInputError(f"lesion {lesion!r}: this policy has no memory of its episode to spoil")
+        _check_lesion(lesion, policy)
         control = control or ControlConfig()
         _check_fit(policy.config, robot, control)
         self._policy = policy.eval()
@@ -90,7 +93,7 @@ class VlaPolicy(Policy, Remembering):
 
     def begin_anew(self) -> None:
         """Be as if nothing had ever been seen: not even an episode before, which the lesion ``swapped`` would read."""
-        self._remembered = EpisodeMemory(self._lesion)
+        self._remembered = EpisodeMemory("" if self._lesion == NO_CONTEXT else self._lesion)
         self.reset("")
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
@@ -111,7 +114,7 @@ class VlaPolicy(Policy, Remembering):
             return
         if self._first_ns is None:
             self._first_ns = observation.stamp_ns
-        self._observation, self._memory = observation, memory
+        self._observation, self._memory = observation, None if self._lesion == NO_CONTEXT else memory
         self._seen = self._percept = None
         if self.remembers:
             self._understand()
@@ -170,6 +173,11 @@ class VlaPolicy(Policy, Remembering):
     def remembers(self) -> bool:
         """Whether the network has a memory of the episode."""
         return self._policy.model.recall is not None
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether it acts on the tokens of memory/context that it is given."""
+        return self._policy.model.reads_context and self._lesion != NO_CONTEXT
 
     @property
     def adaptive_m(self) -> float:
@@ -236,6 +244,15 @@ class VlaPolicy(Policy, Remembering):
         rng = np.random.default_rng((self.seed % 2**63, step % 2**63))
         shape = (1, *policy.model.noise_shape)
         return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+
+def _check_lesion(lesion: str, policy: NetworkPolicy) -> None:
+    if lesion not in (*LESIONS, NO_CONTEXT):
+        raise unknown_name("lesion", lesion, (*LESIONS[1:], NO_CONTEXT))
+    if lesion == NO_CONTEXT and not policy.model.reads_context:
+        raise InvalidInputError(f"lesion {lesion!r}: this policy does not act on memory/context")
+    if lesion in LESIONS[1:] and policy.model.recall is None:
+        raise InvalidInputError(f"lesion {lesion!r}: this policy has no memory of its episode to spoil")
 
 
 def _check_fit(config: PolicyConfig, robot: RobotConfig, control: ControlConfig) -> None:

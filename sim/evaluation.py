@@ -311,9 +311,9 @@ def evaluate_checkpoint(
     ensemble: bool = False,
     adaptive_m: float | None = None,
     push: bool = False,
-    reconstruct: bool = False,
 ) -> Report | SwapReport:
-    """Load a policy and run it.
+    """Load a policy and run it; one that acts on memory/context is given where objects are in a scene graph, begun anew
+    with each episode, as ``engram record --reconstruction`` gave it.
 
     Args:
         checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
@@ -321,22 +321,21 @@ def evaluate_checkpoint(
         episodes: per task.
         swap: run the instruction-swap evaluation instead.
         held_out: use wordings that training never used.
-        lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise.
+        lesion: spoil what its memory reads: zeroed, swapped (with the episode before), noise; or no_context: it is not
+            given memory/context.
         execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
         ensemble: ask at every step and average the chunks where they overlap.
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
             the policy is used to.
         push: push the object that the words name once, on the way to it.
-        reconstruct: let it read where objects are in a scene graph, begun anew with each episode, as a policy that
-            learnt from ``engram record --reconstruction`` expects.
     """
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.chunking import follow
 
-    world = MujocoWorld(WorldConfig(profile="fast", depth=reconstruct))
     loaded = load_policy(checkpoint, lesion=lesion, execute_steps=execute_steps or None)
     subject = follow(loaded, ensemble, adaptive_m)
-    detector, fresh_memory = make_perception() if reconstruct else (None, None)
+    world = MujocoWorld(WorldConfig(profile="fast", depth=loaded.reads_context))
+    detector, fresh_memory = make_perception() if loaded.reads_context else (None, None)
     pipeline = CommandPipeline(world.kinematics, world.robot)
     runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
     report: Report | SwapReport

@@ -277,7 +277,7 @@ def record_episode(
     pipeline = CommandPipeline(world.kinematics, world.robot)
     pipeline.reset()
     if scene is not None:
-        scene.begin()
+        scene.begin(task, seed, observation.stamp_ns)
     frames: list[dict[str, Any]] = []
     outcome, left = world.oracle_outcome(), tail_steps
     while left > 0 and (outcome.success or not outcome.over):

@@ -60,12 +60,16 @@ class BackboneNetwork(RememberingNetwork):
             return
         self.words, self.pictures = _enter(trunk.width, config.dim), _enter(trunk.width, config.dim)
         self.context = MemoryRead(config.dim, config.heads, config.memory_dim)
-        nn.init.ones_(self.context.gate)  # shut by Recall's map of zeros: two zeros in a row would never open
         self.bent = (len(trunk.norms), 2, trunk.expert_width)
         self.cameras, self.cells = sorted(config.image_features), config.memory_cells_side
         self.seen = PICTURES * len(self.cameras)
         cells = len(self.cameras) * self.cells**2
         self.recall = Recall(config, self.bent[0] * self.bent[1] * self.bent[2], self.seen, cells)
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether there is a memory, and training has opened its gate to memory/context."""
+        return self.recall is not None and bool(self.context.gate.any())
 
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Run the vision-language model, and make of it what a memory writes."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,11 +15,15 @@ import pytest
 from engram.benchmarks.policy import features
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.demo import (
+    WAYS,
     DemoConfig,
+    Lesion,
+    MemoryShow,
     check_tasks,
     demo,
     launch_values,
     memory_figures,
+    memory_shows,
     summary,
     verdict,
     with_environment,
@@ -29,6 +34,7 @@ from engram.nodes.launch_graph import find_launch_file, load_graph
 from engram.nodes.loop_client import EpisodeReport
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
+from engram.policies.episode_memory import LESIONS, NO_CONTEXT
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,10 +59,10 @@ def test_figures_of_three_episodes() -> None:
 
 def test_the_memory_task_is_counted_by_how_memory_was_used() -> None:
     done = {"read": [report("shell_touch", "succeeded")] * 2, "not read": [report("shell_touch", "timeout")] * 2}
-    assert memory_figures(DemoConfig(memory_policy="mine", memory_task="shell_touch"), done) == {
-        "task": "shell_touch", "policy": "mine", "read": [2, 2], "not read": [0, 2]
-    }  # fmt: skip
-    assert memory_figures(DemoConfig(), {}) is None
+    assert memory_figures({MemoryShow("mine", "shell_touch", "zeroed"): done}) == [
+        {"task": "shell_touch", "policy": "mine", "read": [2, 2], "not read": [0, 2]}
+    ]
+    assert memory_figures({}) == []
 
 
 def test_what_was_not_measured_is_null() -> None:
@@ -100,13 +106,22 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
     traced = {n.name: dict(n.parameters).get("trace_file") for n in graph.nodes}
     assert traced["safety_node"] == str(tmp_path / "safety_node.jsonl")
     assert traced["lifecycle_manager"] is None
-    shown = [with_environment(c).memory_policy for c in (DemoConfig(), DemoConfig(tasks=("reach",)))]
-    assert shown == ["memory", ""]
-    assert with_environment(DemoConfig(tasks=("reach",), memory_policy="mine")).memory_policy == "mine"
-    assert with_environment(DemoConfig(episodes=0)).memory_policy == ""
     monkeypatch.setenv("EPISODES", "many")
     with pytest.raises(InvalidInputError, match="EPISODES: 'many'"):
         DemoConfig()
+
+
+def test_memory_is_shown_after_the_usual_tasks_or_as_asked() -> None:
+    assert [(show.policy, show.lesion) for show in memory_shows(DemoConfig())] == [
+        ("memory", "zeroed"), ("spatial", "no_context")
+    ]  # fmt: skip
+    for none in (DemoConfig(tasks=("reach",)), DemoConfig(episodes=0), DemoConfig(memory_policy="")):
+        assert memory_shows(none) == ()
+    mine = DemoConfig(tasks=("reach",), memory_policy="mine", memory_task="touch_unseen", memory_lesion="no_context")
+    (show,) = memory_shows(mine)
+    assert show == MemoryShow("mine", "touch_unseen", "no_context")
+    assert [show.lesion_of(way) for way in WAYS] == ["", "no_context"]
+    assert get_args(Lesion) == (*LESIONS[1:], NO_CONTEXT)
 
 
 @pytest.mark.parametrize("words", [("make", "demo", "HEADLESS=1"), ("make", "demo")])
@@ -161,7 +176,7 @@ def test_one_episode_through_every_process(tmp_path: Path) -> None:
     remembers += ("--memory-task", "shell_touch:delay=1")
     code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, *remembers, log_dir=tmp_path)
     assert code == 0, printed
-    assert [figures["memory_task"][way][1] for way in ("read", "not read")] == [1, 1]
+    assert [figures["memory_tasks"][0][way][1] for way in WAYS] == [1, 1]
     assert "memory not read" in printed
     assert figures["episodes"] == 1
     assert figures["problem"] is None

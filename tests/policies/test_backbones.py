@@ -58,14 +58,16 @@ def trunks(folders, lerobots):
     return {name: load_trunk(wrapped(str(folder))) for name, folder in folders.items()}
 
 
-def remembering(trunk, folder, memory="bank", learnt=True, seed=0):
-    """Return a policy with a memory that lets through what it reads, as after training."""
+def remembering(trunk, folder, memory="bank", learnt=True, context=True, seed=0):
+    """Return a policy whose memory lets through what it reads, as after training, with memory/context or without."""
     torch.manual_seed(seed)
     config = wrapped(str(folder), memory=memory, **SMALL)
     policy = EngramBackbonePolicy(config, trunk)
     if learnt:
         with torch.no_grad():
             policy.model.recall.fuse.weight.normal_()
+            if context:
+                policy.model.context.gate.fill_(1.0)
     return VlaPolicy(policy, *backbone_processors(config), GantryKinematics(), GANTRY, version="v1")
 
 
@@ -109,6 +111,22 @@ def test_what_was_seen_before_and_what_the_memory_node_sends_change_the_actions(
         chunks.append(policy.act().actions)
     assert not np.array_equal(chunks[0], chunks[1])
     assert not np.array_equal(chunks[0], chunks[2])
+
+
+def test_who_learnt_without_memory_context_does_not_act_on_it_and_training_with_it_opens_its_gate(folders, trunks):
+    policy = remembering(trunks["smolvla"], folders["smolvla"], context=False)
+    chunks = []
+    for memory in (None, TOKENS):
+        policy.reset("go to the red cube", seed=0)
+        policy.observe(observe(0), memory)
+        chunks.append(policy.act().actions)
+    np.testing.assert_array_equal(*chunks)
+    assert not policy.reads_context
+    model = policy.network.model
+    batch = policy.preprocess(policy._batch(observe(0), TOKENS))
+    percept, _ = model.observe(batch, model.recall.memory.begin(1), torch.zeros(1))
+    model._modulation(percept).sum().backward()
+    assert model.context.gate.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("family", FAMILIES)

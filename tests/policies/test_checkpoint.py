@@ -9,18 +9,19 @@ import pytest
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.chunking import follow
-from engram.sim.evaluation import evaluate
+from engram.sim.evaluation import evaluate, evaluate_checkpoint
 from engram.sim.world import MujocoWorld, WorldConfig
 
 CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
 
-@pytest.mark.parametrize("name", ["base", "memory"])
+@pytest.mark.parametrize("name", ["base", "memory", "spatial"])
 def test_the_card_names_these_weights(name):
     card = json.loads((CHECKPOINTS / name / CARD).read_text())
     assert card["sha256"] == sha256(CHECKPOINTS / name / WEIGHTS)
     assert (CHECKPOINTS / name / WEIGHTS).stat().st_size < 20_000_000
-    assert load_policy(name).remembers == (name != "base")
+    policy = load_policy(name)
+    assert (policy.remembers, policy.reads_context) == (name == "memory", name == "spatial")
 
 
 @pytest.mark.render
@@ -43,3 +44,11 @@ def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does
     whole, emptied = (report.per_task["take_it_back"].successes for report in found)
     assert whole >= 4
     assert emptied < whole
+
+
+@pytest.mark.render
+@pytest.mark.slow
+def test_the_policy_that_acts_on_the_scene_graph_touches_what_is_out_of_view_and_without_it_guesses():
+    given, kept = (evaluate_checkpoint("spatial", ("touch_unseen",), episodes=8, lesion=x) for x in ("", "no_context"))
+    assert given.per_task["touch_unseen"].successes >= 7
+    assert kept.per_task["touch_unseen"].successes <= 6  # one in three by chance

@@ -75,6 +75,19 @@ def test_memory_of_another_length_is_refused_with_both_lengths():
         sample(tiny_policy(), tiny_batch() | memory(dim=5))
 
 
+def test_what_is_read_comes_in_at_the_size_that_layers_expect():
+    policy, batch, read = opened(tiny_policy()), tiny_batch(), []
+    policy.model.memory.project.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    one = {name: value[:, :1] for name, value in memory().items()}
+    one[MEMORY_TOKENS_KEY] = torch.nn.functional.one_hot(torch.tensor([[5], [5]]), 384).float()  # of unit length
+    one[MEMORY_PLACE_KEY] = torch.tensor([[[0.5, -0.2, 0.02]]] * 2)
+    one[MEMORY_AGE_KEY] = torch.tensor([[1.0]] * 2)
+    sample(policy, batch | one)
+    entry = read[0][0, 0]
+    assert entry[5].item() == pytest.approx(19.596, abs=1e-3)  # sqrt(384)
+    torch.testing.assert_close(entry[-4:], torch.tensor([0.693147, 5.0, -2.0, 0.2]))  # ln 2, decimetres
+
+
 def test_the_gate_learns_only_when_there_is_memory():
     policy = tiny_policy().train()
     chunk = {"action": torch.randn(2, 6, 7)}

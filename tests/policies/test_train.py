@@ -6,7 +6,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +17,10 @@ import engram.policies.frames as module
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
-from engram.policies.checkpoint import CARD
 from engram.policies.frames import load_frames
 from engram.policies.processes import average_gradients, training_device
 from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions, of_shrunk_images
-from engram.policies.train import evaluate_on_card, main, schedule
+from engram.policies.train import main, schedule
 from engram.policies.train_config import TrainConfig
 
 from .synthetic import INSTRUCTIONS, make_dataset
@@ -204,27 +202,6 @@ def test_the_final_evaluation_stands_on_the_card_with_its_interval(dataset, tmp_
     rate = json.loads((folder / "card.json").read_text())["evaluation"]["per_task"]["reach"]
     assert rate["n"] == 1
     assert 0.0 <= rate["low"] < rate["high"] <= 1.0
-
-
-def test_who_learnt_from_the_scene_graph_is_evaluated_with_it(dataset, tmp_path, monkeypatch):
-    (tmp_path / CARD).write_text(json.dumps({"tasks": ["reach"], "train_config": {"dataset": str(dataset)}}))
-    asked = []
-
-    def run(*_, reconstruct, **__):
-        asked.append(reconstruct)
-        return SimpleNamespace(to_json=lambda: "{}")
-
-    monkeypatch.setattr("engram.sim.evaluation.evaluate_checkpoint", run)
-    evaluate_on_card(tmp_path, 1)
-    info = dataset / "meta" / "info.json"
-    plain = info.read_text()
-    tokens = {"dtype": "float32", "shape": [2, 3], "names": None}
-    told = json.loads(plain)
-    told["features"]["observation.memory.tokens"] = tokens
-    info.write_text(json.dumps(told))
-    evaluate_on_card(tmp_path, 1)
-    info.write_text(plain)
-    assert asked == [False, True]
 
 
 def test_chunks_stay_within_their_episode(dataset, tmp_path):

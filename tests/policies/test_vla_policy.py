@@ -261,6 +261,38 @@ def test_there_is_nothing_to_spoil_without_a_memory(tmp_path):
         load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, lesion="zeroed")
 
 
+def test_a_policy_that_acts_on_memory_context_can_be_kept_from_it():
+    tokens = MemoryTokens(0, 1, np.ones((1, 384), np.float32), np.zeros(1, np.float32), np.ones((1, 3), np.float32),
+                          np.ones(1, bool), ("cup",))  # fmt: skip
+    policies = [make_policy() for _ in range(3)]
+    for policy in policies:
+        torch.nn.init.ones_(policy.network.model.memory.gate)
+    given, kept_from, none = policies
+    kept_from = VlaPolicy(kept_from.network, kept_from.preprocess, kept_from.postprocess, GantryKinematics(), GANTRY,
+                          version="v1", lesion="no_context")  # fmt: skip
+    for policy, memory in ((given, tokens), (kept_from, tokens), (none, None)):
+        policy.reset("go", seed=0)
+        policy.observe(observe(10**9), memory)
+    chunks = [policy.act() for policy in (given, kept_from, none)]
+    assert not np.array_equal(chunks[0].actions, chunks[2].actions)
+    np.testing.assert_array_equal(chunks[1].actions, chunks[2].actions)
+    assert [chunk.memory_ids for chunk in chunks] == [("cup",), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("lesion", "error", "told"),
+    [
+        ("no_context", InvalidInputError, "lesion 'no_context': this policy does not act on memory/context"),
+        ("removed", UnknownNameError, "unknown lesion 'removed'.*no_context, noise, swapped, zeroed"),
+    ],
+)
+def test_what_cannot_be_spoiled_is_named(tmp_path, lesion, error, told):
+    policy = make_policy()
+    export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
+    with pytest.raises(error, match=told):
+        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, lesion=lesion)
+
+
 def test_real_time_chunks_grow_out_of_the_chunk_that_runs():
     plain, guided = make_policy(), make_policy()
     guided.real_time = RealTimeChunking(delay=2)

@@ -11,9 +11,10 @@ from engram.perception.embedding import default_text_encoder
 from engram.policies import configuration_engram_vla as keys
 from engram.policies.policy_config import MEMORY_PREFIX
 from engram.sim.experts import make_expert
-from engram.sim.reconstruction import PREFIX, SceneRecorder, features, make_perception
+from engram.sim.reconstruction import PREFIX, SceneRecorder, features, make_perception, past_tasks
 from engram.sim.record import RecordConfig, record, record_episode
 from engram.sim.runtime import CommandPipeline, Runtime
+from engram.sim.tasks import get_task
 from engram.sim.world import MujocoWorld, WorldConfig
 
 TASK = "touch_unseen:delay=2"
@@ -52,7 +53,24 @@ def test_where_the_red_block_is_stays_known_when_nothing_can_be_seen_any_more(wo
         known = red_place(last[f"{PREFIX}tokens"], last[f"{PREFIX}place"], last[f"{PREFIX}mask"])
         np.testing.assert_allclose(known[:2], true[:2], atol=0.015)
         assert last[f"{PREFIX}age_s"][last[f"{PREFIX}mask"]].min() > 0.2
-        assert not frames[0][f"{PREFIX}age_s"].any()
+        assert not frames[0][f"{PREFIX}age_s"][:3].any()  # the blocks; then come tasks of the past
+
+
+def test_an_episode_has_up_to_two_past_tasks_that_say_other_places(world):
+    encoder, words = default_text_encoder(), get_task("touch_unseen").instructions
+    drawn = [past_tasks(TASK, np.random.default_rng((seed, 3))) for seed in range(20)]
+    assert {len(cases) for cases in drawn} == {0, 1, 2}
+    places = np.array([case.place for cases in drawn for case in cases])
+    assert (places.std(0) > (0.08, 0.15, 0.03)).all()  # uniform over the table: 0.12, 0.20, 0.04
+    for case in (case for cases in drawn for case in cases):
+        assert any(np.allclose(case.vector, vector) for vector in encoder.encode(list(words)))
+    seed = next(i for i, cases in enumerate(drawn) if len(cases) == 2)
+    frames = record_episode(world, TASK, seed, None, 1, SceneRecorder(world.kinematics, world.robot))
+    for frame in (frames[0], frames[-1]):
+        assert frame[f"{PREFIX}mask"].sum() == 5  # three blocks before them
+        np.testing.assert_array_equal(frame[f"{PREFIX}place"][3:5], np.float32([case.place for case in drawn[seed]]))
+    aged = frames[-1][f"{PREFIX}age_s"][3] - frames[0][f"{PREFIX}age_s"][3]
+    assert aged == pytest.approx(0.1 * (len(frames) - 1), abs=1e-3)
 
 
 def test_a_dataset_holds_them_as_they_were(world, tmp_path: Path):
