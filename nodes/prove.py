@@ -28,7 +28,7 @@ from engram.core.errors import EngramError, unknown_name
 from engram.core.provenance import digest
 from engram.core.statistics import Rate, mean_rate, wilson
 
-EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET = 0.95, 0.80, 0.95
+EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET, CONTEXT_TARGET = 0.95, 0.80, 0.95, 0.90
 CENTRE_TARGET_MM = 10.0
 SWAP_TARGETS = {"unswapped": None, "swapped_goal": POLICY_TARGET, "original_goal": None}
 """What a policy reaches with its own words, with other words the goal of those, and with other words its own goal."""
@@ -248,6 +248,16 @@ def prove_swap(config: ProveConfig) -> list[Figure]:
     return [rate_figure(f"swap_{goal}", rate, SWAP_TARGETS[goal]) for goal, rate in means.items()]
 
 
+def prove_context(config: ProveConfig) -> list[Figure]:
+    """The shipped policy that acts on the scene graph, both cameras covered: given memory/context, and not given it."""
+    figures = []
+    for name, lesion, target in (("given", "", CONTEXT_TARGET), ("not_given", "no_context", None)):
+        words = ["spatial", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
+        report = run(["-m", "engram.nodes.cli", "eval", *words, *(["--lesion", lesion] if lesion else [])])
+        figures.append(rate_figure(f"unseen_context_{name}", Rate(**report["mean"]), target))
+    return figures
+
+
 def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -263,7 +273,7 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
-    "policy": (prove_memory_tasks, prove_swap),
+    "policy": (prove_memory_tasks, prove_swap, prove_context),
 }
 """Part -> its measurements."""
 

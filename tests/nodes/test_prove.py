@@ -143,6 +143,22 @@ def test_swapped_words_are_counted_by_the_goal_that_is_reached(monkeypatch: pyte
     }
 
 
+def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = []
+
+    def ran(command: list[str]) -> dict[str, dict[str, float]]:
+        words.append(command[3:])
+        return {"mean": asdict(wilson(3 if "no_context" in command else 9, 10))}
+
+    monkeypatch.setattr(module, "run", ran)
+    found = module.prove_context(ProveConfig("policy", quick=True))
+    usual = ["spatial", "--tasks", "unseen", "--episodes", "10"]
+    assert words == [usual, [*usual, "--lesion", "no_context"]]
+    assert [(figure.name, figure.value, figure.n, figure.met) for figure in found] == [
+        ("unseen_context_given", 0.9, 10, True), ("unseen_context_not_given", 0.3, 10, None)
+    ]  # fmt: skip
+
+
 def test_the_policy_is_compared_with_arms_that_are_trained_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
