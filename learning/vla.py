@@ -22,10 +22,16 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
     at the policy's own size: a part of the memory of full ones, and the same bits for training.
 
     Raises:
-        InvalidInputError: the policy's preprocessor does not downsample images, or it is a frozen backbone.
+        InvalidInputError: the policy's preprocessor does not downsample images, it is a frozen backbone, or it acts on
+            memory/context, which experience does not hold.
     """
     if not isinstance(policy.network, EngramVLAPolicy):
         raise InvalidInputError(f"{policy.version} is a frozen backbone; the learner needs a policy of type engram_vla")
+    if policy.reads_context:
+        raise InvalidInputError(
+            f"{policy.version} acts on memory/context, which the experience does not hold: learning blindly it would "
+            "forget that; train it with 'engram train', run it without a learner (learner:=false, --no-learner)"
+        )
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
         names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)

@@ -31,7 +31,7 @@ from engram.nodes.ports import require_free_port
 from engram.nodes.up import LineSink, Supervisor, child_environment, end_on_signals
 
 BESIDE_THE_LOOP = ("viewer_node", "learner_node")
-"""Nodes whose failure does not end the demo (it still makes its exit code 1)."""
+"""Nodes whose failure does not end the demo (it still makes its exit code 1), unless they could never have worked."""
 Lesion = Literal["zeroed", "swapped", "noise", "no_context"]
 WAYS = ("read", "not read")
 """How a policy's memory is used."""
@@ -173,7 +173,8 @@ class Demo:
             self.moving_after_s = round(self.client.moving_since - PROCESS_STARTED, 1)
             tqdm.write(f"robot moving after {self.moving_after_s} s", file=sys.stdout)
             sys.stdout.flush()
-        lost = [name for name in self.supervisor.failures if name not in BESIDE_THE_LOOP]
+        # a node that can never work takes all others with it, whichever it is
+        lost = [name for name in self.supervisor.failures if self.supervisor.ending or name not in BESIDE_THE_LOOP]
         if lost:
             raise LoopError(f"{lost[0]} stays down{self.sink.error(lost[0])}")
 

@@ -140,7 +140,7 @@ class VlaPolicy(Policy, Remembering):
             dt_s=self.control.control_dt_s,
             execute_steps=policy.config.n_action_steps,
             policy_version=self._version,
-            memory_ids=() if memory is None else tuple(np.array(memory.source_ids)[memory.mask].tolist()),
+            memory_ids=self._read(memory),
             inference_s=time.perf_counter() - begun,
         )
 
@@ -193,6 +193,12 @@ class VlaPolicy(Policy, Remembering):
     def version(self) -> str:
         """The version of the weights in use."""
         return self._version
+
+    def _read(self, memory: MemoryTokens | None) -> tuple[str, ...]:
+        """Return the ids of what was read in ``memory``: they get the credit, so only where it made a difference."""
+        if memory is None or not self.reads_context:
+            return ()
+        return tuple(np.array(memory.source_ids)[memory.mask].tolist())
 
     def _guide(self, stamp_ns: int) -> Guide | None:
         """Return how the chunk for ``stamp_ns`` is bound to the one that runs; None = not at all."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save_file
 
-from engram.core.errors import WeightsError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.learning.bc import BehaviourCloningConfig
 from engram.learning.episodes import EpisodeCloning, gather, window
 from engram.learning.learner import Learner, LearnerConfig
@@ -53,6 +53,12 @@ def reach(number: int):
 CONFIG = LearnerConfig(
     updates_per_episode=15, batch_size=16, candidate_updates=60, first_episodes=1, replay=ReplayConfig(chunk_size=6)
 )
+
+
+def test_a_policy_that_acts_on_what_the_experience_lacks_is_not_trained(policy):
+    torch.nn.init.ones_(policy.network.model.memory.gate)
+    with pytest.raises(InvalidInputError, match=r"acts on memory/context, which the experience does not hold.*--no-l"):
+        clone_behaviour(policy)
 
 
 def learnt(learner):

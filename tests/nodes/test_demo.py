@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from engram.benchmarks.policy import features
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.demo import (
     WAYS,
+    Demo,
     DemoConfig,
     Lesion,
     MemoryShow,
@@ -31,7 +33,7 @@ from engram.nodes.demo import (
 )
 from engram.nodes.latency import camera_to_command_ms, read_trace, stage_ms
 from engram.nodes.launch_graph import find_launch_file, load_graph
-from engram.nodes.loop_client import EpisodeReport
+from engram.nodes.loop_client import EpisodeReport, LoopError
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
 from engram.policies.episode_memory import LESIONS, NO_CONTEXT
@@ -130,6 +132,18 @@ def test_make_demo_is_headless_when_asked_in_either_way(words: tuple[str, ...]) 
     command = [*words, "-o", "setup", f"BIN={Path(sys.executable).parent}", "ARGS=--headless --tasks nonsense"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert "unknown task 'nonsense'" in done.stderr  # the flags were understood: only the task is wrong
+
+
+def test_a_learner_that_fails_ends_the_demo_where_it_takes_the_others_with_it() -> None:
+    for ending in (False, True):
+        supervisor = SimpleNamespace(step=lambda: True, failures=["learner_node"], ending=ending)
+        client = SimpleNamespace(moving_since=None)
+        Demo(DemoConfig(), supervisor, client, SimpleNamespace(error=lambda name: f": {name}'s reason"))
+        if ending:
+            with pytest.raises(LoopError, match="learner_node stays down: learner_node's reason"):
+                client.idle()
+        else:
+            client.idle()
 
 
 @pytest.mark.parametrize("wrong", ["episodes", "memory_episodes"])

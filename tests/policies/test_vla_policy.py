@@ -112,12 +112,15 @@ def test_noise_differs_from_step_to_step():
     assert not np.array_equal(*chunks)
 
 
-def test_memory_ids_are_those_of_the_readable_entries():
+def test_memory_ids_are_those_of_the_readable_entries_where_they_are_read():
     tokens = MemoryTokens(
         0, 1, np.ones((2, 384), np.float32), np.zeros(2, np.float32), np.zeros((2, 3), np.float32),
         np.array([True, False]), ("object/1", "object/2"),
     )  # fmt: skip
-    assert act(make_policy(), memory=tokens).memory_ids == ("object/1",)
+    shut, reads = make_policy(), make_policy()
+    torch.nn.init.ones_(reads.network.model.memory.gate)
+    assert act(reads, memory=tokens).memory_ids == ("object/1",)
+    assert act(shut, memory=tokens).memory_ids == ()  # whoever made no difference gets no credit
 
 
 @pytest.mark.parametrize(
