@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import tyro
 
 from engram.benchmarks.memory import SECOND, MemoryBenchmark, frames, make_world, stored
 from engram.benchmarks.report import figure, save_report
+from engram.core.child import spawned_pool
 from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM
@@ -102,7 +102,7 @@ def main(config: RamBenchmark | None = None) -> None:
     config = config or tyro.cli(RamBenchmark)
     where, found = machine(), []
     for count in [size for size in config.sizes if not config.quick or size <= 10_000]:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
+        with spawned_pool(1) as pool:
             row = pool.apply(measure, (count, config.updates, config.seed))
         ratio = row["asked_mb"] / row["counted_mb"]
         print(f"{count:>9,} objects: counted {row['counted_mb']:.1f} MB, process {row['grown_mb']:.1f} MB, "

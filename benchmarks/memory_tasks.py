@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from rich.progress import track
 from engram.benchmarks.memory_tasks_figures import OURS, figures, tables
 from engram.benchmarks.report import save_report
 from engram.core.arrays import positive_int
+from engram.core.child import spawned_pool
 from engram.core.contracts import Policy
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
@@ -303,7 +303,7 @@ def measure(config: MemoryTasksBenchmark, wanted: list[Block]) -> dict[str, dict
     config.work.mkdir(parents=True, exist_ok=True)
     todo = [block for block in wanted if not (config.work / block.name).exists()]
     if todo and not config.so_far:
-        with multiprocessing.get_context("spawn").Pool(min(config.workers, len(todo))) as pool:
+        with spawned_pool(min(config.workers, len(todo))) as pool:
             ran = pool.imap_unordered(run_block, todo)
             for block, result in track(ran, "evaluating", total=len(todo), console=Console(stderr=True)):
                 fresh = config.work / f"{block.name}.partial"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
+from multiprocessing.pool import Pool
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec it would be too late
@@ -16,3 +18,9 @@ def end_with_parent(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGTERM)
+
+
+def spawned_pool(processes: int, tasks_per_child: int | None = None) -> Pool:
+    """Return a pool of fresh processes that end with this one: those of a plain pool work on when it is told to end."""
+    context = multiprocessing.get_context("spawn")
+    return context.Pool(processes, end_with_parent, (os.getpid(),), maxtasksperchild=tasks_per_child)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import tyro
 from rich.progress import track
 
 from engram.core.arrays import positive_int
+from engram.core.child import spawned_pool
 from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
@@ -167,7 +167,7 @@ def record(config: RecordConfig) -> RecordReport:
     todo = [part for part in parts if not part.root.exists()]
     workers = min(config.workers, len(todo))
     if workers > 1:
-        with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        with spawned_pool(workers) as pool:
             for _ in track(pool.imap_unordered(_record_part, todo), "recording", total=len(todo)):
                 pass
             pool.close()  # leaving the block would kill the workers, and Python then warn of what they had not let go

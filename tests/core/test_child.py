@@ -1,7 +1,12 @@
 """Children end with their parent, also with one that has died already."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
+
+import pytest
 
 BEGIN = """
 import os, time
@@ -26,6 +31,19 @@ os.wait()
 """
 
 
+POOL = """
+import signal
+from engram.core.child import spawned_pool
+
+if __name__ == "__main__":
+    with spawned_pool(1) as pool:
+        print(pool.apply(os.getpid), flush=True)
+        pool.apply_async(time.sleep, (60,))
+        os.kill(parent, signal.SIGTERM)
+        time.sleep(60)
+"""
+
+
 def told(script: str) -> bytes:
     """Return what processes of ``script`` say until the last of them has ended."""
     return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, check=True, timeout=60).stdout
@@ -37,3 +55,16 @@ def test_a_child_that_comes_too_late_to_hear_of_its_parents_death_ends():
 
 def test_a_child_whose_parent_lives_goes_on():
     assert told(IN_TIME) == b"lives on\n"
+
+
+def test_a_pool_ends_with_a_parent_that_is_told_to_end(tmp_path):
+    script = tmp_path / "pool.py"  # a fresh process imports it by its path
+    script.write_text(BEGIN + POOL)
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, timeout=50)
+    assert ended.returncode == -signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        for _ in range(200):
+            os.kill(int(ended.stdout), 0)
+            time.sleep(0.05)
+    assert time.monotonic() - began < 45  # not when its work is done
