@@ -223,6 +223,11 @@ class Policy(ABC):
     def version(self) -> str:
         """The version of the weights in use."""
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether it acts on the ``memory`` that it is given: who runs it then sees to it that this is fresh."""
+        return False
+
 
 class Remembering(ABC):
     """A policy whose memory of the running episode outlives its process."""

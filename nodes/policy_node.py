@@ -68,6 +68,10 @@ class PolicyNodeConfig(NodeConfig):
     """Length of one control step [s]; joint states that come faster are passed over."""
     memory: str = param("latest", choices=("off", "latest", "wait"))
     """memory/context: not used, the newest there is, or wait for the one of the same observation."""
+    context_age_s: float = param(0.3, 0.0, 60.0)
+    """In lock-step a policy that acts on memory/context waits until the newest is at most so much older than the
+    observation [s of the node's clock], at most missing_after_s: a busy machine does not show it an older scene. Not
+    less than from one frame that perception looks at to the next."""
     missing_after_s: float = param(2.0, 0.1, 60.0)
     """Report what an observation lacks after waiting this long [s]."""
     episodes: str = param("status", choices=("status", "goal"))
@@ -127,6 +131,7 @@ class PolicyNode(EngramNode):
         self.ready: dict[int, Observation] = {}  # complete observations that wait for status or memory
         self.last_stamp = -1
         self.progress_at = time.monotonic()
+        self.stale_since: float | None = None  # since when a memory/context that is fresh enough is waited for
         self.phase = "waiting"  # as the safety node last told: acting, holding, intervention
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
@@ -260,7 +265,7 @@ class PolicyNode(EngramNode):
             self.ready[observation.stamp_ns] = observation
         for stamp_ns in sorted(self.ready):
             status = self._status_at(stamp_ns)
-            if status is None or (self.config.memory == "wait" and status.running and stamp_ns not in self.memory):
+            if status is None or (status.running and self._awaits_memory(stamp_ns)):
                 continue
             self.health.trace("observation complete", stamp_ns)
             observation = self.ready.pop(stamp_ns)
@@ -270,6 +275,24 @@ class PolicyNode(EngramNode):
         while len(self.ready) > KEPT:
             del self.ready[min(self.ready)]
             self.health.count("observations given up")
+
+    def _awaits_memory(self, stamp_ns: int) -> bool:
+        """Tell whether the observation of ``stamp_ns`` waits for another memory/context than there is."""
+        config = self.config
+        if config.memory == "wait":
+            return stamp_ns not in self.memory
+        if config.memory == "off" or not config.lockstep or not self.runner.reads_context:
+            return False
+        oldest_ns = stamp_ns - round(config.context_age_s * 1e9)
+        if self.memory and max(self.memory) >= oldest_ns:
+            self.stale_since = None
+            return False
+        now = time.monotonic()
+        self.stale_since = self.stale_since or now
+        if now - self.stale_since < config.missing_after_s:
+            return True
+        self.health.problem("memory/context", f"none since {config.context_age_s:g} s before the observation: goes on")
+        return False
 
     def _status_at(self, stamp_ns: int) -> messages.EpisodeStatus | None:
         return self.statuses.get(stamp_ns) if self.config.lockstep else self.status
@@ -313,7 +336,9 @@ class PolicyNode(EngramNode):
         self.health.count("chunks")
 
     def _watch(self) -> None:
-        """Name what keeps an observation from being complete."""
+        """Name what keeps an observation from being complete; go on where waiting for memory took too long."""
+        if self.ready:
+            self._advance()
         waited = time.monotonic() - self.progress_at
         missing = self.inbox.missing()
         if missing and waited > self.config.missing_after_s:

@@ -65,6 +65,11 @@ class PolicyRunner:
             self._next = (policy, label)
 
     @property
+    def reads_context(self) -> bool:
+        """Whether what drives acts on memory/context; callable from any thread."""
+        return self.policy.reads_context
+
+    @property
     def remembered(self) -> str:
         """What the policy remembers of its episode, in a few words; callable from any thread."""
         return self.policy.remembered() if isinstance(self.policy, Remembering) else "nothing: it has no memory"

@@ -41,6 +41,11 @@ class AskedEveryStep(Policy, Remembering):
         """The inner policy's version."""
         return self.policy.version
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether the inner policy acts on memory/context."""
+        return self.policy.reads_context
+
     def memory_state(self) -> Mapping[str, np.ndarray]:
         """Return what the inner policy remembers, and the chunks that still count; nothing where it has no memory."""
         remembered = self.policy.memory_state() if isinstance(self.policy, Remembering) else {}

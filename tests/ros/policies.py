@@ -67,3 +67,9 @@ class Remembers(EyesAndNoise, Remembering):
 
     def restore_memory(self, arrays):
         self.digest = int(arrays["digest"][0])
+
+
+class ReadsContext(EyesAndNoise):
+    """Acts on memory/context, as it does on everything."""
+
+    reads_context = True

@@ -13,12 +13,12 @@ from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 
-from engram.core.types import CameraFrame, Observation, PolicyManifest, Pose
+from engram.core.types import CameraFrame, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.learning.weights import make_manifest
 from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient, LoopError
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import ActionChunk, TaskStatus, WeightChunk
+from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import ResetSim
 from tests.core.gantry import joints
@@ -96,6 +96,28 @@ def test_steps_that_pass_while_the_node_does_not_listen_are_all_observed_in_lock
     graph.wait(lambda: len(robot.chunks) > 1, 60, "the next chunk")
     graph.wait(lambda: graph.value("policy_node", "observations") == "5", 60, "5 observations")
     assert messages.from_stamp(robot.chunks[-1].header.stamp) == 5 * STEP_NS
+
+
+def test_who_acts_on_memory_context_waits_in_lock_step_for_one_that_is_fresh_and_not_for_ever(graph):
+    robot = Robot(graph, policy="tests.ros.policies:ReadsContext", missing_after_s=4.0)
+    contexts = graph.node.create_publisher(MemoryContext, "memory/context", qos.every_step(qos.COMMAND, lockstep=True))
+    graph.matched(contexts)
+
+    def tell(step):
+        contexts.publish(messages.tokens_to_msg(MemoryTokens(
+            step * STEP_NS, 1, np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros((1, 3), np.float32),
+            np.ones(1, bool), ("a",),
+        )))  # fmt: skip
+
+    tell(6)
+    robot.show(10)  # 0.4 s after what is known, and 0.3 s is the limit
+    graph.spin(1.0)
+    assert not robot.chunks
+    tell(7)
+    graph.wait(lambda: robot.chunks, 2.5, "a chunk, once it was told more")
+    robot.show(14)
+    graph.wait(lambda: len(robot.chunks) > 1, 60, "a chunk without more")
+    graph.problem("policy_node", "none since 0.3 s before the observation: goes on")
 
 
 def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
