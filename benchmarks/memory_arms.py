@@ -71,7 +71,10 @@ PART = 20
 class ArmsConfig:
     """What is trained."""
 
-    arms: tuple[str, ...] = ("bank", "gru", "none", "frame_stack", "first_frame", "bank_k1", "bank_k4")
+    arms: tuple[str, ...] = (
+        *("bank", "gru", "none", "frame_stack", "first_frame", "hcam", "retrieval", "place", "fast_forgetful"),
+        *("bank_k1", "bank_k4"),
+    )
     """Kinds of memory; bank_k8 is the bank whose gradients pass through 8 writes only."""
     start_from: str = "memory"
     """A shipped policy, or a folder, to begin with but for its memory."""
