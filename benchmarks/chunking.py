@@ -5,8 +5,8 @@ mean of all chunks, pushed, and with answers that come late.
 
 The same checkpoint and seeds in every arm. A pushed episode is one in which the object that the words name gets a kick
 of some 6 cm while the robot is on its way (``engram.sim.pushes``). While an answer is late, the robot moves on
-(``engram.sim.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends: a run
-that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
+(``engram.runtime.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends: a
+run that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
 benchmarks/results/chunking.json.
 """
 
@@ -26,15 +26,16 @@ from rich.progress import track
 from rich.table import Table
 
 from engram.benchmarks.report import RESULTS, save_report
+from engram.core.pipeline import CommandPipeline
 from engram.core.provenance import digest, machine
 from engram.core.statistics import wilson
 from engram.policies import load_policy
 from engram.policies.checkpoint import fingerprint
-from engram.policies.chunking import AdaptiveChunks, follow
 from engram.policies.opening import checkpoint_folder
-from engram.sim.lateness import LateRuntime
+from engram.policies.vla.chunking import AdaptiveChunks, follow
+from engram.runtime.lateness import LateRuntime
+from engram.runtime.loop import Runtime
 from engram.sim.pushes import PushedRunner, pushable
-from engram.sim.runtime import CommandPipeline, Runtime
 from engram.sim.tasks import TASKS
 from engram.sim.world import MujocoWorld, WorldConfig
 

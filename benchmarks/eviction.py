@@ -23,7 +23,7 @@ from engram.benchmarks.eviction_traces import Score, TraceEvent, household, made
 from engram.benchmarks.report import RESULTS, save_report
 from engram.core.provenance import machine
 from engram.core.statistics import Rate, wilson
-from engram.memory.eviction_policies import EVICTIONS, make_eviction
+from engram.memory.stores.short_term.eviction_policies import EVICTIONS, make_eviction
 
 PEER, LIMIT = "newest", "limit"
 SOURCES: dict[str, tuple[Callable[[int], list[list[TraceEvent]]], tuple[int, ...]]] = {

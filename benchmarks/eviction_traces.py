@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.memory.eviction import EvictionPolicy, Write
+from engram.memory.stores.short_term.eviction import EvictionPolicy, Write
 from engram.sim.household.kinds import MOBILITY
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life

@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 
 from engram.benchmarks.eviction_traces import MadeUpHome, TraceEvent, household, made_up, play
-from engram.memory.learned_eviction import FEATURES, EvictionWeights, LearnedEviction
+from engram.memory.stores.short_term.learned_eviction import FEATURES, EvictionWeights, LearnedEviction
 
 OUTPUT = Path(__file__).resolve().parents[1] / "memory" / "learned_eviction.json"
 FIRST_SEED = 1000

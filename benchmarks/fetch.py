@@ -33,7 +33,7 @@ from engram.benchmarks.household_scores import RIGHT_M, believed
 from engram.benchmarks.report import RESULTS, save_report
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.provenance import digest, machine
-from engram.memory.advice import AdviceConfig, search_order
+from engram.memory.query.advice import AdviceConfig, search_order
 from engram.memory.robot_memory import RobotMemory
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.layout import Home, make_home

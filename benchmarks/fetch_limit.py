@@ -23,7 +23,7 @@ from engram.benchmarks.fetch import LOOK_M, TASK_NS, FetchBenchmark, draw_task, 
 from engram.benchmarks.fetch_figures import Trip, limit_figures
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
-from engram.memory.advice import search_order
+from engram.memory.query.advice import search_order
 from engram.sim.household.kinds import MOBILITY
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life

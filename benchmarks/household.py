@@ -29,11 +29,11 @@ from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
 from engram.benchmarks.report import save_report
 from engram.core.contracts import Memory
 from engram.core.provenance import digest, machine
-from engram.memory.advice import AdviceConfig
+from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemoryConfig
+from engram.memory.query.advice import AdviceConfig
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.store import GraphStore
-from engram.memory.tracker_config import TrackerConfig
+from engram.memory.storage.store import GraphStore
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.camera_sense import CameraSense
 from engram.sim.household.layout import Home, make_home

@@ -15,7 +15,7 @@ import numpy as np
 
 from engram.benchmarks.household_scores import RIGHT_M, Looked, Scores, believed
 from engram.core.contracts import Memory, MemoryQuery
-from engram.memory.questions import parse
+from engram.memory.query.language import parse
 from engram.sim.household.life import DAY_NS, Life, OracleFact
 
 SPANS: Mapping[str, tuple[int, int]] = {"0_to_1_days": (0, 1), "2_to_7_days": (2, 7), "over_7_days": (8, 10**6)}

@@ -27,9 +27,9 @@ from engram.benchmarks.policy import Contender
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
 from engram.core.types import Transition
-from engram.learning.bc import to_tensors
-from engram.learning.replay import ReplayBuffer
-from engram.learning.vla import clone_behaviour
+from engram.learning.algorithms.behavior_cloning import to_tensors
+from engram.learning.algorithms.clone_policy import clone_behaviour
+from engram.learning.replay.buffer import ReplayBuffer
 from engram.policies import load_policy
 
 RESULTS = Path(__file__).resolve().parent / "results" / "learner.json"

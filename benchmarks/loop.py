@@ -30,8 +30,8 @@ from rich.table import Table
 from engram.benchmarks.loop_raw import LAYOUTS, RawLoop
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
-from engram.nodes.latency import read_trace
 from engram.nodes.loop_client import LoopClient
+from engram.runtime.latency import read_trace
 
 RESULTS = Path(__file__).resolve().parent / "results" / "loop.json"
 TARGET_RATIO, TARGET_LAYOUT = 1.5, "rest_later"

@@ -41,7 +41,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from engram.core.types import JointCommand, Observation
 from engram.nodes import qos
-from engram.nodes.factories import black_observation, make_policy, make_world
+from engram.runtime.factories import black_observation, make_policy, make_world
 from engram.sim.world import WorldConfig
 from engram_interfaces.msg import ActionChunk, TaskStatus
 

@@ -34,13 +34,13 @@ from engram.benchmarks.report import figure, save_report
 from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneNode, SceneObservation
-from engram.memory.answers import answer
+from engram.memory.graph.vectors import EXACT_ROWS
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
-from engram.memory.records import TABLES, strings
-from engram.memory.retrieval import rank
+from engram.memory.query.answer import answer
+from engram.memory.query.current import rank
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.store import GraphStore, GraphStoreConfig, Stored, read_snapshot, whole
-from engram.memory.vectors import EXACT_ROWS
+from engram.memory.storage.records import TABLES, strings
+from engram.memory.storage.store import GraphStore, GraphStoreConfig, Stored, read_snapshot, whole
 from engram.perception.embedding import default_text_encoder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"

@@ -26,12 +26,12 @@ from engram.core.arrays import positive_int
 from engram.core.child import spawned_pool
 from engram.core.errors import unknown_name
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
-from engram.policies.memories import MEMORIES
 from engram.policies.opening import checkpoint_folder
-from engram.policies.train import decoded
-from engram.policies.train import main as train
-from engram.policies.train_config import TrainConfig
-from engram.sim.record import RecordConfig, record, recorder
+from engram.policies.sequence_memory import MEMORIES
+from engram.policies.training.train import decoded
+from engram.policies.training.train import main as train
+from engram.policies.training.train_config import TrainConfig
+from engram.runtime.record import RecordConfig, record, recorder
 from engram.sim.tasks import TASKS
 
 RECALL = "model.recall."

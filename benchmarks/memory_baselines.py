@@ -15,7 +15,7 @@ import numpy as np
 
 from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
-from engram.memory.retrieval import Encoder, text_embedder
+from engram.memory.query.current import Encoder, text_embedder
 
 _TOKENS = 16
 APART_M = 0.3

@@ -18,9 +18,9 @@ import tyro
 
 from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, RECIPE, demonstrate, finished
 from engram.core.arrays import positive_int
-from engram.policies.train import main as train
-from engram.policies.train_config import TrainConfig
-from engram.sim.record import MergeConfig, merge, recorder
+from engram.policies.training.train import main as train
+from engram.policies.training.train_config import TrainConfig
+from engram.runtime.record import MergeConfig, merge, recorder
 from engram.sim.tasks import TASKS
 
 RECORDINGS = {

@@ -30,18 +30,18 @@ from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, fingerprint, sha256
-from engram.policies.chunking import follow
-from engram.policies.episode_memory import LESIONS
-from engram.policies.memories import NONE
 from engram.policies.opening import checkpoint_folder
-from engram.policies.vla_policy import load_policy
-from engram.sim.evaluation import evaluate
-from engram.sim.oracle import ORACLE_STATE, OracleStatePolicy
-from engram.sim.panda import Profile
-from engram.sim.record import FIRST_TRAINING_SEED
+from engram.policies.sequence_memory import NONE
+from engram.policies.vla.chunking import follow
+from engram.policies.vla.recurrent_state import ABLATIONS
+from engram.policies.vla.vla_policy import load_policy
+from engram.runtime.record import FIRST_TRAINING_SEED
+from engram.sim.oracle import ORACLE_STATE, PrivilegedPolicy
+from engram.sim.robots.panda import Profile
 from engram.sim.tasks import TASKS, each_once, get_task, with_options
 from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig, MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import evaluate
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_tasks.json"
 CONFIG = "config.json"
@@ -106,7 +106,7 @@ class MemoryTasksBenchmark:
     """Checkpoint that is proved: a shipped name or a folder."""
     others: tuple[str, ...] = ()
     """Policies to compare it with, as name=folder; one called none is the policy without memory."""
-    lesions: tuple[str, ...] = ("zeroed", "swapped", "noise")
+    ablations: tuple[str, ...] = ("zeroed", "swapped", "noise")
     """How to spoil what the policy's memory reads."""
     tasks: tuple[str, ...] = ("memory",)
     """Tasks or suites with all arms."""
@@ -114,7 +114,7 @@ class MemoryTasksBenchmark:
     """Tasks that need no memory, for the policy, ``base`` and the others."""
     episodes: int = 100
     """Episodes a task, seeds 0 to episodes - 1, of the policy and of the arms none, gru and oracle_state."""
-    lesion_episodes: int = 50
+    ablation_episodes: int = 50
     """Episodes a task with a spoiled memory, and of the other policies: the first so many seeds."""
     conditions: tuple[str, ...] = tuple(CONDITIONS)
     """Conditions beyond training for the policy."""
@@ -140,7 +140,7 @@ class Block:
 
     arm: str
     folder: str  # or the state oracle's name
-    lesion: str
+    ablation: str
     task: str
     first_seed: int
     count: int
@@ -173,16 +173,16 @@ def _world(profile: Profile) -> MujocoWorld:
 
 
 @functools.cache
-def _policy(folder: str, lesion: str) -> tuple[Policy, MujocoWorld]:
+def _policy(folder: str, ablation: str) -> tuple[Policy, MujocoWorld]:
     if folder == ORACLE_STATE:
-        return OracleStatePolicy(_world("none")), _world("none")
-    return follow(load_policy(folder, lesion=lesion)), _world("fast")
+        return PrivilegedPolicy(_world("none")), _world("none")
+    return follow(load_policy(folder, ablation=ablation)), _world("fast")
 
 
 def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
     """Run the episodes of ``block`` in this process."""
-    policy, world = _policy(block.folder, block.lesion)
-    if block.lesion == "swapped":  # the first episode needs one before it, whose memory it is given
+    policy, world = _policy(block.folder, block.ablation)
+    if block.ablation == "swapped":  # the first episode needs one before it, whose memory it is given
         before = (block.first_seed or FIRST_TRAINING_SEED) - 1
         evaluate(policy, world, (block.task,), episodes=1, first_seed=before, progress=False)
     report = evaluate(
@@ -203,15 +203,15 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
     Raises:
         InvalidInputError: one of ``others`` is not name=folder with a name of its own, one of ``tasks`` needs no memory
             or is there twice, the policy has no memory to spoil.
-        UnknownNameError: one of ``conditions`` or ``lesions`` is none.
+        UnknownNameError: one of ``conditions`` or ``ablations`` is none.
     """
     for condition in config.conditions:
         if condition not in CONDITIONS:
             raise unknown_name("condition", condition, CONDITIONS)
     _check(config)
     episodes = 5 if config.quick else config.episodes
-    spoiled = 5 if config.quick else config.lesion_episodes
-    lesions = config.lesions[:1] if config.quick else config.lesions
+    spoiled = 5 if config.quick else config.ablation_episodes
+    ablations = config.ablations[:1] if config.quick else config.ablations
     others = dict(other.split("=", 1) for other in config.others)
     memory, plain = each_once(config.tasks), each_once(config.plain_tasks)
     for task in memory:
@@ -219,16 +219,16 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
             valid = ", ".join(MEMORY_TASKS)
             raise InvalidInputError(f"tasks: {task!r} needs no memory (plain_tasks takes it), expected of {valid}")
     arms = [(OURS, config.policy, "", memory, episodes)]
-    arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[:1]]
+    arms += [(f"{OURS}-{ablation}", config.policy, ablation, memory, spoiled) for ablation in ablations[:1]]
     counts = {name: episodes if name in FULL else spoiled for name in others}
     arms += [(name, folder, "", memory, counts[name]) for name, folder in others.items()]
     arms += [(ORACLE_STATE, ORACLE_STATE, "", memory, episodes), (OURS, config.policy, "", plain, episodes)]
-    arms += [(f"{OURS}-{lesion}", config.policy, lesion, memory, spoiled) for lesion in lesions[1:]]
+    arms += [(f"{OURS}-{ablation}", config.policy, ablation, memory, spoiled) for ablation in ablations[1:]]
     arms += [(BASE, BASE, "", plain, episodes)]
     arms += [(name, folder, "", plain, counts[name]) for name, folder in others.items()]
     found = [
-        Block(arm, folder, lesion, task, first, min(config.block, n - first))
-        for arm, folder, lesion, tasks, n in arms
+        Block(arm, folder, ablation, task, first, min(config.block, n - first))
+        for arm, folder, ablation, tasks, n in arms
         for first in range(0, n, config.block)
         for task in tasks
     ]
@@ -238,14 +238,14 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
 
 def _check(config: MemoryTasksBenchmark) -> None:
     """Raise for what would only come out after hours, or not at all."""
-    for name in ("episodes", "lesion_episodes", "condition_episodes", "block", "workers"):
+    for name in ("episodes", "ablation_episodes", "condition_episodes", "block", "workers"):
         positive_int(f"MemoryTasksBenchmark.{name}", getattr(config, name))
-    for lesion in config.lesions:
-        if lesion not in LESIONS[1:]:
-            raise unknown_name("lesion", lesion, LESIONS[1:])
-    if config.lesions and _configuration(config.policy).get("memory", NONE) == NONE:
-        raise InvalidInputError(f"policy {config.policy!r} has no memory of its episode to spoil: give no lesions")
-    taken = [OURS, ORACLE_STATE, BASE, *(f"{OURS}-{lesion}" for lesion in LESIONS[1:]), *CONDITIONS]
+    for ablation in config.ablations:
+        if ablation not in ABLATIONS[1:]:
+            raise unknown_name("ablation", ablation, ABLATIONS[1:])
+    if config.ablations and _configuration(config.policy).get("memory", NONE) == NONE:
+        raise InvalidInputError(f"policy {config.policy!r} has no memory of its episode to spoil: give no ablations")
+    taken = [OURS, ORACLE_STATE, BASE, *(f"{OURS}-{ablation}" for ablation in ABLATIONS[1:]), *CONDITIONS]
     for other in config.others:
         name, equals, _ = other.partition("=")
         if not equals or not name or "/" in name:
@@ -294,7 +294,7 @@ def _told(block: Block) -> dict[str, Any]:
     folder, card, own = checkpoint_folder(block.folder), _card(block.folder), _configuration(block.folder)
     trained: dict[str, Any] = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
     acts = {"adaptive_m": own["adaptive_m"]} if own.get("adaptive_m") else {}
-    spoiled = {"lesion": block.lesion} if block.lesion else {}
+    spoiled = {"ablation": block.ablation} if block.ablation else {}
     return {"memory": own.get("memory", "none"), "sha256": sha256(folder / WEIGHTS), **trained, **acts, **spoiled}
 
 

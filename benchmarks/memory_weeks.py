@@ -23,8 +23,8 @@ from engram.benchmarks.household_scores import Looked, Scores, ask_everything
 from engram.benchmarks.report import figure, save_report
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
-from engram.memory.disk_budget import bytes_in
-from engram.memory.store import GraphStore, GraphStoreConfig
+from engram.memory.storage.disk_budget import bytes_in
+from engram.memory.storage.store import GraphStore, GraphStoreConfig
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life

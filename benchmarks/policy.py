@@ -36,8 +36,8 @@ from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
-from engram.policies.configuration_engram_vla import LANGUAGE_KEY
-from engram.sim.kinematics import PandaKinematics
+from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
+from engram.sim.robots.panda_kinematics import PandaKinematics
 
 MEMORY_SHARE_TARGET = 0.1
 LIVED = 80

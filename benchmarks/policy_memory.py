@@ -15,8 +15,8 @@ import torch
 from rich.table import Table
 
 from engram.policies import EngramVLAConfig
-from engram.policies.memories import MEMORIES, NONE, Moments, SequenceMemory, make_memory
-from engram.policies.memories.bank import Bank, BankConfig
+from engram.policies.sequence_memory import MEMORIES, NONE, Moments, SequenceMemory, make_memory
+from engram.policies.sequence_memory.bank import Bank, BankConfig
 
 LANES, STEPS, DIM, DETAILS = 4, 128, 128, 4
 ENTRIES = (16, 64, 256, 4096)

@@ -23,9 +23,9 @@ from engram.benchmarks.report import figure, save_report
 from engram.core.contracts import MemoryQuery, MemoryStore
 from engram.core.provenance import machine
 from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Pose, SceneNode
-from engram.memory.episodic import EpisodicMemory
-from engram.memory.semantic import SemanticMemory
-from engram.memory.short_term import ShortTermMemory
+from engram.memory.stores.episodic.store import EpisodicMemory
+from engram.memory.stores.semantic.store import SemanticMemory
+from engram.memory.stores.short_term.store import ShortTermMemory
 
 RESULTS = Path(__file__).resolve().parent / "results" / "stores.json"
 CLASSES, OBJECTS, SEEN_AT_ONCE = 100, 400, 10

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,10 @@ class Kinematics(ABC):
         """Return arm joint positions (n,) rad whose tool pose is nearest to ``target``, searching from ``start``."""
 
 
+StepHook = Callable[[Observation, JointCommand, OracleOutcome], None]
+"""Called after each control step of an episode with what was seen, commanded, and what came of it."""
+
+
 class World(ABC):
     """A simulated or real workcell that executes one joint command per control step."""
 
@@ -75,7 +79,7 @@ class Detector(ABC):
 class MemoryQuery:
     """What is asked: words, a place, a relation, a time, in any combination; an empty one matches everything.
 
-    ``text`` describes an object; ``engram.memory.questions.parse`` makes a query of a whole question.
+    ``text`` describes an object; ``engram.memory.query.language.parse`` makes a query of a whole question.
     """
 
     text: str = ""
@@ -229,7 +233,7 @@ class Policy(ABC):
         return False
 
 
-class Remembering(ABC):
+class StatefulPolicy(ABC):
     """A policy whose memory of the running episode outlives its process."""
 
     @abstractmethod

@@ -40,3 +40,15 @@ def machine() -> str:
         f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} "
         f"{platform.machine()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
     )
+
+
+def dataset_hash(root: str | Path) -> str:
+    """Return the sha256 over names and contents of all parquet and metadata files, in sorted order."""
+    digest = hashlib.sha256()
+    root = Path(root)
+    for path in sorted({*root.rglob("*.parquet"), *root.glob("meta/*.json*")}):
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

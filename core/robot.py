@@ -32,6 +32,7 @@ class RobotConfig:
     payload_kg: float = 0.0
     gripper_opening_m: float = 0.0
     mobile_base: bool = False
+    kinematics: str = ""  # package.module:attribute, called with this config; gives the arm's Kinematics
 
     def __post_init__(self) -> None:
         n = len(self.arm_joints)
@@ -82,6 +83,7 @@ PANDA_2F85 = RobotConfig(
     reach_m=0.855,
     payload_kg=2.0,
     gripper_opening_m=0.085,
+    kinematics="engram.sim.robots.panda_kinematics:PandaKinematics",
 )
 """Franka Emika Panda (limits, reach, 3 kg payload less 1 kg of hand: Franka datasheet) with a Robotiq 2F-85, as the
 gym-hil wheel ships it."""

@@ -12,18 +12,18 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.types import PolicyManifest, Transition
-from engram.learning.database import sync_folder, write_atomic
-from engram.learning.replay import Batch, ReplayBuffer, ReplayConfig, Walk, Windows
-from engram.learning.store import EpisodeInfo
-from engram.learning.weights import make_manifest, tensor_specs, verify
+from engram.learning.experience.database import sync_folder, write_atomic
+from engram.learning.experience.store import EpisodeInfo
+from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 
 class Trainer(Protocol):
     """An update rule with the policy it updates."""
 
     whole_episodes: bool
-    """What it learns from: True = :class:`engram.learning.replay.Windows`, as a policy with a memory of its episode
-    needs them, one after the other; False = single steps, a Batch."""
+    """What it learns from: True = :class:`engram.learning.replay.buffer.Windows`, as a policy with a memory of its
+    episode needs them, one after the other; False = single steps, a Batch."""
 
     def update(self, batch: Batch | Windows, seed: int) -> Mapping[str, float]:
         """Take one optimiser step on ``batch``; everything random follows from ``seed``."""
@@ -42,7 +42,7 @@ class Trainer(Protocol):
 
 
 class EpisodeSource(Protocol):
-    """Where episodes come from: :class:`engram.learning.store.SqliteExperienceStore`."""
+    """Where episodes come from: :class:`engram.learning.experience.store.SqliteExperienceStore`."""
 
     def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
         """Return the complete episodes with a number above ``after``, oldest first."""
@@ -82,13 +82,13 @@ class _Progress:
     episodes: int = 0  # episodes looked at
     successes: int = 0
     updates: int = 0
-    due: int = 0  # updates paid for and not yet taken
+    update_credit: int = 0  # updates paid for and not yet taken
     at_candidate: int = 0  # updates when the last candidate was made
     candidates: int = 0
     parent: str = ""
     loss: float = 0.0  # running mean
     replay: list[int] = field(default_factory=list)  # numbers of the episodes in RAM
-    lanes: list[list[int]] = field(default_factory=list)  # where the walk through whole episodes stands
+    streams: list[list[int]] = field(default_factory=list)  # where the walk through whole episodes stands
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -117,9 +117,11 @@ class Learner:
         self._folder = Path(folder)
         self._specs = tensor_specs(trainer.weights())
         self._replay = replay or ReplayBuffer(self.config.replay, trainer.shrink)
-        self._walk: Walk | None = None
+        self._walk: EpisodeStream | None = None
         if trainer.whole_episodes:
-            self._walk = Walk(self._replay, max(1, self.config.batch_size // self.config.window), self.config.window)
+            self._walk = EpisodeStream(
+                self._replay, max(1, self.config.batch_size // self.config.window), self.config.window
+            )
         self._progress = _Progress(parent=parent, config=asdict(self.config))
         if (self._folder / "current").exists():
             self._resume()
@@ -127,7 +129,7 @@ class Learner:
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        names = ("episodes", "successes", "updates", "due", "candidates", "loss", "parent")
+        names = ("episodes", "successes", "updates", "update_credit", "candidates", "loss", "parent")
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
 
     def poll(self) -> int:
@@ -140,18 +142,18 @@ class Learner:
             if transitions:
                 self._replay.add(info.number, transitions)
                 state.successes += 1
-                state.due += self.config.updates_per_episode
+                state.update_credit += self.config.updates_per_episode
                 found += 1
         return found
 
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
         state = self._progress
-        if state.due == 0 or state.successes < self.config.first_episodes:
+        if state.update_credit == 0 or state.successes < self.config.first_episodes:
             return None
         metrics = self.trainer.update(self._batch(), seed=self.config.seed * 1_000_003 + state.updates)
         state.updates += 1
-        state.due -= 1
+        state.update_credit -= 1
         weight = 1 / min(state.updates, 100)
         state.loss += weight * (float(metrics["loss"]) - state.loss)
         return metrics
@@ -165,13 +167,13 @@ class Learner:
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights with their manifest when enough updates were taken since the last ones, else None.
 
-        What is returned has passed :func:`engram.learning.weights.verify` against the weights at the start.
+        What is returned has passed :func:`engram.learning.weights.manifest.verify` against the weights at the start.
         """
         state = self._progress
         if state.updates - state.at_candidate < self.config.candidate_updates:
             return None
         data = self.trainer.weights()
-        metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "due")}
+        metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
         manifest = make_manifest(data, f"bc-{state.updates:07d}", state.parent, "candidate", metrics)
         manifest = make_manifest(data, f"{manifest.version}-{manifest.sha256[:8]}", state.parent, "candidate", metrics)
         verify(data, manifest, self._specs)
@@ -186,7 +188,7 @@ class Learner:
     def save(self) -> None:
         """Write the whole state; a crash leaves this one or the one before, never half of either."""
         self._progress.replay = list(self._replay.numbers)
-        self._progress.lanes = [] if self._walk is None else self._walk.places
+        self._progress.streams = [] if self._walk is None else self._walk.places
         name = f"state-{self._progress.updates:09d}-{self._progress.cursor:09d}"
         folder = self._folder / name
         write_atomic(folder / "trainer.safetensors", self.trainer.save())
@@ -219,8 +221,8 @@ class Learner:
         except WeightsError as error:
             raise WeightsError(f"{folder}: {error}") from error
         self._progress = _Progress(**progress)
-        if self._walk is not None and self._progress.lanes:
-            self._walk.places = self._progress.lanes
+        if self._walk is not None and self._progress.streams:
+            self._walk.places = self._progress.streams
         for number in self._progress.replay:
             transitions = self._source.episode(number)
             if transitions:  # the store's own bound may have let it go

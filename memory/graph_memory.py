@@ -21,16 +21,20 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
-from engram.memory.abilities import able
-from engram.memory.advice import AdviceConfig
-from engram.memory.answers import answer
-from engram.memory.columns import ABSENT, ROW_BYTES
-from engram.memory.context import ContextConfig, context_tokens
-from engram.memory.epochs import Anchor, check_anchor
-from engram.memory.fleet import FleetConfig, FleetReport, join, keep_apart, take_in, take_out
-from engram.memory.past import chances, nodes_then
-from engram.memory.plane import PlaneTransform
-from engram.memory.records import (
+from engram.memory.graph.context import ContextConfig, context_tokens
+from engram.memory.graph.tracker import Tracker
+from engram.memory.graph.tracker_config import TrackerConfig
+from engram.memory.graph.vectors import VectorIndex
+from engram.memory.merging.fleet import FleetConfig, FleetReport, join, keep_apart, merge_from, unmerge
+from engram.memory.query.advice import AdviceConfig
+from engram.memory.query.answer import answer
+from engram.memory.query.capability import able
+from engram.memory.query.current import Encoder, Hits, RetrievalConfig, Stays, check, text_embedder
+from engram.memory.query.search import search
+from engram.memory.query.temporal import chances, nodes_then
+from engram.memory.storage.columns import ABSENT, ROW_BYTES
+from engram.memory.storage.map_frames import Anchor, check_anchor
+from engram.memory.storage.records import (
     RECORD_BYTES,
     LookedTable,
     RecordTable,
@@ -40,12 +44,8 @@ from engram.memory.records import (
     restore_history,
     restore_nodes,
 )
-from engram.memory.retrieval import Encoder, Hits, RetrievalConfig, Stays, check, text_embedder
-from engram.memory.search import search
-from engram.memory.store import GraphStore, Stored
-from engram.memory.tracker import Tracker
-from engram.memory.tracker_config import TrackerConfig
-from engram.memory.vectors import VectorIndex
+from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.store import GraphStore, Stored
 
 _MB = 1 << 20
 
@@ -199,21 +199,21 @@ class GraphMemory(Memory):
         """Whether the store deletes old snapshots: a commit would wait for that."""
         return self.store is not None and self.store.busy
 
-    def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Make another robot's memory a partition of ours; see :func:`engram.memory.fleet.take_in`."""
-        return take_in(self.tracker, stored, robot, guess, self.config.fleet)
+    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
+        """Make another robot's memory a partition of ours; see :func:`engram.memory.merging.fleet.merge_from`."""
+        return merge_from(self.tracker, stored, robot, guess, self.config.fleet)
 
-    def take_out(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
-        return take_out(self.tracker, robot)
+    def unmerge(self, robot: str) -> int:
+        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
+        return unmerge(self.tracker, robot)
 
     def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.fleet.join`."""
+        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
         number, change = join(self.tracker, kept_id, gone_id, who)
         return number, self._indexed(change)
 
     def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.fleet.keep_apart`."""
+        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
         return keep_apart(self.tracker, a, b)
 
     def undo_merge(self, number: int, who: str) -> GraphUpdate:

@@ -13,17 +13,17 @@ import numpy as np
 
 from engram.core.contracts import MemoryAnswer, MemoryQuery, MemoryStore, TaskMemory
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
-from engram.memory.answers import answer, with_evidence
-from engram.memory.context import Case, with_cases
-from engram.memory.episodic import EpisodicConfig, EpisodicMemory
-from engram.memory.fleet import FleetReport
+from engram.memory.graph.context import Case, with_cases
+from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
-from engram.memory.plane import PlaneTransform
-from engram.memory.retrieval import Encoder
-from engram.memory.semantic import SemanticConfig, SemanticMemory
-from engram.memory.short_term import ShortTermConfig, ShortTermMemory
-from engram.memory.store import GraphStore, Stored
-from engram.memory.tracker import Tracker
+from engram.memory.merging.fleet import FleetReport
+from engram.memory.query.answer import answer, with_evidence
+from engram.memory.query.current import Encoder
+from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.store import GraphStore, Stored
+from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
+from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
+from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemory
 
 _SKILLS = 64
 """Pairs of task and policy version in a robot's profile, those tried last; semantic memory keeps more."""
@@ -232,25 +232,25 @@ class RobotMemory(TaskMemory):
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
         self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s))
 
-    def take_in(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Make another robot's memory a partition of the scene graph; see :func:`engram.memory.fleet.take_in`."""
-        report = self.scene.take_in(stored, robot, guess)
+    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
+        """Merge another robot's memory in, as a partition of the graph: see :mod:`engram.memory.merging.fleet`."""
+        report = self.scene.merge_from(stored, robot, guess)
         self._share(self.graph())
         return report
 
-    def take_out(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.fleet.take_out`."""
-        count = self.scene.take_out(robot)
+    def unmerge(self, robot: str) -> int:
+        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
+        count = self.scene.unmerge(robot)
         self._share(self.graph())
         return count
 
     def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.fleet.join`."""
+        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
         number, change = self.scene.join(kept_id, gone_id, who)
         return number, self._share(change)
 
     def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.fleet.keep_apart`."""
+        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
         return self.scene.keep_apart(a, b)
 
     def undo_merge(self, number: int, who: str) -> GraphUpdate:

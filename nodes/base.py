@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-import importlib
 import inspect
 import os
 import signal
@@ -35,7 +34,7 @@ from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.health import DROPS, ERROR, Health
 from engram.nodes.params import check_unknown, declare, param
-from engram.nodes.worker import Worker
+from engram.runtime.worker import Worker
 
 SWITCH_INTERVAL_S = 0.00005
 """How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
@@ -63,15 +62,6 @@ class NodeConfig:
     """File for stage times as JSON lines, written at exit; empty: none."""
     niceness: int = param(0, 0, 19)
     """How far the process stands back for others where processors are short: what no command waits for, does."""
-
-
-def load_object(spec: str) -> Any:
-    """Return what ``package.module:attribute`` names; raises InvalidInputError when there is no such thing."""
-    module, _, attribute = spec.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(f"{spec!r}: {error}; expected 'package.module:attribute'") from error
 
 
 class EngramNode(LifecycleNode):

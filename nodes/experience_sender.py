@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from engram.core.contracts import Kinematics
 from engram.core.errors import EngramError
 from engram.core.robot import RobotConfig
-from engram.core.types import ActionChunk, Observation, Transition
-from engram.learning.spool import Spool
+from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
+from engram.learning.experience.spool import Spool
 from engram.nodes import messages, qos
-from engram.nodes.experience import ExperienceRecorder
 from engram.nodes.health import DROPS
+from engram.runtime.experience_recorder import ExperienceRecorder
 from engram_interfaces.msg import Experience, ExperienceAck
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ExperienceSender:
         node.subscribe(ExperienceAck, "experience/ack", self._on_ack, qos.EXPERIENCE)
         node.every(PERIOD_S, lambda: self._thread.put(self._send), "experience")
 
-    def observed(self, observation: Observation, status: messages.EpisodeStatus, instruction: str) -> None:
+    def observed(self, observation: Observation, status: EpisodeStatus, instruction: str) -> None:
         """A control step began."""
         self._thread.put(lambda: self._recorder.observed(observation, status, instruction))
 
@@ -50,7 +50,7 @@ class ExperienceSender:
         """The safety node let a row through."""
         self._thread.put(lambda: self._recorder.executed(executed))
 
-    def became(self, status: messages.EpisodeStatus) -> None:
+    def became(self, status: EpisodeStatus) -> None:
         """The episode went on, or ended."""
         self._thread.put(lambda: self._recorder.became(status))
 

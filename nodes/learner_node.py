@@ -18,15 +18,15 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import PolicyManifest, Transition
-from engram.learning.database import set_aside
+from engram.learning.experience.database import set_aside
+from engram.learning.experience.store import SqliteExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.store import SqliteExperienceStore
-from engram.learning.weights import compare_specs, make_manifest, sign, tensor_specs
+from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.manifest import compare_specs, make_manifest, sign, tensor_specs
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_trainer
 from engram.nodes.params import param
-from engram.nodes.weights_library import WeightsLibrary
+from engram.runtime.factories import make_trainer
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
@@ -121,7 +121,7 @@ class LearnerNode(EngramNode):
         self.every(self.config.commit_period_s, lambda: self.keeping.put(self._commit), "commit")
         self.every(0.2, self._keep_training, "training")
         self.busy = False
-        if len(self.library.driven) > 1:  # a robot that starts now shall drive what drove before
+        if len(self.library.deployed) > 1:  # a robot that starts now shall drive what drove before
             self._announce(*self.library.get(self.library.current))
 
     def stop(self) -> None:

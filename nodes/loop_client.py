@@ -25,7 +25,7 @@ from engram.core.errors import EngramError
 from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.health import DROPS
-from engram.nodes.policy_notes import POLICY_READY, describe_driver
+from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
 
@@ -185,18 +185,18 @@ class LoopClient:
         answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")
         return answer.result
 
-    def drive_by(self, policy: str, lesion: str, timeout_s: float) -> None:
-        """Let another policy drive from the next episode on, its memory spoilt by ``lesion`` if that is not empty.
+    def drive_by(self, policy: str, ablation: str, timeout_s: float) -> None:
+        """Let another policy drive from the next episode on, its memory spoilt by ``ablation`` if that is not empty.
 
         Raises:
             LoopError: the policy node refused, or has not loaded it within ``timeout_s``.
         """
-        what = f"policy {describe_driver(policy, lesion)!r}"
+        what = f"policy {describe_driver(policy, ablation)!r}"
         self.wait_for(lambda: "policy_node" in self.diagnostics, timeout_s, "diagnostics of the policy node")
         failed_before = self._said_by_policy().get("problems policy change", "0")
-        values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("lesion", lesion))]
+        values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("ablation", ablation))]
         self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters_atomically")
-        # one after the other, the node would first try the new policy with the old lesion
+        # one after the other, the node would first try the new policy with the old ablation
         future = self._set_policy.call_async(SetParametersAtomically.Request(parameters=values))
         result = self._answer(future, timeout_s, what).result
         if not result.successful:
@@ -206,7 +206,7 @@ class LoopClient:
             said = self._said_by_policy()
             if said.get("problems policy change", "0") != failed_before:
                 raise LoopError(f"{what}: {said['last problem']}")
-            return said.get(POLICY_READY) == describe_driver(policy, lesion)
+            return said.get(POLICY_READY) == describe_driver(policy, ablation)
 
         self.wait_for(ready, timeout_s, what)
 

@@ -12,10 +12,10 @@ from engram.core.contracts import Memory, MemoryQuery
 from engram.core.errors import EngramError, InvalidInputError, StoreError, unknown_name
 from engram.core.types import GraphUpdate
 from engram.memory.graph_memory import GraphMemory
-from engram.memory.plane import PlaneTransform
-from engram.memory.questions import QuestionConfig, parse
+from engram.memory.query.language import QuestionConfig, parse
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.store import read_snapshot
+from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.store import read_snapshot
 from engram.nodes import messages
 from engram_interfaces.msg import MemoryConflict
 from engram_interfaces.srv import MemoryResolve
@@ -93,13 +93,13 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
     robot = path.parent.name if path.name == "memory" else path.name
     try:
         if request.undo:
-            memory.take_out(robot)
+            memory.unmerge(robot)
             response.status = "undone"
             return response
         stored = read_snapshot(path)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
-        report = memory.take_in(stored, robot, _guess(request.transform))
+        report = memory.merge_from(stored, robot, _guess(request.transform))
         response.status, response.conflicts = "merged", [one.words for one in report.conflicts]
     except EngramError as error:
         response.status = str(error)

@@ -27,18 +27,18 @@ from engram.core.contracts import Kinematics, Memory, TaskMemory
 from engram.core.control import hand
 from engram.core.errors import EngramError, InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.core.geometry import scene_in_frame
-from engram.core.types import GraphUpdate, JointState, SceneObservation
-from engram.memory.fusion import FusionConfig
+from engram.core.types import EpisodeStatus, GraphUpdate, JointState, SceneObservation
+from engram.memory.graph.fusion import FusionConfig
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.episode_follower import EpisodeFollower
-from engram.nodes.factories import Budget, make_kinematics, make_memory, make_robot
 from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
 from engram.nodes.params import param
 from engram.nodes.transforms import TransformBuffer
+from engram.runtime.episode_follower import EpisodeFollower
+from engram.runtime.factories import Budget, make_kinematics, make_memory, make_robot
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryRecall, MemoryResolve
@@ -87,7 +87,7 @@ class MemoryNodeConfig(NodeConfig):
 
 KEPT = 64
 """Statuses and joint states kept while they wait for the scene of their instant."""
-HOMELESS = 8
+MAX_PENDING_TF = 8
 """Scenes that wait for tf; above it the oldest is given up, and diagnostics say so."""
 HAND_NS = 100_000_000
 """In free running, joint states this near to a scene tell where the hand was."""
@@ -120,9 +120,9 @@ class MemoryNode(EngramNode):
         gc.collect()
         gc.freeze()  # what was restored stays: a full collection over it would hold up an update (0.1 s at 1e4 objects)
         self.transforms = TransformBuffer()
-        self.homeless: list[tuple[SceneObservation, float]] = []  # scenes that wait for tf of their instant
+        self.pending_tf: list[tuple[SceneObservation, float]] = []  # scenes that wait for tf of their instant
         self.boot_id = uuid.uuid4().hex
-        self.statuses: dict[int, messages.EpisodeStatus] = {}  # the last ones, by stamp
+        self.statuses: dict[int, EpisodeStatus] = {}  # the last ones, by stamp
         self.joints: dict[int, JointState] = {}  # the last ones, by stamp
         self.waiting: tuple[SceneObservation, float] | None = None  # a scene without the joints of its instant
         self.episodes = EpisodeFollower(self.memory) if isinstance(self.memory, TaskMemory) else None
@@ -182,24 +182,24 @@ class MemoryNode(EngramNode):
         if scene.camera_pose.frame == self.config.frame:
             self._remember(scene, received_s)
         else:
-            self.homeless.append((scene, received_s))
+            self.pending_tf.append((scene, received_s))
             self._place_homeless()
 
     def _place_homeless(self) -> None:
         """Carry waiting scenes into the memory's frame, oldest first, as far as tf says where the robot was."""
         sigma, frame = self.config.base_sigma_m, self.config.frame
-        while self.homeless:
-            scene, received_s = self.homeless[0]
+        while self.pending_tf:
+            scene, received_s = self.pending_tf[0]
             try:
                 base = self.transforms.lookup(frame, scene.camera_pose.frame, scene.stamp_ns)
             except EngramError as error:
-                if len(self.homeless) <= HOMELESS:
+                if len(self.pending_tf) <= MAX_PENDING_TF:
                     return
                 self.health.count("scenes without tf")
                 self.health.problem("tf", str(error))
-                self.homeless.pop(0)
+                self.pending_tf.pop(0)
                 continue
-            self.homeless.pop(0)
+            self.pending_tf.pop(0)
             covariance = np.eye(3) * sigma**2
             self._remember(scene_in_frame(scene, base, covariance, self.config.robot_id), received_s)
 
@@ -266,7 +266,7 @@ class MemoryNode(EngramNode):
         status = messages.status_from_msg(msg)
         self.thread.put(lambda: self._take_status(status), keep=True)
 
-    def _take_status(self, status: messages.EpisodeStatus) -> None:
+    def _take_status(self, status: EpisodeStatus) -> None:
         self.statuses[status.stamp_ns] = status
         while len(self.statuses) > KEPT:
             del self.statuses[next(iter(self.statuses))]

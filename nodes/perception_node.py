@@ -13,9 +13,9 @@ from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import CameraInbox, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_detector
 from engram.nodes.params import param
 from engram.nodes.transforms import TransformBuffer
+from engram.runtime.factories import make_detector
 from engram_interfaces.msg import SceneObservation
 
 

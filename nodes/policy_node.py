@@ -18,19 +18,19 @@ from sensor_msgs.msg import JointState
 
 from engram.core.contracts import Policy
 from engram.core.errors import WeightsError
-from engram.core.types import MemoryTokens, Observation
+from engram.core.types import EpisodeStatus, MemoryTokens, Observation
 from engram.nodes import messages, qos
 from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.episode_keeper import EpisodeKeeper
 from engram.nodes.experience_sender import ExperienceSender
-from engram.nodes.factories import make_kinematics, make_policy, make_robot
 from engram.nodes.params import param
-from engram.nodes.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
-from engram.nodes.policy_runner import PolicyRunner, PolicyStep
 from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.transforms import TransformBuffer
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
+from engram.runtime.episode_keeper import EpisodeKeeper
+from engram.runtime.factories import make_kinematics, make_policy, make_robot
+from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
+from engram.runtime.policy_runner import PolicyRunner, PolicyStep
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
 KEPT = qos.CHUNK_STEPS
@@ -46,7 +46,7 @@ class PolicyNodeConfig(NodeConfig):
     policy: str = param("base", live=True)
     """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
     Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
-    lesion: str = param("", live=True)
+    ablation: str = param("", live=True)
     """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; or keep the tokens
     of memory/context from it: no_context; empty: don't."""
     execute_steps: int = param(0, 0, 64)
@@ -111,7 +111,7 @@ class PolicyNode(EngramNode):
             self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
         )
         config = self.config
-        self.driver = (config.policy, config.lesion)  # what is to drive, from the next episode on
+        self.driver = (config.policy, config.ablation)  # what is to drive, from the next episode on
         self.runner = PolicyRunner(self._make_policy(*self.driver), self._on_refused, keeper)
         self.runner.label = describe_driver(*self.driver)
         self.health.note(POLICY_READY, self.runner.label)
@@ -125,8 +125,8 @@ class PolicyNode(EngramNode):
         transforms = TransformBuffer()
         cameras = [CameraInbox(name, transforms, depth=False) for name in config.cameras]
         self.inbox = ObservationInbox(cameras, config.camera_tolerance_s)
-        self.status: messages.EpisodeStatus | None = None
-        self.statuses: dict[int, messages.EpisodeStatus] = {}
+        self.status: EpisodeStatus | None = None
+        self.statuses: dict[int, EpisodeStatus] = {}
         self.memory: dict[int, MemoryTokens] = {}
         self.ready: dict[int, Observation] = {}  # complete observations that wait for status or memory
         self.last_stamp = -1
@@ -169,7 +169,7 @@ class PolicyNode(EngramNode):
 
     # -- what drives ---------------------------------------------------------------------------------------------
 
-    def _make_policy(self, name: str, lesion: str) -> Policy:
+    def _make_policy(self, name: str, ablation: str) -> Policy:
         c = self.config
         adaptive_m = None if c.adaptive_m < 0 else c.adaptive_m
         return make_policy(
@@ -178,15 +178,15 @@ class PolicyNode(EngramNode):
             c.ensemble,
             c.real_time_delay,
             adaptive_m,
-            lesion,
+            ablation,
             kinematics=make_kinematics(c.kinematics),
             robot=self.robot,
             control_dt_s=c.control_dt_s,
         )
 
     def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
-        """Take another policy, or a lesion, while running; loading it takes seconds and happens beside the loop."""
-        values = {p.name: str(p.value) for p in changed if p.name in ("policy", "lesion")}
+        """Take another policy, or a ablation, while running; loading it takes seconds and happens beside the loop."""
+        values = {p.name: str(p.value) for p in changed if p.name in ("policy", "ablation")}
         if not values:
             return SetParametersResult(successful=True)
         if self.state != "active":
@@ -194,8 +194,8 @@ class PolicyNode(EngramNode):
         if self.config.accept != "any":  # whoever sets parameters must not get round the approval of weights
             reason = f"accept is {self.config.accept!r}, only with 'any' may the policy change while the node runs"
             return SetParametersResult(successful=False, reason=reason)
-        name, lesion = values.get("policy", self.driver[0]), values.get("lesion", self.driver[1])
-        self.driver = (name, lesion)
+        name, ablation = values.get("policy", self.driver[0]), values.get("ablation", self.driver[1])
+        self.driver = (name, ablation)
         self.loading.put(self.driver)
         return SetParametersResult(successful=True)
 
@@ -224,7 +224,7 @@ class PolicyNode(EngramNode):
     def _on_status(self, msg: TaskStatus) -> None:
         self.take_status(messages.status_from_msg(msg))
 
-    def take_status(self, status: messages.EpisodeStatus) -> None:
+    def take_status(self, status: EpisodeStatus) -> None:
         """Take in what the episode is doing, from the simulation or from a goal of our own."""
         if self.status is not None and status.stamp_ns < self.status.stamp_ns:  # the simulation was restarted
             self.statuses.clear()
@@ -239,7 +239,7 @@ class PolicyNode(EngramNode):
         self.goals.on_status(status)
         self._advance()
 
-    def publish_status(self, status: messages.EpisodeStatus) -> None:
+    def publish_status(self, status: EpisodeStatus) -> None:
         """Tell what an episode of our own is doing."""
         self.status_out.publish(messages.status_to_msg(status))
         self.take_status(status)
@@ -294,10 +294,10 @@ class PolicyNode(EngramNode):
         self.health.problem("memory/context", f"none since {config.context_age_s:g} s before the observation: goes on")
         return False
 
-    def _status_at(self, stamp_ns: int) -> messages.EpisodeStatus | None:
+    def _status_at(self, stamp_ns: int) -> EpisodeStatus | None:
         return self.statuses.get(stamp_ns) if self.config.lockstep else self.status
 
-    def _hand_over(self, observation: Observation, status: messages.EpisodeStatus) -> None:
+    def _hand_over(self, observation: Observation, status: EpisodeStatus) -> None:
         self.health.count("observations")
         instruction = self.goals.instruction_for(status)
         memory = self.memory.get(observation.stamp_ns)

@@ -17,14 +17,14 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.control import ControlConfig
 from engram.core.errors import EngramError
+from engram.core.pipeline import CommandPipeline
 from engram.core.safety import SafetyConfig
-from engram.core.types import ActionChunk, JointCommand, JointState
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand, JointState
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_kinematics, make_robot
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
-from engram.sim.runtime import CommandPipeline
+from engram.runtime.factories import make_kinematics, make_robot
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
 
@@ -69,11 +69,11 @@ class SafetyNode(EngramNode):
         self._forget()
 
     def _forget(self) -> None:
-        self.status: messages.EpisodeStatus | None = None
+        self.status: EpisodeStatus | None = None
         self.joints: JointState | None = None  # newest measured
         self.chunk: ActionChunk | None = None  # newest received
         self.refused_ns = (0, 0, "")  # from, to [ns], reason: steps whose chunk was not fit to run
-        self.human: messages.HumanAction | None = None
+        self.human: HumanAction | None = None
         self.human_heard = 0.0  # monotonic s
         self.waiting_since: float | None = None  # monotonic s, for the chunk of the newest joint state
         self.last: tuple[int, int, JointTrajectory] | None = None  # episode, stamp [ns], command
@@ -168,7 +168,7 @@ class SafetyNode(EngramNode):
             self.pipeline.executor.accept(self.chunk)
         self._decide(joints)
 
-    def _due(self, joints: JointState, status: messages.EpisodeStatus | None) -> bool:
+    def _due(self, joints: JointState, status: EpisodeStatus | None) -> bool:
         if self.config.lockstep:  # joint states and status of one step arrive in any order
             return status is not None and status.running and status.stamp_ns == joints.stamp_ns
         return (status is not None and status.running) or self._human_action() is not None
@@ -199,7 +199,7 @@ class SafetyNode(EngramNode):
     def _hold(self, joints: JointState, reason: str) -> JointCommand:
         return self.pipeline.filter.hold(joints, reason, self.section["control"].control_dt_s)
 
-    def _human_action(self) -> messages.HumanAction | None:
+    def _human_action(self) -> HumanAction | None:
         if self.human is None or not self.human.active:
             return None
         if time.monotonic() - self.human_heard > self.config.intervention_timeout_s:
@@ -217,9 +217,7 @@ class SafetyNode(EngramNode):
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
-    def _send(
-        self, command: JointCommand, action: np.ndarray | None, human: messages.HumanAction | None = None
-    ) -> None:
+    def _send(self, command: JointCommand, action: np.ndarray | None, human: HumanAction | None = None) -> None:
         assert self.joints is not None
         msg = messages.command_to_msg(command)
         self.health.trace("command sent", command.stamp_ns)
@@ -241,7 +239,7 @@ class SafetyNode(EngramNode):
         return action
 
     def _publish_executed(
-        self, command: JointCommand, action: np.ndarray, episode: int, human: messages.HumanAction | None
+        self, command: JointCommand, action: np.ndarray, episode: int, human: HumanAction | None
     ) -> None:
         """Tell what was let through, as a chunk of one row; its policy_version says whose action it was."""
         chunk = self.pipeline.executor.chunk

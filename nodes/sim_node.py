@@ -19,13 +19,13 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.types import CameraFrame, Observation, OracleOutcome, Pose
+from engram.core.types import CameraFrame, EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_world
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
-from engram.nodes.sim_loop import SimLoop, SimLoopConfig
+from engram.runtime.factories import make_world
+from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
@@ -75,7 +75,7 @@ class SimNode(EngramNode):
         for camera in self.config.cameras:
             self._outputs(camera)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
-        self.told: dict[str, Mapping[str, object]] = {}  # lenses, mounts: camera -> what was last published
+        self.last_published: dict[str, Mapping[str, object]] = {}  # kind (camera_infos, mounts) -> by camera
         self.lenses_at_ns = -1  # stamp that they were last published with
         config = self.config
         self.loop = SimLoop(
@@ -92,7 +92,7 @@ class SimNode(EngramNode):
         """Take commands; begin the first episode if there is one."""
         self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.serve(ResetSim, "sim/reset", self._on_reset)
-        self._publish_status(messages.EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
+        self._publish_status(EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
         if self.config.task:
             first = self.loop.reset(self.config.task, self.config.seed, "")
             first.add_done_callback(self._report_refusal)
@@ -148,8 +148,8 @@ class SimNode(EngramNode):
             self.shown = {stamp_ns: time.monotonic()}
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
-        lenses = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
-        if self._is_news("lenses", lenses):  # those that are known hold until others come
+        camera_infos = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
+        if self._changed("camera_infos", camera_infos):  # those that are known hold until others come
             self._publish_lenses(observation)
         for frame in observation.cameras.values():
             self._publish_color(frame)
@@ -171,11 +171,11 @@ class SimNode(EngramNode):
                 depth = messages.depth_to_msg(frame.depth, frame.stamp_ns, messages.optical_frame(frame.name))
                 self._outputs(frame.name)["depth"].publish(depth)
 
-    def _status_of(self, observation: Observation, outcome: OracleOutcome) -> messages.EpisodeStatus:
+    def _status_of(self, observation: Observation, outcome: OracleOutcome) -> EpisodeStatus:
         state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
         if state == "running" and observation.joints.held:
             state = "held"
-        return messages.EpisodeStatus(
+        return EpisodeStatus(
             observation.stamp_ns,
             self.config.robot_id,
             outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
@@ -188,13 +188,13 @@ class SimNode(EngramNode):
             outcome.truncated,
         )
 
-    def _publish_status(self, status: messages.EpisodeStatus) -> None:
+    def _publish_status(self, status: EpisodeStatus) -> None:
         self.status.publish(messages.status_to_msg(status))
 
-    def _is_news(self, kind: str, values: Mapping[str, object]) -> bool:
+    def _changed(self, kind: str, values: Mapping[str, object]) -> bool:
         """Whether ``values`` differ from what was last published of this ``kind``, which they now are."""
-        news = self.told.get(kind) != values
-        self.told[kind] = values
+        news = self.last_published.get(kind) != values
+        self.last_published[kind] = values
         return news
 
     def _publish_transforms(self, observation: Observation) -> None:
@@ -203,7 +203,7 @@ class SimNode(EngramNode):
         if moving := {name: pose for name, pose in poses.items() if name not in static}:
             self.tf.publish(_transforms(moving, observation.stamp_ns))
         where = {name: (p.position.tobytes(), p.quaternion.tobytes(), p.frame) for name, p in static.items()}
-        if static and self._is_news("mounts", where):  # latched
+        if static and self._changed("mounts", where):  # latched
             self.tf_static.publish(_transforms(static, observation.stamp_ns))
 
     def _outputs(self, camera: str) -> dict[str, Publisher]:

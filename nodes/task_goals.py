@@ -11,9 +11,9 @@ from rclpy.client import Client
 from rclpy.task import Future
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import EpisodeStatus
 from engram.nodes.base import EngramNode
-from engram.nodes.messages import EpisodeStatus
-from engram.nodes.policy_runner import PolicyRunner
+from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
 

@@ -20,16 +20,16 @@ from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
 
 from engram.core.errors import InvalidInputError
-from engram.memory.advice import itinerary
+from engram.core.ports import require_free_port
+from engram.memory.query.advice import itinerary
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.factories import make_robot
-from engram.nodes.graph_mirror import GraphMirror
 from engram.nodes.health import ERROR, OK, WARN
 from engram.nodes.params import param
-from engram.nodes.policy_notes import POLICY_DRIVES, REMEMBERED
-from engram.nodes.ports import require_free_port
-from engram.nodes.viewer_page import NodeState, Outcome, PageActions, PolicyState, ViewerPage
+from engram.runtime.factories import make_robot
+from engram.runtime.graph_mirror import GraphMirror
+from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
+from engram.viewer.page import NodeState, Outcome, PageActions, PolicyState, ViewerPage
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
 from engram_interfaces.srv import GetGraph, MemoryQuery

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from engram.core.errors import InvalidInputError, WeightsError, unknown_name
 from engram.core.types import PolicyManifest
-from engram.learning.chunks import Assembler
-from engram.learning.weights import check_signature, verify
+from engram.learning.weights.manifest import check_signature, verify
+from engram.learning.weights.slices import Assembler
 from engram.nodes import messages, qos
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.msg import WeightChunk

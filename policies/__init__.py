@@ -5,12 +5,12 @@ LeRobot's commands find it with ``--policy.discover_packages_path=engram.policie
 """
 
 # importing these registers the policy's configuration and processor steps with LeRobot
-from engram.policies.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.configuration_engram_vla import EngramVLAConfig
-from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.processor_engram_backbone import make_engram_backbone_pre_post_processors
-from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
-from engram.policies.vla_policy import VlaPolicy, load_policy
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
+from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.lerobot.processor_engram_backbone import make_engram_backbone_pre_post_processors
+from engram.policies.lerobot.processor_engram_vla import make_engram_vla_pre_post_processors
+from engram.policies.vla.vla_policy import VlaPolicy, load_policy
 
 __all__ = [
     "EngramBackboneConfig",

@@ -108,7 +108,7 @@ def save_training_state(
     progress: dict[str, Any],
     carried: list[dict[str, Tensor]],
 ) -> None:
-    """Write everything that a resumed run needs to ``out/resume``; ``carried``: what each process's lanes remember."""
+    """Write everything that a resumed run needs to ``out/resume``; ``carried``: the state of each process's streams."""
     for left in out.glob("resume.*.partial"):  # by processes that were killed
         shutil.rmtree(left)
     fresh = out / f"resume.{os.getpid()}.partial"
@@ -127,7 +127,7 @@ def save_training_state(
 def load_training_state(
     out: Path, policy: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer, rank: int
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Restore what :func:`save_training_state` wrote; return the progress and what the lanes of ``rank`` remember.
+    """Restore what :func:`save_training_state` wrote; return the progress and what the streams of ``rank`` remember.
 
     Raises:
         WeightsError: there is no checkpoint in ``out``, or one of another network.

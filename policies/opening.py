@@ -12,10 +12,10 @@ from lerobot.policies.factory import make_pre_post_processors
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
 from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
-from engram.policies.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.configuration_engram_vla import EngramVLAConfig
-from engram.policies.modeling_engram_vla import EngramVLAPolicy
-from engram.policies.network_policy import NetworkPolicy
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
+from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
+from engram.policies.lerobot.network_policy import NetworkPolicy
 
 BACKBONES = ("pi0", "smolvla")
 """LeRobot's policies that run as they are, and beside which a memory can be trained."""
@@ -52,7 +52,7 @@ def open_policy(name: str | Path) -> Opened:
     if isinstance(config, EngramVLAConfig):
         policy: NetworkPolicy = EngramVLAPolicy(config)
     elif isinstance(config, EngramBackboneConfig):
-        from engram.policies.modeling_engram_backbone import EngramBackbonePolicy  # slow to import
+        from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy  # slow to import
 
         policy = EngramBackbonePolicy(config)
     else:
@@ -67,7 +67,7 @@ def open_policy(name: str | Path) -> Opened:
 def _open_backbone(name: str) -> Opened:
     """Open one as LeRobot left it, without a memory."""
     from engram.policies.backbones.loading import Source, backbone_processors, wrapped  # slow to import
-    from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
+    from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
 
     config, source = wrapped(name), Source(name)
     policy = EngramBackbonePolicy(config)

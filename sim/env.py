@@ -10,10 +10,10 @@ import numpy as np
 
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.pipeline import CommandPipeline
 from engram.core.types import EE_ACTION_DIM, STATE_DIM, JointState, Observation, OracleOutcome
-from engram.sim.panda import Profile
 from engram.sim.render import CAMERAS, SceneRenderer
-from engram.sim.runtime import CommandPipeline
+from engram.sim.robots.panda import Profile
 from engram.sim.tasks import get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 

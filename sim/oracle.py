@@ -9,9 +9,9 @@ import numpy as np
 
 from engram.core.contracts import Policy
 from engram.core.errors import EngramError, WeightsError
+from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.sim.experts import make_expert
-from engram.sim.runtime import CommandPipeline
 from engram.sim.tasks import with_options
 from engram.sim.tasks.memory import MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -19,7 +19,7 @@ from engram.sim.world import MujocoWorld, WorldConfig
 ORACLE_STATE = "oracle_state"
 
 
-class OracleStatePolicy(Policy):
+class PrivilegedPolicy(Policy):
     """Answers when a policy answers, a chunk at a time that is then executed as it is, but from simulator truth.
 
     A twin of ``world``, without cameras, is at the same step of the same episode. There the scripted expert, which
@@ -40,7 +40,7 @@ class OracleStatePolicy(Policy):
         """Begin the episode that ``world`` has begun; ``seed`` is the scene's, as :class:`Runtime` hands it on."""
         task = self._world.task
         if task is None:
-            raise EngramError("OracleStatePolicy: no task is running: reset the world first")
+            raise EngramError("PrivilegedPolicy: no task is running: reset the world first")
         name = with_options(task.name, **asdict(task.config)) if isinstance(task, MemoryTask) else task.name
         self._twin.reset(name, seed, instruction)
         self._pipeline.reset()
@@ -60,11 +60,11 @@ class OracleStatePolicy(Policy):
         """
         seen, twin = self._observation, self._twin
         if seen is None:
-            raise EngramError("OracleStatePolicy.act: nothing observed since reset")
+            raise EngramError("PrivilegedPolicy.act: nothing observed since reset")
         if self._chunk is not None and self._chunk.stamp_ns == seen.stamp_ns:
             return self._chunk
         if not np.array_equal(seen.joints.positions, twin.joint_state().positions):
-            raise EngramError("OracleStatePolicy.act: the twin is not where the robot is; did that do as it was told?")
+            raise EngramError("PrivilegedPolicy.act: the twin is not where the robot is; did that do as it was told?")
         actions = []
         for _ in range(self.execute_steps):
             actions.append(self._expert.act())

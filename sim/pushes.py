@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engram.core.contracts import StepHook
 from engram.core.errors import InvalidInputError
-from engram.core.types import JointCommand, Observation, OracleOutcome
-from engram.sim.runtime import EpisodeResult, StepHook
+from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
 from engram.sim.tasks import SUITES, get_task
 from engram.sim.world import MujocoWorld
 

@@ -1,6 +1,6 @@
 """Tabletop scenes: which things are on the table, built as one MuJoCo model with the robot.
 
-The table's top is z = 0 of ``base_link``. Bodies are named as in :class:`SceneConfig` (``bin``, ``drawer``,
+The table's top is z = 0 of ``base_link``. Agents are named as in :class:`SceneConfig` (``bin``, ``drawer``,
 ``handle``, ``mark``, ``table`` besides); joints of drawers and buttons carry their body's name. A geom whose name ends
 with ``_fixed`` keeps its colour when its body is painted.
 """
@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.sim.panda import HAND_BODY, Profile, panda_spec
 from engram.sim.props import Prop, add_prop
+from engram.sim.robots.panda import HAND_BODY, Profile, panda_spec
 
 CUBE_HALF_M = 0.02
 CUP_HEIGHT_M, CUP_RADIUS_M = 0.08, 0.03

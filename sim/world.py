@@ -18,9 +18,9 @@ from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointCommand, JointState, Observation, OracleOutcome, Pose
-from engram.sim.kinematics import PandaKinematics
-from engram.sim.panda import Profile
 from engram.sim.render import CAMERAS, SceneRenderer, randomise_look
+from engram.sim.robots.panda import Profile
+from engram.sim.robots.panda_kinematics import PandaKinematics
 from engram.sim.scene import TIMESTEP_S, SceneConfig, compiled_scene
 from engram.sim.tasks import get_task
 

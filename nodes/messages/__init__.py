@@ -17,9 +17,6 @@ from engram.nodes.messages.basics import (
     xyz,
 )
 from engram.nodes.messages.control import (
-    EPISODE_STATES,
-    EpisodeStatus,
-    HumanAction,
     chunk_from_msg,
     chunk_to_msg,
     command_from_msg,
@@ -60,9 +57,6 @@ from engram.nodes.messages.sensing import (
 )
 
 __all__ = [
-    "EPISODE_STATES",
-    "EpisodeStatus",
-    "HumanAction",
     "ack_to_msg",
     "camera_info_to_msg",
     "chunk_from_msg",

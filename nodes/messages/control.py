@@ -3,61 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from builtin_interfaces.msg import Duration
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import ACTION_SPACES, ActionChunk, JointCommand
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand
 from engram.nodes.messages.basics import NS_PER_S, doubles, from_stamp, header, reshape
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
-
-EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeStatus:
-    """What the robot's current episode is doing at ``stamp_ns``; oracle fields come from a simulator only."""
-
-    stamp_ns: int
-    robot_id: str
-    episode: int
-    task: str
-    instruction: str
-    step: int
-    state: str
-    oracle_success: bool = False
-    oracle_reward: float = 0.0
-    truncated: bool = False
-
-    def __post_init__(self) -> None:
-        if self.state not in EPISODE_STATES:
-            raise unknown_name("episode state", self.state, EPISODE_STATES)
-
-    @property
-    def running(self) -> bool:
-        """Whether this step wants a command."""
-        return self.state in ("running", "held")
-
-
-@dataclass(frozen=True, slots=True)
-class HumanAction:
-    """A human takes over (``active``) or hands back."""
-
-    stamp_ns: int
-    who: str
-    active: bool
-    space: str
-    action: np.ndarray  # (a,), read only while active
-
-    def __post_init__(self) -> None:
-        if self.space not in ACTION_SPACES:
-            raise unknown_name("action space", self.space, ACTION_SPACES)
-        object.__setattr__(self, "action", checked("HumanAction.action", self.action, (None,)))
 
 
 def chunk_to_msg(chunk: ActionChunk, robot_id: str = "", frame: str = "base_link") -> ActionChunkMsg:

@@ -23,9 +23,9 @@ from engram.policies.backbones.pi0 import Pi0Trunk
 from engram.policies.backbones.smolvla import SmolVLATrunk
 from engram.policies.backbones.trunk import Trunk
 from engram.policies.checkpoint import WEIGHTS, sha256
-from engram.policies.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.memories import NONE
-from engram.policies.processor_engram_backbone import UnitImages
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.processor_engram_backbone import UnitImages
+from engram.policies.sequence_memory import NONE
 
 TRUNKS: dict[str, type[Trunk]] = {"pi0": Pi0Trunk, "smolvla": SmolVLATrunk}
 _EMPTY_CAMERA = "observation.images.empty_camera_"

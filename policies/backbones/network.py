@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.policies.backbones.trunk import Prefix, Trunk
-from engram.policies.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.configuration_engram_vla import (
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.configuration_engram_vla import (
     MEMORY_AGE_KEY,
     MEMORY_MASK_KEY,
     MEMORY_PLACE_KEY,
     MEMORY_TOKENS_KEY,
 )
-from engram.policies.contract import Percept, RememberingNetwork
-from engram.policies.flow import Guide, Velocity, integrate
-from engram.policies.layers import MemoryRead
-from engram.policies.likeness import cell_colours
-from engram.policies.memories import NONE
-from engram.policies.recall import Recall
+from engram.policies.sequence_memory import NONE
+from engram.policies.vla.contract import Percept, RememberingNetwork
+from engram.policies.vla.flow import Guide, Velocity, integrate
+from engram.policies.vla.layers import MemoryRead
+from engram.policies.vla.likeness import cell_colours
+from engram.policies.vla.recall import Recall
 
 PICTURES = 16
 """Tokens that a camera keeps for the memory: means of neighbours in a row of the picture."""
@@ -134,7 +134,7 @@ class BackboneNetwork(RememberingNetwork):
         """Return how far memory bends the action expert (B, layers, 2, width); None = it was not asked."""
         if self.recall is None or percept.reading is None or percept.context is None:
             return None
-        reading = percept.reading + nn.functional.pad(percept.context, (0, self.recall.memory.looks))
+        reading = percept.reading + nn.functional.pad(percept.context, (0, self.recall.memory.color_tokens))
         flat = torch.zeros(len(reading), self.bent[0] * self.bent[1] * self.bent[2], device=reading.device)
         told = self.recall.condition(flat, percept.cognition, reading, percept.pictures, percept.colours)
         return told.unflatten(1, self.bent)

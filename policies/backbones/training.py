@@ -9,14 +9,14 @@ from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 from engram.core.errors import InvalidInputError
 from engram.policies.backbones.loading import Source, fits, wrapped
 from engram.policies.checkpoint import WEIGHTS, sha256
-from engram.policies.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.memories import NONE
-from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
-from engram.policies.policy_config import other_fields
-from engram.policies.processor_engram_vla import DownsampleImages
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.lerobot.policy_config import other_fields
+from engram.policies.lerobot.processor_engram_vla import DownsampleImages
+from engram.policies.sequence_memory import NONE
 
 if TYPE_CHECKING:
-    from engram.policies.train_config import TrainConfig
+    from engram.policies.training.train_config import TrainConfig
 
 
 def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBackbonePolicy:

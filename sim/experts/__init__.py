@@ -37,7 +37,7 @@ def make_expert(task: str, world: MujocoWorld, config: ExpertConfig | None = Non
     return experts[kind](world, config)
 
 
-class Guesser:
+class RandomCueExpert:
     """Makes memoryless experts: they see the present only and draw what a memory would hold from all there could be.
 
     It is what the success on a memory task must be compared with: a policy without memory cannot do better.
@@ -54,4 +54,4 @@ class Guesser:
         return expert
 
 
-__all__ = ["EXPERTS", "MEMORY_EXPERTS", "Expert", "ExpertConfig", "Guesser", "MemoryExpert", "make_expert"]
+__all__ = ["EXPERTS", "MEMORY_EXPERTS", "Expert", "ExpertConfig", "MemoryExpert", "RandomCueExpert", "make_expert"]

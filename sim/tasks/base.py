@@ -30,7 +30,7 @@ class Task(ABC):
     max_steps: ClassVar[int]
     """Control steps after which the episode is truncated."""
     colored: ClassVar[tuple[str, ...]] = ()
-    """Bodies that get a colour each, no two the same; the slots choose among them."""
+    """Agents that get a colour each, no two the same; the slots choose among them."""
     instructions: ClassVar[tuple[str, ...]]
     """Wordings that ``setup`` draws from."""
     held_out_instructions: ClassVar[tuple[str, ...]]

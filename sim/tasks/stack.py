@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.panda import HAND_BODY
+from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import TABLE, place, upright

@@ -11,8 +11,8 @@ from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
 from engram.benchmarks.report import RESULTS
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
-from engram.policies.train_config import TrainConfig
-from engram.sim.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
+from engram.policies.training.train_config import TrainConfig
+from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
 from engram.sim.tasks import TASKS
 
 

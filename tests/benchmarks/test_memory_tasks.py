@@ -24,8 +24,8 @@ from engram.benchmarks.memory_tasks_figures import OURS, difference, figures, ta
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
-from engram.policies.chunking import AdaptiveChunks
 from engram.policies.opening import checkpoint_folder
+from engram.policies.vla.chunking import AdaptiveChunks
 from engram.sim.oracle import ORACLE_STATE
 
 REPORT = SimpleNamespace(per_task={"shell_touch": SimpleNamespace(successes=1)}, failures={"shell_touch": ()})
@@ -37,7 +37,7 @@ def small(tmp_path, **fields):
 
 
 def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
-    ran = blocks(small(tmp_path, episodes=25, lesion_episodes=5, others=("none=base", "hcam=base")))
+    ran = blocks(small(tmp_path, episodes=25, ablation_episodes=5, others=("none=base", "hcam=base")))
     seeds = {}
     for block in ran:
         numbers = range(block.first_seed, block.first_seed + block.count)
@@ -58,7 +58,7 @@ def test_every_arm_has_its_seeds_and_no_seed_twice(tmp_path):
         ({"others": ("a/b=base",)}, "'a/b=base', expected name=folder"),
         ({"others": ("base=memory",)}, "the name 'base' is taken; taken are ours, oracle_state, base"),
         ({"others": ("gru=base", "gru=memory")}, "the name 'gru' is taken"),
-        ({"lesions": ("removed",)}, "unknown lesion 'removed'; .*valid: noise, swapped, zeroed"),
+        ({"ablations": ("removed",)}, "unknown ablation 'removed'; .*valid: noise, swapped, zeroed"),
         ({"policy": "base"}, "policy 'base' has no memory of its episode to spoil"),
         ({"block": 0}, "MemoryTasksBenchmark.block"),
         ({"tasks": ("memory", "shell_touch")}, "tasks: shell_touch named more than once"),
@@ -77,7 +77,7 @@ def test_a_task_without_memory_is_named_before_anything_runs():
 def test_conditions_are_beyond_training_and_only_where_they_change_something(tmp_path):
     chosen = ("delay x4", "things x3", "new colours", "held-out words")
     config = small(
-        tmp_path, policy="base", episodes=10, lesions=(), plain_tasks=(), conditions=chosen, condition_episodes=5
+        tmp_path, policy="base", episodes=10, ablations=(), plain_tasks=(), conditions=chosen, condition_episodes=5
     )
     assert {task for task, _, _ in beyond(config).values()} >= {"shell_touch:delay=40", "take_it_back:delay=40"}
     assert beyond(replace(config, longest_delay=20)) == {
@@ -113,11 +113,11 @@ def test_the_longest_delay_of_the_training_is_read_off_the_card(tmp_path):
 
 
 def test_each_arm_is_told_by_its_weights_and_no_folder_is(tmp_path):
-    config = small(tmp_path, episodes=5, others=("none=memory",), lesions=("zeroed",), policy="memory")
+    config = small(tmp_path, episodes=5, others=("none=memory",), ablations=("zeroed",), policy="memory")
     arms = told_arms(blocks(config))
     digest = sha256(checkpoint_folder("memory") / WEIGHTS)
-    assert (arms[OURS]["sha256"], arms[OURS]["memory"], "lesion" in arms[OURS]) == (digest, "bank", False)
-    assert arms[f"{OURS}-zeroed"]["lesion"] == "zeroed"
+    assert (arms[OURS]["sha256"], arms[OURS]["memory"], "ablation" in arms[OURS]) == (digest, "bank", False)
+    assert arms[f"{OURS}-zeroed"]["ablation"] == "zeroed"
     assert arms["base"]["memory"] == "none"
     assert "sha256" not in arms[ORACLE_STATE]
     assert str(tmp_path) not in str(anonymous(replace(config, policy=str(tmp_path), others=(f"gru={tmp_path}",))))
@@ -134,7 +134,7 @@ def test_the_same_weights_that_leave_chunks_otherwise_are_another_arm(tmp_path, 
     shutil.copytree(checkpoint_folder("base"), tmp_path / "eager")
     own = tmp_path / "eager" / "config.json"
     own.write_text(json.dumps(json.loads(own.read_text()) | {"adaptive_m": 0.04}))
-    config = small(tmp_path, others=(f"eager={tmp_path / 'eager'}",), lesions=(), policy="base")
+    config = small(tmp_path, others=(f"eager={tmp_path / 'eager'}",), ablations=(), policy="base")
     plain, eager = (next(b for b in blocks(config) if b.arm == arm) for arm in (OURS, "eager"))
     assert eager.name.split("-")[1] != plain.name.split("-")[1]
     arms = told_arms([plain, eager])
@@ -185,14 +185,14 @@ def test_no_loss_is_judged_by_the_interval_and_other_arms_have_no_target():
 
 
 def test_blocks_that_were_run_are_not_run_again(tmp_path, monkeypatch):
-    config = small(tmp_path, episodes=10, lesions=(), tasks=("shell_touch",), plain_tasks=())
+    config = small(tmp_path, episodes=10, ablations=(), tasks=("shell_touch",), plain_tasks=())
     oracle, block = sorted(blocks(config), key=lambda block: block.arm == OURS)
     (tmp_path / block.name).write_text(json.dumps({"successes": 7}))
     (tmp_path / oracle.name).write_text(json.dumps({"successes": 10}))
     monkeypatch.setattr(memory_tasks, "run_block", None)
     found = {OURS: {"shell_touch": wilson(7, 10)}, ORACLE_STATE: {"shell_touch": wilson(10, 10)}}
     assert measure(config, blocks(config)) == found
-    more = small(tmp_path, episodes=20, lesions=(), tasks=("shell_touch",), so_far=True)
+    more = small(tmp_path, episodes=20, ablations=(), tasks=("shell_touch",), so_far=True)
     assert measure(more, blocks(more)) == rates(blocks(more), tmp_path) == found
 
 

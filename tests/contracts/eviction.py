@@ -8,7 +8,7 @@ from abc import abstractmethod
 import numpy as np
 import pytest
 
-from engram.memory.eviction import EvictionPolicy, Write
+from engram.memory.stores.short_term.eviction import EvictionPolicy, Write
 
 
 class EvictionContract:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import pytest
 import torch
 
-from engram.policies.memories import Moments, SequenceMemory, choose
+from engram.policies.sequence_memory import Moments, SequenceMemory, choose
 
 DIM, FEATURE, BATCH, STEPS = 8, 24, 3, 40
 

@@ -12,12 +12,12 @@ from torch import nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
-from engram.learning.bc import BehaviourCloning, BehaviourCloningConfig
-from engram.learning.database import set_aside
+from engram.learning.algorithms.behavior_cloning import BehaviourCloning, BehaviourCloningConfig
+from engram.learning.experience.database import set_aside
+from engram.learning.experience.store import SqliteExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.replay import ReplayConfig
-from engram.learning.store import SqliteExperienceStore
-from engram.learning.weights import make_manifest, tensor_specs, verify
+from engram.learning.replay.buffer import ReplayConfig
+from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 from tests.learning.transitions import episode
 
 CONFIG = LearnerConfig(

@@ -9,7 +9,7 @@ import pytest
 
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError
-from engram.learning.replay import ReplayBuffer, ReplayConfig, Walk
+from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig
 from tests.learning.transitions import episode
 
 
@@ -103,17 +103,17 @@ def test_steps_at_which_an_arm_was_held_are_not_learnt():
 
 def walked(walk, windows):
     """Return what each lane has walked through: (episode, steps) window by window."""
-    lanes = [[] for _ in walk.places]
+    streams = [[] for _ in walk.places]
     for number in range(windows):
         window = walk.next((0, number))
         for lane, (found, at) in enumerate(zip(window.episodes, window.at, strict=True)):
-            lanes[lane].append((found.number, at, min(at + window.steps, len(found))))
-    return lanes
+            streams[lane].append((found.number, at, min(at + window.steps, len(found))))
+    return streams
 
 
 def test_a_lane_walks_through_whole_episodes_in_windows():
     lengths = {1: 5, 2: 3, 3: 8}
-    for lane in walked(Walk(buffer(*(episode(i, n) for i, n in lengths.items())), lanes=2, window=3), 30):
+    for lane in walked(EpisodeStream(buffer(*(episode(i, n) for i, n in lengths.items())), streams=2, window=3), 30):
         before = None
         for number, begin, end in lane:
             if before is None or before[1] == lengths[before[0]]:
@@ -126,7 +126,7 @@ def test_a_lane_walks_through_whole_episodes_in_windows():
 
 def test_a_walk_goes_on_from_its_places_and_leaves_an_episode_that_has_gone():
     replay = buffer(episode(0, 9), episode(1, 9))
-    straight, first, second = Walk(replay, 2, 4), Walk(replay, 2, 4), Walk(replay, 2, 4)
+    straight, first, second = EpisodeStream(replay, 2, 4), EpisodeStream(replay, 2, 4), EpisodeStream(replay, 2, 4)
     expected = [straight.next((0, i)) for i in range(5)][-1]
     for i in range(4):
         first.next((0, i))

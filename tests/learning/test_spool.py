@@ -12,8 +12,8 @@ import time
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
-from engram.learning.spool import Spool, SpoolConfig
-from engram.learning.store import SqliteExperienceStore
+from engram.learning.experience.spool import Spool, SpoolConfig
+from engram.learning.experience.store import SqliteExperienceStore
 from tests.learning.transitions import assert_same, episode
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
@@ -141,7 +141,7 @@ def test_a_learner_restart_loses_nothing_in_flight(tmp_path, spool):
 
 WRITER = """
 import sys
-from engram.learning.spool import Spool
+from engram.learning.experience.spool import Spool
 from tests.learning.transitions import episode
 spool = Spool(sys.argv[1], "panda")
 for number in range(100_000):

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
-from engram.learning.store import ExperienceStoreConfig, SqliteExperienceStore
+from engram.learning.experience.store import ExperienceStoreConfig, SqliteExperienceStore
 from tests.contracts.experience_store import ExperienceStoreContract
 from tests.learning.transitions import assert_same, episode
 
@@ -166,7 +166,7 @@ def test_a_reward_that_is_not_finite_is_refused(tmp_path):
 
 WRITER = """
 import sys
-from engram.learning.store import SqliteExperienceStore
+from engram.learning.experience.store import SqliteExperienceStore
 from tests.learning.transitions import episode
 store = SqliteExperienceStore(sys.argv[1])
 start = store.commit().get(("panda", "boot"), 0)

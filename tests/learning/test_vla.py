@@ -10,13 +10,13 @@ import torch
 from safetensors.numpy import load, save_file
 
 from engram.core.errors import InvalidInputError, WeightsError
-from engram.learning.bc import BehaviourCloningConfig
-from engram.learning.episodes import EpisodeCloning, gather, window
+from engram.learning.algorithms.behavior_cloning import BehaviourCloningConfig
+from engram.learning.algorithms.clone_policy import clone_behaviour
+from engram.learning.experience.store import SqliteExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.replay import ReplayBuffer, ReplayConfig, Walk, Windows
-from engram.learning.store import SqliteExperienceStore
-from engram.learning.vla import clone_behaviour
-from engram.policies.sequences import Lanes, SequenceFeed
+from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.episode_batches import EpisodeCloning, gather, window
+from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from tests.learning.transitions import episode
 from tests.policies.tiny import tiny_vla
 
@@ -109,11 +109,11 @@ def test_its_windows_are_those_of_the_offline_training(remembering, store):
     """The same episode, once walked through by the learner's feed and once by that of ``engram train``."""
     replay = ReplayBuffer(ReplayConfig(chunk_size=6), clone_behaviour(remembering).shrink)
     replay.add(1, store.episode(1))
-    model, walk = remembering.network, Walk(replay, lanes=1, window=3)
+    model, walk = remembering.network, EpisodeStream(replay, streams=1, window=3)
     windows = [walk.next((0,)) for _ in range(3)]
     frames = gather(windows[0], 0)
-    lanes = Lanes(frames, 1, 3, frames.sampling_weights(0.5), (0,))
-    offline = SequenceFeed(frames, lanes, 0.1, remembering.preprocess, foresight=0.5)
+    streams = EpisodeStreams(frames, 1, 3, frames.sampling_weights(0.5), (0,))
+    offline = SequenceFeed(frames, streams, 0.1, remembering.preprocess, foresight=0.5)
     trainer = EpisodeCloning(model, remembering.preprocess)
     for part in windows:
         torch.manual_seed(int(part.at[0]))

@@ -14,8 +14,8 @@ from safetensors.numpy import save
 
 from engram.core.errors import WeightsError
 from engram.core.types import PolicyManifest
-from engram.learning.chunks import Assembler, chunk_count, split
-from engram.learning.weights import check_signature, make_manifest, sign, tensor_specs, verify
+from engram.learning.weights.manifest import check_signature, make_manifest, sign, tensor_specs, verify
+from engram.learning.weights.slices import Assembler, chunk_count, split
 
 TENSORS = {
     "head.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

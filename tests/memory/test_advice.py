@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from engram.core.contracts import MemoryQuery
-from engram.memory.advice import AdviceConfig, Option, advise, itinerary, search_order
-from engram.memory.answers import options
 from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.query.advice import AdviceConfig, Option, advise, itinerary, search_order
+from engram.memory.query.answer import options
 from tests.memory.scenes import WordEncoder, seen, view
 
 ROBOT = np.zeros(3)

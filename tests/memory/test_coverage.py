@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from engram.memory import coverage as module
-from engram.memory.coverage import Coverage, pack
+from engram.memory.graph import coverage as module
+from engram.memory.graph.containment import last_looks
+from engram.memory.graph.coverage import Coverage, pack
 from engram.memory.graph_memory import GraphMemory, known_place
-from engram.memory.inside import last_looks
-from engram.memory.questions import parse
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.query.language import parse
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 PLACES = np.array([[0.1, 0.1, 0.1], [1.1, 0.1, 0.1], [1.1, 0.1, 0.6]])

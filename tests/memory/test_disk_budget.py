@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engram.memory import disk_budget
-from engram.memory.disk_budget import DiskBudget, bytes_in
 from engram.memory.graph_memory import GraphMemory
-from engram.memory.store import GraphStore, GraphStoreConfig
+from engram.memory.storage import disk_budget
+from engram.memory.storage.disk_budget import DiskBudget, bytes_in
+from engram.memory.storage.store import GraphStore, GraphStoreConfig
 
 from .scenes import seen, view
 
@@ -42,7 +42,7 @@ def test_the_budget_holds_at_every_commit_also_as_they_grow(tmp_path, kilobytes,
 
 def test_a_folder_with_much_room_is_seldom_counted(tmp_path, monkeypatch):
     counted = []
-    monkeypatch.setattr("engram.memory.disk_budget.bytes_in", lambda folder: counted.append(folder) or 1000)
+    monkeypatch.setattr("engram.memory.storage.disk_budget.bytes_in", lambda folder: counted.append(folder) or 1000)
     budget = DiskBudget(tmp_path, 1 << 30)
     assert {budget.share() for _ in range(301)} == {1.0}
     assert len(counted) == 4

@@ -11,12 +11,12 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.core.types import EMBEDDING_DIM, SceneEdge
-from engram.memory.case_values import CaseValues, ValueConfig
-from engram.memory.episodes import unit
-from engram.memory.episodic import EpisodicConfig, EpisodicMemory
-from engram.memory.event_index import EventIndex, RecallConfig
-from engram.memory.multi_hop import SpreadConfig, spread
-from engram.memory.surprise import Boundaries, ChangeModel, SurpriseConfig
+from engram.memory.stores.episodic.case_values import CaseValues, ValueConfig
+from engram.memory.stores.episodic.episodes import unit
+from engram.memory.stores.episodic.event_index import EventIndex, RecallConfig
+from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
+from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
+from engram.memory.stores.episodic.surprise import Boundaries, ChangeModel, SurpriseConfig
 from tests.contracts.memory_store import MemoryStoreContract
 from tests.memory.updates import SECOND, embed, event, node, step
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engram.app.memory_command import Reanchor, reanchor
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import Hand, Pose
-from engram.memory.coverage import cell_centres, pack
-from engram.memory.epochs import Anchor, anchor_of, reanchored
+from engram.memory.graph.coverage import cell_centres, pack
+from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemoryConfig
-from engram.memory.habits import place_key
-from engram.memory.plane import PlaneTransform
-from engram.memory.questions import parse
-from engram.memory.records import LookedTable, RecordTable, strings
+from engram.memory.query.language import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.store import GraphStore, read_snapshot, whole
-from engram.memory.tracker_config import TrackerConfig
-from engram.nodes.memory_command import Reanchor, reanchor
+from engram.memory.storage.map_frames import Anchor, anchor_of, reanchored
+from engram.memory.storage.records import LookedTable, RecordTable, strings
+from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.store import GraphStore, read_snapshot, whole
+from engram.memory.stores.semantic.habits import place_key
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

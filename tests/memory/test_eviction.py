@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
-from engram.memory.eviction import EvictionPolicy, Write
-from engram.memory.eviction_policies import EVICTIONS, make_eviction
-from engram.memory.learned_eviction import ADD, DELETE, FEATURES, NOOP, UPDATE, EvictionWeights, LearnedEviction
-from engram.memory.tiny_lfu import CountMinSketch, TinyLFUConfig, WTinyLFU
+from engram.memory.stores.short_term.eviction import EvictionPolicy, Write
+from engram.memory.stores.short_term.eviction_policies import EVICTIONS, make_eviction
+from engram.memory.stores.short_term.learned_eviction import (
+    ADD,
+    DELETE,
+    FEATURES,
+    NOOP,
+    UPDATE,
+    EvictionWeights,
+    LearnedEviction,
+)
+from engram.memory.stores.short_term.tiny_lfu import CountMinSketch, TinyLFUConfig, WTinyLFU
 from tests.contracts.eviction import EvictionContract
 
 

@@ -15,7 +15,7 @@ from engram.benchmarks.eviction_traces import (
     seen,
     write_trace,
 )
-from engram.memory.eviction_policies import make_eviction
+from engram.memory.stores.short_term.eviction_policies import make_eviction
 
 HERE, THERE = (0.0, 0.0, 0.0), (1.0, 0.0, 0.0)
 

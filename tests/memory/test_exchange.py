@@ -11,10 +11,10 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, StoreError, UnknownNameError
-from engram.memory.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
-from engram.memory.places import read_places
+from engram.memory.graph.places import read_places
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.storage.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 

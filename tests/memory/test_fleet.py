@@ -11,12 +11,12 @@ from scipy.spatial.transform import Rotation
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import Hand, Pose
-from engram.memory.conflicts import Conflict
-from engram.memory.fleet import join, keep_apart, partition, take_in, take_out
+from engram.memory.graph.conflicts import Conflict
 from engram.memory.graph_memory import GraphMemory, known_place
-from engram.memory.history import FOREVER
-from engram.memory.plane import PlaneTransform
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.merging.fleet import join, keep_apart, merge_from, partition, unmerge
+from engram.memory.storage.history import FOREVER
+from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 SHARED = {"red cube": (0.5, 0.1), "green cup": (0.65, -0.15), "blue bowl": (0.35, 0.2), "red plate": (0.6, 0.3)}
@@ -64,7 +64,7 @@ def where(memory, label):
 
 
 def test_the_frame_is_found_and_what_both_know_is_one(ours, other):
-    report = take_in(ours.tracker, other, "robot1")
+    report = merge_from(ours.tracker, other, "robot1")
     assert report.transform.yaw == pytest.approx(YAW, abs=0.03)
     np.testing.assert_allclose(report.transform.shift, SHIFT, atol=0.03)
     assert len(report.matched) == 4 and report.transform.inliers == 4
@@ -76,16 +76,16 @@ def test_the_frame_is_found_and_what_both_know_is_one(ours, other):
 
 
 def test_what_contradicts_itself_is_kept_apart_and_named(ours, other):
-    report = take_in(ours.tracker, other, "robot1")
+    report = merge_from(ours.tracker, other, "robot1")
     assert report.conflicts == (KETTLES,)
     assert len([n for n in ours.graph().nodes if n.label == "green kettle"]) == 2
 
 
 def test_taken_out_again_nothing_of_theirs_is_left_and_ours_stays(ours, other):
     before = {n.id: n for n in ours.graph().nodes}
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     watch(ours, {"red cube": (0.5, 0.12, 0.02)}, start=200)  # we go on looking
-    assert take_out(ours.tracker, "robot1") == 6
+    assert unmerge(ours.tracker, "robot1") == 6
     after = {n.id: n for n in ours.graph().nodes}
     assert set(after) == set(before)
     np.testing.assert_allclose(after["object_0001"].pose.position[:2], (0.5, 0.12), atol=0.01)
@@ -94,21 +94,21 @@ def test_taken_out_again_nothing_of_theirs_is_left_and_ours_stays(ours, other):
     facts = ours.tracker.history.facts(ours.tracker.history.select((0, 300), None))
     assert not [f for f in facts if any(name.startswith("robot1/") for name in f.evidence)]
     with pytest.raises(InvalidInputError, match="no memory of 'robot1' was merged"):
-        take_out(ours.tracker, "robot1")
+        unmerge(ours.tracker, "robot1")
 
 
 def test_the_same_memory_is_not_merged_twice(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     with pytest.raises(InvalidInputError, match="'robot1' is merged already"):
-        take_in(ours.tracker, other, "robot1")
+        merge_from(ours.tracker, other, "robot1")
 
 
 def test_memories_that_share_nothing_need_a_transform(other):
     stranger = GraphMemory(encoder=WordEncoder())
     watch(stranger, {"white sofa": (0.5, 0.0, 0.02)})
     with pytest.raises(InvalidInputError, match=r"0 objects agree .* give a transform"):
-        take_in(stranger.tracker, other, "robot1")
-    report = take_in(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
+        merge_from(stranger.tracker, other, "robot1")
+    report = merge_from(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     assert len(report.added) == 6
     np.testing.assert_allclose(where(stranger, "red cube")[:2], SHARED["red cube"], atol=0.02)
 
@@ -132,7 +132,7 @@ def dangling(tracker):
 
 
 def test_what_rests_on_their_table_rests_on_ours(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     assert dangling(ours.tracker) == []
     (table,) = ours.tracker.scene.nodes("place")
     for label in ("red cube", "blue spoon"):  # known to both, known to them alone
@@ -150,7 +150,7 @@ def test_what_rests_on_an_object_known_to_both_rests_on_ours(ours, tmp_path):
     spots["blue spoon"] = spots["red plate"] + (0.0, 0.0, 0.04)  # on it: both are 4 cm high
     spots["blue pen"] = theirs((0.45, -0.3), rng)
     spots["green lid"] = spots["blue pen"] + (0.0, 0.0, 0.04)
-    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     assert dangling(ours.tracker) == []
     plate, pen = (ours.query(MemoryQuery(text=label)).nodes[0].id for label in ("red plate", "blue pen"))
     assert (plate.partition("_")[0], pen.partition("_")[0]) == ("object", "robot1/object")
@@ -175,7 +175,7 @@ def test_what_the_other_robot_holds_is_held_by_it_and_a_tray_that_is_no_more_is_
     memory.tracker.expired.add(tray)
     memory.update(view([], 106, depth=0.5))
     memory.commit()
-    take_in(ours.tracker, read_snapshot(tmp_path), "robot1")
+    merge_from(ours.tracker, read_snapshot(tmp_path), "robot1")
     assert dangling(ours.tracker) == []
     held = ours.query(MemoryQuery(text="blue spoon"))
     assert "held by robot_b" in held.text
@@ -190,7 +190,7 @@ def test_what_the_other_robot_holds_is_held_by_it_and_a_tray_that_is_no_more_is_
                          ids=["another label", "another height", "elsewhere", "another layer"])  # fmt: skip
 def test_a_place_that_we_do_not_know_is_left_out(other, place):
     stranger = GraphMemory(encoder=WordEncoder(), places=[place])
-    take_in(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
+    merge_from(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     facts = stranger.tracker.history.facts(np.flatnonzero(stranger.tracker.history.used))
     assert len(facts) == 6 and {(fact.relation, fact.target) for fact in facts} == {("", "")}
     assert "robot1/" not in stranger.query(MemoryQuery(text="blue spoon")).text
@@ -200,7 +200,7 @@ def test_of_two_tables_of_ours_the_nearer_one_is_theirs(other):
     """Their table lies around (0.71, 0.08) here, 1.2 x 1.6 m turned by 0.6 rad: it reaches into both."""
     tables = [known_place("place", "table", (x, 0.0, -0.02), (1.0, 1.6, 0.04)) for x in (-0.4, 0.7)]
     memory = GraphMemory(encoder=WordEncoder(), places=tables)
-    take_in(memory.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
+    merge_from(memory.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     facts = memory.tracker.history.facts(np.flatnonzero(memory.tracker.history.used))
     assert {fact.target for fact in facts} == {"place_0002"}
 
@@ -211,7 +211,7 @@ def test_contradictions_among_many_alike_are_all_told(tmp_path):
     for robot, y in ((memory, 0.0), (other, 5.0)):
         robot.update(view([seen("red cup", (float(i), y, 0.02)) for i in range(80)], depth=0.5))
     other.commit()
-    report = take_in(memory.tracker, read_snapshot(tmp_path), "robot1", PlaneTransform(0.0, np.zeros(3)))
+    report = merge_from(memory.tracker, read_snapshot(tmp_path), "robot1", PlaneTransform(0.0, np.zeros(3)))
     assert len(report.added) == 80 and len(report.conflicts) == 80 * 80
     one = report.conflicts[81]
     assert one.words == "object_0002 and robot1/object_0002: one red cup that was moved, or two of them"
@@ -248,18 +248,18 @@ def test_a_conflict_is_kept_over_a_restart_and_goes_with_the_partition(other, tm
 
     memory = opened()
     watch(memory, {label: (*place, 0.02) for label, place in SHARED.items()} | {"green kettle": (0.3, -0.3, 0.02)})
-    memory.take_in(other, "robot1")
+    memory.merge_from(other, "robot1")
     for _ in range(2):
         memory.commit()
         memory.store.close()
         memory = opened()
         assert undecided(memory) == [KETTLES]
-    memory.take_out("robot1")
+    memory.unmerge("robot1")
     memory.commit()
     memory.store.close()
     memory = opened()
     assert undecided(memory) == [] and "conflicts" not in memory.restored
-    memory.take_in(other, "robot1")
+    memory.merge_from(other, "robot1")
     assert undecided(memory) == [KETTLES]
     memory.store.close()
 
@@ -267,21 +267,21 @@ def test_a_conflict_is_kept_over_a_restart_and_goes_with_the_partition(other, tm
 def test_another_name_for_the_thing_at_this_place_is_a_conflict_of_its_own_kind(ours, tmp_path):
     rng = np.random.default_rng(0)
     spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"red mug": theirs((0.3, -0.3), rng)}
-    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     (one,) = undecided(ours)
     assert (one.kind, one.ours, one.theirs) == ("named", "object_0005", "robot1/object_0005")
     assert one.words == "object_0005 is a green kettle to us, robot1/object_0005 at its place a red mug to them"
 
 
 def test_a_conflict_goes_with_either_of_its_nodes(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     ours.tracker.expired.add("object_0005")
     ours.update(view([], 200, depth=0.5))
     assert "object_0005" not in objects(ours) and undecided(ours) == []
 
 
 def test_two_objects_in_conflict_are_joined_and_what_is_undone_is_undecided_again(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     before, facts = objects(ours), believed(ours, "object_0005")
     number, _ = join(ours.tracker, "object_0005", "robot1/object_0006", "me")
     (kettle,) = [node for node in objects(ours).values() if node.label == "green kettle"]
@@ -297,7 +297,7 @@ def test_two_objects_in_conflict_are_joined_and_what_is_undone_is_undecided_agai
 @pytest.mark.parametrize("kept", ["object_0005", "robot1/object_0006"])
 @pytest.mark.parametrize("again", [(), range(200, 204)], ids=["they saw it last", "we saw it last"])
 def test_an_undone_join_leaves_both_as_they_were_whoever_saw_it_last(ours, other, kept, again):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     for stamp in again:
         ours.update(view([seen("green kettle", (0.3, -0.3, 0.02))], stamp, depth=0.5))
     pair = ["object_0005", "robot1/object_0006"]
@@ -316,7 +316,7 @@ def test_joined_under_two_names_each_gets_its_own_back(ours, tmp_path):
     rng = np.random.default_rng(0)
     watch(ours, {"green kettle": (0.3, -0.3, 0.02)}, start=10)  # eight sights of ours against four
     spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"red mug": theirs((0.3, -0.3), rng)}
-    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     number, _ = join(ours.tracker, "object_0005", "robot1/object_0005", "me")
     assert objects(ours)["object_0005"].label == "green kettle"
     ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
@@ -327,19 +327,19 @@ def test_joined_under_two_names_each_gets_its_own_back(ours, tmp_path):
                          ids=["theirs into ours", "ours into theirs"])  # fmt: skip
 def test_what_was_joined_comes_apart_with_the_partition(ours, other, pair):
     before = objects(ours)
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     join(ours.tracker, *pair, "me")
-    assert take_out(ours.tracker, "robot1") == 6
+    assert unmerge(ours.tracker, "robot1") == 6
     assert_same(objects(ours), before)
     facts = ours.tracker.history.facts(ours.tracker.history.select((0, 300), None))
     assert not [fact for fact in facts if any(name.startswith("robot1/") for name in fact.evidence)]
     assert ours.tracker.merges.standing() == [] and undecided(ours) == []
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     assert undecided(ours) == [KETTLES]
 
 
 def test_a_conflict_that_is_settled_as_two_is_not_listed_any_more(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     keep_apart(ours.tracker, "robot1/object_0006", "object_0005")
     assert undecided(ours) == [] and {"object_0005", "robot1/object_0006"} <= objects(ours).keys()
     with pytest.raises(InvalidInputError, match=r"no conflict between object_0005 and robot1/.*: \(none\)"):
@@ -347,7 +347,7 @@ def test_a_conflict_that_is_settled_as_two_is_not_listed_any_more(ours, other):
 
 
 def test_only_two_objects_that_are_there_are_joined_or_kept_apart(ours, other):
-    take_in(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, other, "robot1")
     for decide in (lambda *pair: join(ours.tracker, *pair, "me"), lambda *pair: keep_apart(ours.tracker, *pair)):
         with pytest.raises(UnknownNameError, match="unknown object 'object_0009'; did you mean 'object_000"):
             decide("object_0005", "object_0009")
@@ -363,10 +363,10 @@ def test_only_two_objects_that_are_there_are_joined_or_kept_apart(ours, other):
 def test_what_lay_on_a_tray_of_theirs_is_told_without_it_once_that_is_taken_out(ours, tmp_path):
     rng = np.random.default_rng(0)
     spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"blue tray": theirs((0.3, -0.1), rng)}
-    take_in(ours.tracker, memory_of(tmp_path, spots), "robot1")
+    merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     watch(ours, {"red cup": (0.3, -0.1, 0.06)}, start=200)
     assert "on the blue tray" in ours.query(MemoryQuery(text="red cup")).text
-    take_out(ours.tracker, "robot1")
+    unmerge(ours.tracker, "robot1")
     for when in (None, (202, 202)):
         told = ours.query(MemoryQuery(text="red cup", valid_ns=when)).text
         assert "z 0.06 m; I s" in told and "robot1" not in told

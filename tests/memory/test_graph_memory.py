@@ -8,9 +8,9 @@ import pytest
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
 from engram.core.types import Pose, SceneObservation
-from engram.memory.context import ContextConfig
+from engram.memory.graph.context import ContextConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
-from engram.memory.store import GraphStore
+from engram.memory.storage.store import GraphStore
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import CAMERA, INTRINSICS, WordEncoder, seen, view
 

@@ -12,8 +12,8 @@ from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
 from engram.core.types import Hand, Pose
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
-from engram.memory.questions import parse
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.query.language import parse
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import IDENTITY, WordEncoder, seen, view
 
 HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)

@@ -13,16 +13,16 @@ from scipy.spatial.transform import Rotation
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
-from engram.memory.association import Looks, assign
-from engram.memory.columns import half_extents
-from engram.memory.fusion import FusionConfig, born, fuse_positions
-from engram.memory.relations import boxes, relations
-from engram.memory.retrieval import RetrievalConfig, text_embedder
-from engram.memory.scene_graph import SceneGraph
-from engram.memory.search import search
-from engram.memory.tracker import Tracker
-from engram.memory.vectors import VectorIndex
-from engram.memory.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look
+from engram.memory.graph.association import AppearanceFeatures, assign
+from engram.memory.graph.fusion import FusionConfig, born, fuse_positions
+from engram.memory.graph.relations import boxes, relations
+from engram.memory.graph.scene_graph import SceneGraph
+from engram.memory.graph.tracker import Tracker
+from engram.memory.graph.vectors import VectorIndex
+from engram.memory.graph.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look
+from engram.memory.query.current import RetrievalConfig, text_embedder
+from engram.memory.query.search import search
+from engram.memory.storage.columns import half_extents
 from tests.memory.scenes import WordEncoder, seen, view
 
 
@@ -141,14 +141,14 @@ def test_crossed_pairs_are_matched_together_not_greedily():
     """Two like cubes 3 cm apart both seen 2 cm to the right: nearest-first would match the wrong one."""
     nodes = [box("a", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.53, 0, 0), (0.04,) * 3, "red cube")]
     sights = [seen("red cube", (0.55, 0, 0)), seen("red cube", (0.52, 0, 0))]
-    assert set(assign(Looks.of(nodes), Looks.of(sights)).known) == {(0, 1), (1, 0)}
+    assert set(assign(AppearanceFeatures.of(nodes), AppearanceFeatures.of(sights)).known) == {(0, 1), (1, 0)}
 
 
 def test_colour_decides_when_two_objects_swap_places():
     nodes = [box("r", (0.50, 0, 0), (0.04,) * 3, "red cube"), box("b", (0.55, 0, 0), (0.04,) * 3, "blue cube")]
     sights = [seen("blue cube", (0.50, 0, 0)), seen("red cube", (0.55, 0, 0))]
     nodes = [replace(n, color=s.color, embedding=s.embedding) for n, s in zip(nodes, sights[::-1], strict=True)]
-    assert set(assign(Looks.of(nodes), Looks.of(sights)).known) == {(0, 1), (1, 0)}
+    assert set(assign(AppearanceFeatures.of(nodes), AppearanceFeatures.of(sights)).known) == {(0, 1), (1, 0)}
 
 
 def ask(nodes, query, embed):

@@ -9,9 +9,9 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.memory.graph_memory import GraphMemory, known_place
-from engram.memory.history import FOREVER, History
-from engram.memory.past import _stay
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.query.temporal import _stay
+from engram.memory.storage.history import FOREVER, History
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.memory.questions import QuestionConfig, parse
+from engram.memory.query.language import QuestionConfig, parse
 
 
 def at(day: int, hour: int, minute: int = 0) -> int:

@@ -9,8 +9,8 @@ import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.memory.graph_memory import GraphMemory, known_place, table
-from engram.memory.questions import parse
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.query.language import parse
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

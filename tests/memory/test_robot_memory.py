@@ -10,9 +10,9 @@ import pytest
 
 from engram.core.contracts import MemoryQuery
 from engram.core.types import MemoryTokens
-from engram.memory.context import Case, with_cases
+from engram.memory.graph.context import Case, with_cases
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.store import GraphStore, read_snapshot
+from engram.memory.storage.store import GraphStore, read_snapshot
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import WordEncoder, seen, view
 

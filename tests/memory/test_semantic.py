@@ -10,9 +10,9 @@ from scipy.stats import chi2
 
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
-from engram.memory.rhythm import hours_between, rhythm_of
-from engram.memory.semantic import SemanticConfig, SemanticMemory
-from engram.memory.survival import SurvivalCurve, moving_rate
+from engram.memory.stores.semantic.rhythm import hours_between, rhythm_of
+from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
+from engram.memory.stores.semantic.survival import SurvivalCurve, moving_rate
 from tests.contracts.memory_store import MemoryStoreContract
 from tests.memory.updates import SECOND, embed, event, node, step
 

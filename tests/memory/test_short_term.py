@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engram.core.contracts import MemoryQuery
-from engram.memory.short_term import ShortTermConfig, ShortTermMemory
+from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemory
 from tests.contracts.memory_store import MemoryStoreContract
 from tests.memory.updates import SECOND, embed, event, node, step
 

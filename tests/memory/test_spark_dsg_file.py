@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import spark_dsg
 
+from engram.app import memory_command
 from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.spark_dsg_file import load, save
-from engram.memory.store import GraphStore
-from engram.nodes import memory_command
+from engram.memory.storage.spark_dsg_file import load, save
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 

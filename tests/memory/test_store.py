@@ -16,11 +16,11 @@ import pytest
 import zarr
 
 from engram.core.errors import StoreError
-from engram.memory.columns import NodeColumns
-from engram.memory.disk_budget import bytes_in
-from engram.memory.fusion import FusionConfig, born
-from engram.memory.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
-from engram.memory.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
+from engram.memory.graph.fusion import FusionConfig, born
+from engram.memory.storage.columns import NodeColumns
+from engram.memory.storage.disk_budget import bytes_in
+from engram.memory.storage.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
+from engram.memory.storage.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
 from tests.memory.scenes import seen
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "30"))

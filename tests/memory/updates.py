@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engram.core.types import GraphEvent, GraphUpdate, SceneEdge, SceneNode
-from engram.memory.fusion import FusionConfig, born
+from engram.memory.graph.fusion import FusionConfig, born
 from tests.memory.scenes import WordEncoder, seen
 
 SECOND = 1_000_000_000

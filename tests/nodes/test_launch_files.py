@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from engram.nodes.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
-from engram.nodes.process import EXECUTABLES, node_command
+from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
+from engram.app.process import EXECUTABLES, node_command
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
 LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]

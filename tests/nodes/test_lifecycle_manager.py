@@ -18,7 +18,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
-from engram.nodes.up import child_environment
+from engram.app.up import child_environment
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 NODE = """

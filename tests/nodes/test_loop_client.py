@@ -12,18 +12,18 @@ from rclpy.node import Node
 
 from engram.nodes import qos
 from engram.nodes.loop_client import LoopClient, LoopError
-from engram.nodes.policy_notes import POLICY_READY, describe_driver
+from engram.runtime.policy_notes import POLICY_READY, describe_driver
 
 pytestmark = pytest.mark.ros
 
 
 class Driven(Node):
-    """Takes a policy and a lesion, remembers in which steps, and says what drives."""
+    """Takes a policy and a ablation, remembers in which steps, and says what drives."""
 
     def __init__(self, context: rclpy.Context) -> None:
         super().__init__("policy_node", context=context)
         self.declare_parameter("policy", "first")
-        self.declare_parameter("lesion", "zeroed")
+        self.declare_parameter("ablation", "zeroed")
         self.asked: list[dict[str, str]] = []
         self.add_on_set_parameters_callback(self._on_parameters)
         self.told = self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS)
@@ -34,7 +34,7 @@ class Driven(Node):
         return SetParametersResult(successful=self.asked[-1]["policy"] != "refused", reason="for a test")
 
     def _tell(self) -> None:
-        driver = describe_driver(*(self.get_parameter(name).value for name in ("policy", "lesion")))
+        driver = describe_driver(*(self.get_parameter(name).value for name in ("policy", "ablation")))
         values = [KeyValue(key=POLICY_READY, value=driver)]
         self.told.publish(DiagnosticArray(status=[DiagnosticStatus(name="policy_node", values=values)]))
 
@@ -62,9 +62,9 @@ def driven():
     rclpy.try_shutdown(context=context)
 
 
-def test_a_policy_and_its_lesion_change_in_one_step(driven):
+def test_a_policy_and_its_ablation_change_in_one_step(driven):
     node, client = driven
-    client.drive_by("second", "", 60.0)  # a policy without memory would refuse the lesion of the one before
-    assert node.asked == [{"policy": "second", "lesion": ""}]
+    client.drive_by("second", "", 60.0)  # a policy without memory would refuse the ablation of the one before
+    assert node.asked == [{"policy": "second", "ablation": ""}]
     with pytest.raises(LoopError, match="policy 'refused' was refused: for a test"):
         client.drive_by("refused", "", 60.0)

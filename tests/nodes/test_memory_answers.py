@@ -6,10 +6,10 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.memory.graph_memory import GraphMemory, known_place, table
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.store import GraphStore
+from engram.memory.storage.store import GraphStore
 from engram.nodes import messages
-from engram.nodes.graph_mirror import GraphMirror
 from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
+from engram.runtime.graph_mirror import GraphMirror
 from engram_interfaces.srv import MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 from tests.memory.scenes import WordEncoder, seen, view
 

@@ -11,10 +11,13 @@ from sensor_msgs.msg import Image
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import (
+    EPISODE_STATES,
     ActionChunk,
     DetectedObject,
     Embodiment,
+    EpisodeStatus,
     GraphUpdate,
+    HumanAction,
     JointCommand,
     JointState,
     MemoryTokens,
@@ -218,13 +221,13 @@ def test_manifest_and_weights():
 
 
 def test_status_and_intervention():
-    status = messages.EpisodeStatus(5, "r", 6, "reach", "go", 7, "succeeded", True, 1.0, False)
+    status = EpisodeStatus(5, "r", 6, "reach", "go", 7, "succeeded", True, 1.0, False)
     assert same(messages.status_from_msg(through(messages.status_to_msg(status))), status)
-    human = messages.HumanAction(5, "ann", True, "ee_delta", RNG.random(7))
+    human = HumanAction(5, "ann", True, "ee_delta", RNG.random(7))
     assert same(messages.intervention_from_msg(through(messages.intervention_to_msg(human))), human)
     with pytest.raises(UnknownNameError, match="unknown episode state 'dancing'"):
-        messages.EpisodeStatus(0, "", 0, "", "", 0, "dancing")
-    wants_a_command = {s for s in messages.EPISODE_STATES if messages.EpisodeStatus(0, "", 0, "", "", 0, s).running}
+        EpisodeStatus(0, "", 0, "", "", 0, "dancing")
+    wants_a_command = {s for s in EPISODE_STATES if EpisodeStatus(0, "", 0, "", "", 0, s).running}
     assert wants_a_command == {"running", "held"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engram.nodes.process import EXECUTABLES
+from engram.app.process import EXECUTABLES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

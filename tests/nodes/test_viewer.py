@@ -30,18 +30,18 @@ from sensor_msgs.msg import JointState as JointStateMsg
 from std_srvs.srv import Trigger
 from websockets.sync.client import connect
 
+from engram.app.doctor import BROWSERS
+from engram.app.up import child_environment
 from engram.core.errors import InvalidInputError
+from engram.core.ports import PortInUseError, free_port
 from engram.core.robot import PANDA_2F85
-from engram.core.types import GraphUpdate, JointState, Pose, SceneEdge, SceneNode
+from engram.core.types import EpisodeStatus, GraphUpdate, JointState, Pose, SceneEdge, SceneNode
 from engram.nodes import messages, qos
-from engram.nodes.doctor import BROWSERS
-from engram.nodes.graph_mirror import GraphMirror
-from engram.nodes.ports import PortInUseError, free_port
-from engram.nodes.robot_shapes import RobotShapes
-from engram.nodes.up import child_environment
 from engram.nodes.viewer_node import task_for
-from engram.nodes.viewer_page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
-from engram.sim.kinematics import PandaKinematics
+from engram.runtime.graph_mirror import GraphMirror
+from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.viewer.page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
+from engram.viewer.robot_shapes import RobotShapes
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
 from engram_interfaces.srv import MemoryQuery
@@ -263,7 +263,7 @@ class Robot(Node):
         self.out["joint_states"].publish(messages.joints_to_msg(joints()))
         color = np.full((128, 128, 3), (0, 0, 255), np.uint8)
         self.out["image"].publish(messages.color_to_msg(color, 0, "front_optical"))
-        status = messages.EpisodeStatus(0, "robot0", 3, "open_drawer", "open the drawer", 12, "running")
+        status = EpisodeStatus(0, "robot0", 3, "open_drawer", "open the drawer", 12, "running")
         self.out["status"].publish(messages.status_to_msg(status))
         lacking = "observation: lacks camera 'wrist'"
         self.out["diagnostics"].publish(

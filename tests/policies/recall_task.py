@@ -9,10 +9,10 @@ import torch
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from torch import Tensor, nn
 
-from engram.policies.flow import flow_matching_loss, integrate
-from engram.policies.layers import FlowHead
-from engram.policies.memories import Moments, SequenceMemory, State
-from engram.policies.recall import Recall
+from engram.policies.sequence_memory import Moments, SequenceMemory, State
+from engram.policies.vla.flow import flow_matching_loss, integrate
+from engram.policies.vla.layers import FlowHead
+from engram.policies.vla.recall import Recall
 
 from .tiny import tiny_config
 

@@ -11,15 +11,15 @@ from safetensors.torch import load_file, save_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import MemoryTokens
-from engram.learning.vla import clone_behaviour
-from engram.nodes.factories import make_policy
+from engram.learning.algorithms.clone_policy import clone_behaviour
 from engram.policies import EngramVLAPolicy, VlaPolicy, load_policy
 from engram.policies.backbones.loading import backbone_processors, load_trunk, wrapped
 from engram.policies.checkpoint import export
-from engram.policies.modeling_engram_backbone import EngramBackbonePolicy
-from engram.policies.real_time_chunking import RealTimeChunking
-from engram.policies.train import main
-from engram.policies.train_config import TrainConfig
+from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.training.train import main
+from engram.policies.training.train_config import TrainConfig
+from engram.policies.vla.real_time_chunking import RealTimeChunking
+from engram.runtime.factories import make_policy
 from tests.contracts.policy import PolicyContract
 from tests.core.gantry import GANTRY, GantryKinematics
 

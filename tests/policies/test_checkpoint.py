@@ -8,9 +8,9 @@ import pytest
 
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
-from engram.policies.chunking import follow
-from engram.sim.evaluation import evaluate, evaluate_checkpoint
+from engram.policies.vla.chunking import follow
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import evaluate, evaluate_checkpoint
 
 CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
@@ -38,7 +38,7 @@ def test_the_base_policy_reaches_for_the_cube_that_is_named():
 def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does_not():
     world = MujocoWorld(WorldConfig(profile="fast"))
     seeds = {"episodes": 6, "first_seed": 6000, "progress": False}
-    policies = load_policy("memory"), load_policy("memory", lesion="zeroed")
+    policies = load_policy("memory"), load_policy("memory", ablation="zeroed")
     found = [evaluate(follow(policy), world, ("take_it_back",), **seeds) for policy in policies]
     world.close()
     whole, emptied = (report.per_task["take_it_back"].successes for report in found)
@@ -49,6 +49,8 @@ def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does
 @pytest.mark.render
 @pytest.mark.slow
 def test_the_policy_that_acts_on_the_scene_graph_touches_what_is_out_of_view_and_without_it_guesses():
-    given, kept = (evaluate_checkpoint("spatial", ("touch_unseen",), episodes=8, lesion=x) for x in ("", "no_context"))
+    given, kept = (
+        evaluate_checkpoint("spatial", ("touch_unseen",), episodes=8, ablation=x) for x in ("", "no_context")
+    )
     assert given.per_task["touch_unseen"].successes >= 7
     assert kept.per_task["touch_unseen"].successes <= 6  # one in three by chance

@@ -6,10 +6,10 @@ from engram.core.contracts import Policy
 from engram.core.control import ChunkExecutor
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk, JointState, Observation
-from engram.policies.chunking import AdaptiveChunks, TemporalEnsemble, follow
-from engram.policies.flow import integrate
-from engram.policies.real_time_chunking import RealTimeChunking
-from engram.policies.vla_policy import VlaPolicy
+from engram.policies.vla.chunking import AdaptiveChunks, TemporalEnsemble, follow
+from engram.policies.vla.flow import integrate
+from engram.policies.vla.real_time_chunking import RealTimeChunking
+from engram.policies.vla.vla_policy import VlaPolicy
 from tests.policies.test_vla_policy import make_policy, observe
 
 STEP_NS = 100_000_000

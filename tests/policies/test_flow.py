@@ -1,6 +1,6 @@
 import torch
 
-from engram.policies.flow import flow_matching_loss, integrate
+from engram.policies.vla.flow import flow_matching_loss, integrate
 
 
 def test_loss_by_hand():

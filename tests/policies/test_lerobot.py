@@ -11,7 +11,7 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from engram.core.errors import UnknownNameError
 from engram.policies import EngramVLAPolicy
-from engram.policies.lerobot_env import EngramEnvConfig
+from engram.sim.lerobot_env import EngramEnvConfig
 
 from .synthetic import make_dataset
 from .tiny import STATE, tiny_config, tiny_policy

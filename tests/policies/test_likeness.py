@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engram.core.errors import InvalidInputError, WeightsError
-from engram.policies.likeness import ASPECTS, LOOKS, Likeness, cell_colours
+from engram.policies.vla.likeness import ASPECTS, COLOR_TOKENS, Likeness, cell_colours
 
 from .tiny import tiny_batch, tiny_config, tiny_policy
 
@@ -61,7 +61,7 @@ def test_a_memory_without_looks_learns_what_to_want_from_its_reading():
     reading = torch.randn(2, 8, requires_grad=True)
     likeness(reading, torch.zeros(2, 0), scene(c5=(0.0, -1.9, -1.7)).expand(2, -1, -1))[:, 5].sum().backward()
     assert (reading.grad.abs().sum(1) > 0).all()
-    assert likeness.want[1].weight.shape == (LOOKS, 8)
+    assert likeness.want[1].weight.shape == (COLOR_TOKENS, 8)
 
 
 @pytest.mark.parametrize("memory", ["bank", "gru"])

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from engram.core.errors import UnknownNameError
-from engram.policies.layers import Attention
-from engram.policies.memories import Moments, check_memory
-from engram.policies.memories.bank import Bank, BankConfig, Entries, append, row_of
-from engram.policies.memories.base import MomentCode, SequenceMemory
-from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, RetrievedChunks, TimeChunks
-from engram.policies.memories.fast_forgetful import FastForgetful
-from engram.policies.memories.first_frame import FirstFrame
-from engram.policies.memories.frame_stack import FrameStack
-from engram.policies.memories.gru import Gru
+from engram.policies.sequence_memory import Moments, check_memory
+from engram.policies.sequence_memory.bank import Bank, BankConfig, Entries, append, row_of
+from engram.policies.sequence_memory.base import MomentCode, SequenceMemory
+from engram.policies.sequence_memory.fast_forgetful import FastForgetful
+from engram.policies.sequence_memory.first_frame import FirstFrame
+from engram.policies.sequence_memory.frame_stack import FrameStack
+from engram.policies.sequence_memory.gru import Gru
+from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks, RetrievalMemory, TimeChunks
+from engram.policies.vla.layers import Attention
 from tests.contracts.sequence_memory import DIM, FEATURE, SequenceMemoryContract, moments, queries
 
 
@@ -69,7 +69,7 @@ class TestTimeChunks(SequenceMemoryContract):
 class TestRetrievedChunks(SequenceMemoryContract):
     def make(self):
         torch.manual_seed(0)
-        return RetrievedChunks(ChunksConfig(FEATURE, DIM, heads=2, chunks=4, length=3, read=4))
+        return RetrievalMemory(ChunksConfig(FEATURE, DIM, heads=2, chunks=4, length=3, read=4))
 
 
 class TestPlaceChunks(SequenceMemoryContract):
@@ -268,7 +268,7 @@ def test_the_second_stage_reads_only_the_chunks_that_matter():
 
 
 def test_retrieval_finds_the_chunk_that_resembles_the_present_one():
-    memory = RetrievedChunks(ChunksConfig(2, 2, 1, chunks=4, length=2, read=1))
+    memory = RetrievalMemory(ChunksConfig(2, 2, 1, chunks=4, length=2, read=1))
     state = memory.begin(1)
     for i, feature in enumerate([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 2 + [[1.0, 0.1]] * 2):
         state = memory.write(state, moment(feature, float(i)))

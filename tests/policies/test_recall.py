@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.policies.episode_memory import EpisodeMemory, _size
+from engram.policies.vla.recurrent_state import RecurrentState, _size
 
 from .recall_task import Shown
 from .tiny import tiny_batch, tiny_policy
@@ -22,7 +22,7 @@ def remembering(memory="bank", opened=True, **fields):
 
 def observed(policy, *batches):
     """Return what the last of these control steps was understood as."""
-    memory = EpisodeMemory()
+    memory = RecurrentState()
     with torch.no_grad():
         for i, batch in enumerate(batches):
             percept = memory.percept(policy.model, batch, i, 0.1 * i)
@@ -98,9 +98,9 @@ def test_lerobots_select_action_writes_every_step_and_forgets_at_reset():
     assert all(torch.equal(action, policy.select_action(batch)) for action in first)
 
 
-def lesioned(lesion, *episodes, seed=0, began_ns=0):
+def ablationed(ablation, *episodes, seed=0, began_ns=0):
     """Return the last reading after these episodes of batches."""
-    policy, memory = remembering(), EpisodeMemory(lesion)
+    policy, memory = remembering(), RecurrentState(ablation)
     with torch.no_grad():
         for batches in episodes:
             memory.forget(seed)
@@ -109,15 +109,15 @@ def lesioned(lesion, *episodes, seed=0, began_ns=0):
     return percept.reading
 
 
-def test_a_lesion_takes_away_what_was_seen_and_nothing_else():
+def test_a_ablation_takes_away_what_was_seen_and_nothing_else():
     one, other = tiny_batch(), other_batch()
-    sound, zeroed = lesioned("", [one, one]), lesioned("zeroed", [one, one])
+    sound, zeroed = ablationed("", [one, one]), ablationed("zeroed", [one, one])
     assert not torch.allclose(sound, zeroed)
-    torch.testing.assert_close(lesioned("zeroed", [other, one]), zeroed)  # what came before makes no difference
-    assert not torch.allclose(lesioned("noise", [one, one]), sound)
-    noise = lesioned("noise", [one, one])
-    assert torch.equal(lesioned("noise", [one, one], began_ns=10**9), noise)  # whatever ran before it
-    assert not torch.allclose(lesioned("noise", [one, one], seed=1), noise)
+    torch.testing.assert_close(ablationed("zeroed", [other, one]), zeroed)  # what came before makes no difference
+    assert not torch.allclose(ablationed("noise", [one, one]), sound)
+    noise = ablationed("noise", [one, one])
+    assert torch.equal(ablationed("noise", [one, one], began_ns=10**9), noise)  # whatever ran before it
+    assert not torch.allclose(ablationed("noise", [one, one], seed=1), noise)
 
 
 def test_noise_is_of_the_size_of_what_was_written():
@@ -129,15 +129,15 @@ def test_noise_is_of_the_size_of_what_was_written():
 
 def test_swapped_memory_is_that_of_the_episode_before():
     one, other = tiny_batch(), other_batch()
-    swapped = lesioned("swapped", [other, other], [one, one])
-    torch.testing.assert_close(lesioned("swapped", [other, other], [other, one]), swapped)
-    assert not torch.allclose(lesioned("swapped", [one, one], [one, one]), swapped)
-    torch.testing.assert_close(lesioned("swapped", [one, one]), lesioned("zeroed", [one, one]))  # there is none yet
+    swapped = ablationed("swapped", [other, other], [one, one])
+    torch.testing.assert_close(ablationed("swapped", [other, other], [other, one]), swapped)
+    assert not torch.allclose(ablationed("swapped", [one, one], [one, one]), swapped)
+    torch.testing.assert_close(ablationed("swapped", [one, one]), ablationed("zeroed", [one, one]))  # there is none yet
 
 
-def test_an_unknown_lesion_is_named():
-    with pytest.raises(UnknownNameError, match="unknown lesion 'removed'"):
-        EpisodeMemory("removed")
+def test_an_unknown_ablation_is_named():
+    with pytest.raises(UnknownNameError, match="unknown ablation 'removed'"):
+        RecurrentState("removed")
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -8,9 +8,9 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from engram.core.types import MemoryTokens
 from engram.perception.embedding import default_text_encoder
 from engram.policies.opening import open_policy
-from engram.policies.train import main
-from engram.policies.train_config import TrainConfig
-from engram.sim.reconstruction import TOKENS, columns, features
+from engram.policies.training.train import main
+from engram.policies.training.train_config import TrainConfig
+from engram.runtime.reconstruction import TOKENS, columns, features
 
 SIDE, CAMERA, EPISODES, LENGTH = 32, 48, 4, 60
 MODEL = (

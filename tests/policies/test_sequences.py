@@ -13,19 +13,19 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
-from engram.policies.contract import Percept
-from engram.policies.frames import Frames, same_views
-from engram.policies.memories.bank import Bank, BankConfig
-from engram.policies.memories.base import SequenceMemory, choose
-from engram.policies.memories.chunks import ChunksConfig, PlaceChunks, TimeChunks
-from engram.policies.memories.fast_forgetful import FastForgetful
-from engram.policies.memories.frame_stack import FrameStack
-from engram.policies.memories.gru import Gru
-from engram.policies.network import Sight
-from engram.policies.processor_engram_vla import of_shrunk_images
-from engram.policies.sequences import Lanes, SequenceFeed, turning_points
-from engram.policies.train import Trainer, main
-from engram.policies.train_config import TrainConfig
+from engram.policies.lerobot.processor_engram_vla import of_shrunk_images
+from engram.policies.sequence_memory.bank import Bank, BankConfig
+from engram.policies.sequence_memory.base import SequenceMemory, choose
+from engram.policies.sequence_memory.fast_forgetful import FastForgetful
+from engram.policies.sequence_memory.frame_stack import FrameStack
+from engram.policies.sequence_memory.gru import Gru
+from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks, TimeChunks
+from engram.policies.training.frames import Frames, same_views
+from engram.policies.training.sequences import EpisodeStreams, SequenceFeed, turning_points
+from engram.policies.training.train import Trainer, main
+from engram.policies.training.train_config import TrainConfig
+from engram.policies.vla.contract import Percept
+from engram.policies.vla.network import Sight
 
 from .recall_task import LENGTH, ask, episodes, learn, make_recall_dataset
 from .tiny import tiny_policy
@@ -58,9 +58,9 @@ def frames(*lengths):
     )
 
 
-def lanes_of(walked, lanes, window, seed):
-    """Return lanes through these frames, tasks balanced as usual."""
-    return Lanes(walked, lanes, window, walked.sampling_weights(0.5), seed)
+def lanes_of(walked, streams, window, seed):
+    """Return streams through these frames, tasks balanced as usual."""
+    return EpisodeStreams(walked, streams, window, walked.sampling_weights(0.5), seed)
 
 
 def test_a_view_is_the_same_as_long_as_no_camera_sees_a_change_in_the_episode():
@@ -72,8 +72,8 @@ def test_a_view_is_the_same_as_long_as_no_camera_sees_a_change_in_the_episode():
 
 
 def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
-    lanes = lanes_of(frames(5), 1, 2, (0,))
-    windows = [lanes.next() for _ in range(4)]
+    streams = lanes_of(frames(5), 1, 2, (0,))
+    windows = [streams.next() for _ in range(4)]
     assert [w.rows[0][w.valid[0]].tolist() for w in windows] == [[0, 1], [2, 3], [4], [0, 1]]
     assert [bool(w.first[0]) for w in windows] == [True, False, False, True]
     assert [int(w.step[0]) for w in windows] == [0, 2, 4, 0]
@@ -81,15 +81,15 @@ def test_a_lane_walks_through_an_episode_to_its_end_and_begins_the_next():
 
 def test_windows_never_cross_episodes_and_every_episode_comes_up():
     lengths = (3, 5, 9)
-    lanes, last = lanes_of(frames(*lengths), 3, 4, (1,)), frames(*lengths).last
+    streams, last = lanes_of(frames(*lengths), 3, 4, (1,)), frames(*lengths).last
     seen, at = set(), [-1] * 3
     for _ in range(40):
-        window = lanes.next()
-        for lane in range(3):
-            rows = window.rows[lane][window.valid[lane]]
+        window = streams.next()
+        for stream in range(3):
+            rows = window.rows[stream][window.valid[stream]]
             assert len({int(last[row]) for row in rows}) == 1
-            assert window.first[lane] or rows[0] == at[lane] + 1
-            at[lane] = rows[-1]
+            assert window.first[stream] or rows[0] == at[stream] + 1
+            at[stream] = rows[-1]
             seen |= set(rows.tolist())
     assert seen == set(range(sum(lengths)))
 
@@ -97,8 +97,8 @@ def test_windows_never_cross_episodes_and_every_episode_comes_up():
 def test_lanes_are_a_function_of_their_seed():
     walks = []
     for seed in ((0, 0), (0, 0), (0, 1)):
-        lanes = lanes_of(frames(3, 5, 9), 2, 4, seed)
-        walks.append(np.stack([lanes.next().rows for _ in range(20)]))
+        streams = lanes_of(frames(3, 5, 9), 2, 4, seed)
+        walks.append(np.stack([streams.next().rows for _ in range(20)]))
     assert np.array_equal(walks[0], walks[1])
     assert not np.array_equal(walks[0], walks[2])
 
@@ -128,11 +128,11 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
 
 def test_gradients_pass_through_k_writes():
     policy = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1)
-    lanes = lanes_of(frames(6), 1, 6, (0,))
-    feed = SequenceFeed(lanes=lanes, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
+    streams = lanes_of(frames(6), 1, 6, (0,))
+    feed = SequenceFeed(streams=streams, frames=frames(6), step_s=0.1, preprocess=dict, gradient_steps=2)
     feature = torch.randn(6, 32, requires_grad=True)
     percept = Percept(cognition=torch.randn(6, 16), pictures=torch.zeros(6, 9, 16), feature=feature)
-    feed.read(policy.model, percept, torch.zeros(6, 11), lanes.next(), np.arange(6))[5].sum().backward()
+    feed.read(policy.model, percept, torch.zeros(6, 11), streams.next(), np.arange(6))[5].sum().backward()
     assert (feature.grad.abs().sum(1) > 0).tolist() == [False] * 4 + [True] * 2
 
 
@@ -143,7 +143,7 @@ def test_what_counts_is_read_where_it_counts(gradient_steps):
     few = np.array([0, 4, 5, 11])
     for kept in (np.arange(13), few):
         feed = SequenceFeed(walk, lanes_of(walk, 2, 8, (2,)), 0.1, dict, gradient_steps)
-        window = feed.lanes.next()
+        window = feed.streams.next()
         assert sorted(window.valid.sum(1)) == [5, 8]
         rows = torch.from_numpy(window.rows[window.valid])
         percept = Percept(cognition=feature[rows, :16], pictures=torch.zeros(13, 9, 16), feature=feature[rows])
@@ -157,11 +157,11 @@ def test_an_episode_read_in_windows_is_the_episode_read_whole():
     feature = torch.randn(6, 32)
     readings = []
     for size in (6, 4):
-        lanes = lanes_of(frames(6), 1, size, (0,))
-        feed = SequenceFeed(frames(6), lanes, 0.1, dict)
+        streams = lanes_of(frames(6), 1, size, (0,))
+        feed = SequenceFeed(frames(6), streams, 0.1, dict)
         parts = []
         for _ in range(-(-6 // size)):
-            window = lanes.next()
+            window = streams.next()
             rows = torch.from_numpy(window.rows[window.valid])
             pictures = torch.zeros(len(rows), 9, 16)
             percept = Percept(cognition=feature[rows, :16], pictures=pictures, feature=feature[rows])

@@ -13,15 +13,21 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
-import engram.policies.frames as module
+import engram.policies.training.frames as module
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.policies import make_engram_vla_pre_post_processors
-from engram.policies.frames import load_frames
-from engram.policies.processes import average_gradients, training_device
-from engram.policies.processor_engram_vla import DownsampleImages, downsample, embed_instructions, of_shrunk_images
-from engram.policies.train import main, schedule
-from engram.policies.train_config import TrainConfig
+from engram.policies.lerobot.processor_engram_vla import (
+    DownsampleImages,
+    downsample,
+    embed_instructions,
+    of_shrunk_images,
+)
+from engram.policies.training.frames import load_frames
+from engram.policies.training.processes import average_gradients, training_device
+from engram.policies.training.train import main, schedule
+from engram.policies.training.train_config import TrainConfig
+from engram.validation.training_evaluator import SimulationEvaluator
 
 from .synthetic import INSTRUCTIONS, make_dataset
 from .tiny import tiny_config
@@ -68,7 +74,8 @@ def test_two_processes_learn_from_more_than_one(dataset, tmp_path):
 @pytest.mark.timeout(600)
 def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
     main(config(dataset, tmp_path / "two", processes=2, steps=2))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "engram.policies.train"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launcher += ["-m", "engram.policies.training.train"]
     flags = ["--steps", "2", "--batch-size", "4", "--n-action-steps", "2", "--image-size", "32", "--log-steps", "2"]
     model = ["--model", *(str(word) for pair in MODEL for word in pair)]
     cold = ["--cache", str(tmp_path / "cold")]  # both find nothing decoded
@@ -188,6 +195,8 @@ def test_an_emphasis_on_a_task_that_the_dataset_has_not_is_said_before_processes
 
 def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset, tmp_path):
     with pytest.raises(InvalidInputError, match=r"none of go to the red cube, .* is a simulated task; valid: reach"):
+        main(config(dataset, tmp_path / "out", evaluate=1), SimulationEvaluator())
+    with pytest.raises(InvalidInputError, match="evaluate: this command knows no simulation; use `engram train`"):
         main(config(dataset, tmp_path / "out", evaluate=1))
     assert not (tmp_path / "out").exists()
 
@@ -197,7 +206,8 @@ def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset,
 def test_the_final_evaluation_stands_on_the_card_with_its_interval(dataset, tmp_path):
     log = dataset / "meta" / "engram_episodes.jsonl"
     log.write_text("".join(json.dumps({"episode_index": i, "task": "reach"}) + "\n" for i in range(4)))
-    folder = main(config(dataset, tmp_path / "out", steps=1, evaluate=1, cache=str(tmp_path / "frames")))
+    trained = config(dataset, tmp_path / "out", steps=1, evaluate=1, cache=str(tmp_path / "frames"))
+    folder = main(trained, SimulationEvaluator())
     log.unlink()
     rate = json.loads((folder / "card.json").read_text())["evaluation"]["per_task"]["reach"]
     assert rate["n"] == 1
@@ -282,7 +292,7 @@ def test_learning_rate_rises_then_falls():
 ALONE = """
 import os, sys, time
 import torch
-import engram.policies.train as train
+import engram.policies.training.train as train
 
 
 def sleep(rank, *_):

@@ -9,7 +9,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import CameraFrame, MemoryTokens, Observation
 from engram.policies import VlaPolicy, load_policy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
-from engram.policies.real_time_chunking import RealTimeChunking
+from engram.policies.vla.real_time_chunking import RealTimeChunking
 from tests.contracts.policy import PolicyContract
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics, joints
@@ -66,7 +66,7 @@ def test_a_folder_that_holds_no_policy_names_the_one_inside(tmp_path):
 
 
 def test_what_begins_anew_has_no_episode_before():
-    swapped, fresh = (make_remembering(lesion="swapped") for _ in range(2))
+    swapped, fresh = (make_remembering(ablation="swapped") for _ in range(2))
     act(swapped)
     swapped.begin_anew()
     np.testing.assert_array_equal(act(swapped).actions, act(fresh).actions)
@@ -260,8 +260,8 @@ def test_a_policy_without_memory_has_nothing_to_keep():
 def test_there_is_nothing_to_spoil_without_a_memory(tmp_path):
     policy = make_policy()
     export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
-    with pytest.raises(InvalidInputError, match="lesion 'zeroed': this policy has no memory"):
-        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, lesion="zeroed")
+    with pytest.raises(InvalidInputError, match="ablation 'zeroed': this policy has no memory"):
+        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, ablation="zeroed")
 
 
 def test_a_policy_that_acts_on_memory_context_can_be_kept_from_it():
@@ -272,7 +272,7 @@ def test_a_policy_that_acts_on_memory_context_can_be_kept_from_it():
         torch.nn.init.ones_(policy.network.model.memory.gate)
     given, kept_from, none = policies
     kept_from = VlaPolicy(kept_from.network, kept_from.preprocess, kept_from.postprocess, GantryKinematics(), GANTRY,
-                          version="v1", lesion="no_context")  # fmt: skip
+                          version="v1", ablation="no_context")  # fmt: skip
     for policy, memory in ((given, tokens), (kept_from, tokens), (none, None)):
         policy.reset("go", seed=0)
         policy.observe(observe(10**9), memory)
@@ -283,17 +283,17 @@ def test_a_policy_that_acts_on_memory_context_can_be_kept_from_it():
 
 
 @pytest.mark.parametrize(
-    ("lesion", "error", "told"),
+    ("ablation", "error", "told"),
     [
-        ("no_context", InvalidInputError, "lesion 'no_context': this policy does not act on memory/context"),
-        ("removed", UnknownNameError, "unknown lesion 'removed'.*no_context, noise, swapped, zeroed"),
+        ("no_context", InvalidInputError, "ablation 'no_context': this policy does not act on memory/context"),
+        ("removed", UnknownNameError, "unknown ablation 'removed'.*no_context, noise, swapped, zeroed"),
     ],
 )
-def test_what_cannot_be_spoiled_is_named(tmp_path, lesion, error, told):
+def test_what_cannot_be_spoiled_is_named(tmp_path, ablation, error, told):
     policy = make_policy()
     export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
     with pytest.raises(error, match=told):
-        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, lesion=lesion)
+        load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, ablation=ablation)
 
 
 def test_real_time_chunks_grow_out_of_the_chunk_that_runs():

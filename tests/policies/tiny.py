@@ -10,9 +10,9 @@ from lerobot.configs import FeatureType, PolicyFeature
 from torch import Tensor
 
 from engram.policies import EngramVLAConfig, EngramVLAPolicy
-from engram.policies.configuration_engram_vla import LANGUAGE_KEY
-from engram.policies.processor_engram_vla import make_engram_vla_pre_post_processors
-from engram.policies.vla_policy import VlaPolicy
+from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.lerobot.processor_engram_vla import make_engram_vla_pre_post_processors
+from engram.policies.vla.vla_policy import VlaPolicy
 
 STATE = 11
 """Length of the gantry's proprioception: position 3, quaternion 4, gripper 1, joints 3."""

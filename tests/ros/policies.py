@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 
-from engram.core.contracts import Policy, Remembering
+from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.types import ActionChunk
-from engram.learning.weights import compare_specs, tensor_specs
+from engram.learning.weights.manifest import compare_specs, tensor_specs
 
 
 class EyesAndNoise(Policy):
@@ -59,7 +59,7 @@ class OneWeight(EyesAndNoise):
         return self._version
 
 
-class Remembers(EyesAndNoise, Remembering):
+class Remembers(EyesAndNoise, StatefulPolicy):
     """Keeps over a restart what it has observed in its episode."""
 
     def memory_state(self):

@@ -18,8 +18,8 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
 
+from engram.app.shared_memory import remove_dead_files
 from engram.nodes import qos
-from engram.nodes.shared_memory import remove_dead_files
 
 ROOT = Path(__file__).parents[2]
 

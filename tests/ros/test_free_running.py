@@ -28,7 +28,7 @@ class Up:
         words += ["--end-timeout-s", "30"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "engram.nodes.cli", *words], env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", "engram.app.cli", *words], env=environment, stdout=log, stderr=log
             )
         self.client = LoopClient(domain=DOMAIN, idle=self._alive)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engram.core.types import Transition
-from engram.learning.spool import Spool
-from engram.learning.weights import verify
+from engram.learning.experience.spool import Spool
+from engram.learning.weights.manifest import verify
 from engram.nodes import messages, qos
 from engram.policies.checkpoint import export
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk

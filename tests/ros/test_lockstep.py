@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from trajectory_msgs.msg import JointTrajectory
 
+from engram.core.pipeline import CommandPipeline
 from engram.nodes import qos
-from engram.sim.runtime import CommandPipeline, Runtime
+from engram.runtime.loop import Runtime
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 from tests.core.gantry import GANTRY, GantryKinematics
 from tests.ros.policies import EyesAndNoise
-from tests.sim.test_runtime import GantryWorld
+from tests.runtime.test_loop import GantryWorld
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
 POLICY = "tests.ros.policies:EyesAndNoise"
@@ -46,7 +47,7 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
     heard = listen(graph)
     graph.start("safety_node", kinematics=GANTRY_ROBOT["kinematics"], **shared)
     graph.start("policy_node", policy=POLICY, cameras=["front"], check_instructions=False, **shared)
-    graph.start("sim_node", lockstep=True, world="tests.sim.test_runtime:GantryWorld")
+    graph.start("sim_node", lockstep=True, world="tests.runtime.test_loop:GantryWorld")
     graph.active("safety_node", "policy_node", "sim_node")
     seen = []
     for seed in (3, 4, 3):
@@ -65,7 +66,7 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
 @pytest.mark.parametrize("task", ["reach", "shell_touch:delay=2,alternatives=2"])  # the second holds the arm at first
 def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     from engram.core.robot import PANDA_2F85
-    from engram.sim.kinematics import PandaKinematics
+    from engram.sim.robots.panda_kinematics import PandaKinematics
     from engram.sim.world import MujocoWorld
 
     heard = listen(graph)

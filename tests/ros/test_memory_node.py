@@ -11,13 +11,14 @@ from lifecycle_msgs.srv import ChangeState
 from sensor_msgs.msg import JointState as JointStateMsg
 from tf2_msgs.msg import TFMessage
 
+from engram.app import cli
 from engram.core.robot import PANDA_2F85
-from engram.core.types import ActionChunk, DetectedObject, JointState, Pose, SceneObservation
+from engram.core.types import ActionChunk, DetectedObject, EpisodeStatus, JointState, Pose, SceneObservation
 from engram.memory.graph_memory import GraphMemory
-from engram.memory.store import GraphStore
-from engram.nodes import cli, messages, qos
-from engram.nodes.graph_mirror import GraphMirror
+from engram.memory.storage.store import GraphStore
+from engram.nodes import messages, qos
 from engram.perception.embedding import default_text_encoder
+from engram.runtime.graph_mirror import GraphMirror
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
@@ -56,7 +57,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     status = graph.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
     updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
     contexts = graph.listen(MemoryContext, "memory/context", qos.EVENTS)
-    words = messages.EpisodeStatus(1, "r", 1, "", "take the red cube", 0, "running")
+    words = EpisodeStatus(1, "r", 1, "", "take the red cube", 0, "running")
     status.publish(messages.status_to_msg(words))
     first = graph.start("memory_node", store=str(tmp_path / "memory"), commit_period_s=0.1)
     graph.active("memory_node", timeout_s=300)
@@ -84,7 +85,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     read = ActionChunk(4 * 10**8, 1, "ee_delta", np.zeros((1, 7)), 0.1, 1, "base", (answer.nodes[0].id,))
     chunks.publish(messages.chunk_to_msg(read, "r"))
     graph.wait(lambda: graph.value("memory_node", "chunks") == "1", 60, "the chunk, before the episode ends")
-    ended = messages.EpisodeStatus(5 * 10**8, "r", 1, "pick", "take the red cube", 4, "succeeded")
+    ended = EpisodeStatus(5 * 10**8, "r", 1, "pick", "take the red cube", 4, "succeeded")
     status.publish(messages.status_to_msg(ended))
     happened = MemoryQuery.Request(text="take the red cube", limit=20)
     success = "'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses"

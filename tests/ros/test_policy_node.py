@@ -13,8 +13,8 @@ from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 
-from engram.core.types import CameraFrame, MemoryTokens, Observation, PolicyManifest, Pose
-from engram.learning.weights import make_manifest
+from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
+from engram.learning.weights.manifest import make_manifest
 from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient, LoopError
 from engram_interfaces.action import ExecuteTask
@@ -59,7 +59,7 @@ class Robot:
 
     def publish(self, step, image=None, state="running", color=True, episode=1):
         stamp = step * STEP_NS
-        status = messages.EpisodeStatus(stamp, "r", episode, "", "go", step, state, state == "succeeded")
+        status = EpisodeStatus(stamp, "r", episode, "", "go", step, state, state == "succeeded")
         self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))

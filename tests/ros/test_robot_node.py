@@ -8,12 +8,12 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.types import ActionChunk, JointCommand
+from engram.core.types import ActionChunk, EpisodeStatus, JointCommand
 from engram.nodes import messages, qos
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import TaskStatus
 from tests.core.gantry import GANTRY
-from tests.nodes.lerobotgantry import MOTORS
+from tests.runtime.lerobotgantry import MOTORS
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ class LeRobotGraph:
         graph.start(
             "robot_node",
             driver="lerobot",
-            lerobot="tests.nodes.lerobotgantry:LeRobotGantry",
+            lerobot="tests.runtime.lerobotgantry:LeRobotGantry",
             robot="tests.core.gantry:GANTRY",
             hardware_joints=list(MOTORS),
             unit="rad",
@@ -51,7 +51,7 @@ class LeRobotGraph:
 
     def begin(self):
         stamp = self.graph.wait(lambda: self.joints, 60, "joint states")[-1].header.stamp
-        status = messages.EpisodeStatus(messages.from_stamp(stamp), "r", 1, "", "go right", 0, "running")
+        status = EpisodeStatus(messages.from_stamp(stamp), "r", 1, "", "go right", 0, "running")
         self.status.publish(messages.status_to_msg(status))
 
     def ask(self, action, rows):

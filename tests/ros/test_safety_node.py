@@ -9,7 +9,7 @@ from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.types import ActionChunk
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.nodes import messages, qos
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
@@ -50,7 +50,7 @@ class Robot:
 
     def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None):
         """Show one step and return the command that answers it."""
-        status = messages.EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
+        status = EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
         before = self.heard("chunks"), self.heard("interventions")
         self.status.publish(messages.status_to_msg(status))
         assert self.status.wait_for_all_acked(Duration(seconds=60))
@@ -84,10 +84,10 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
     graph.problem("safety_node", "hold: no_command")
 
     t += STEP_NS  # a human goes before the policy
-    human = messages.HumanAction(t, "ann", True, "ee_delta", -RIGHT * [1, 1, 1, 1, 1, 1, -1])
+    human = HumanAction(t, "ann", True, "ee_delta", -RIGHT * [1, 1, 1, 1, 1, 1, -1])
     assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT), human=human)[0] < 0.02
     heard = robot.heard("interventions")
-    robot.human.publish(messages.intervention_to_msg(messages.HumanAction(t, "ann", False, "ee_delta", RIGHT)))
+    robot.human.publish(messages.intervention_to_msg(HumanAction(t, "ann", False, "ee_delta", RIGHT)))
     graph.wait(lambda: robot.heard("interventions") > heard, 60, "the human hands back")
 
     assert graph.call(Trigger, "safety/stop", Trigger.Request()).success

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from safetensors.numpy import load, save
 
-from engram.learning.weights import compare_specs, tensor_specs
+from engram.learning.weights.manifest import compare_specs, tensor_specs
 
 
 class Counting:

@@ -6,14 +6,14 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import UnknownNameError
 from engram.core.geometry import make_pose
-from engram.sim.evaluation import ExpertRunner
+from engram.core.pipeline import CommandPipeline
 from engram.sim.experts import EXPERTS, make_expert
 from engram.sim.experts.base import funnel, square_yaw
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
-from engram.sim.runtime import CommandPipeline
 from engram.sim.tasks import TASKS
 from engram.sim.tasks.placement import upright
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import ExpertRunner
 
 SEEDS = range(5)
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from engram.sim.evaluation import ExpertRunner
 from engram.sim.experts import make_expert
 from engram.sim.experts.base import CLEARANCE_M, Expert, down_on
 from engram.sim.experts.drawer import HELD_FRACTION
 from engram.sim.experts.simple import BUTTON_TOP_M
 from engram.sim.tasks.memory.buttons import ON_MARK_M, CountPresses, StopCube
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import ExpertRunner
 
 
 @dataclass

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose, rotation
 from engram.core.robot import PANDA_2F85
-from engram.sim.kinematics import PandaKinematics
+from engram.sim.robots.panda_kinematics import PandaKinematics
 from engram.sim.scene import SceneConfig
 from engram.sim.world import MujocoWorld, WorldConfig
 from tests.contracts.kinematics import KinematicsContract

@@ -14,8 +14,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from engram.core.control import proprioception
+from engram.core.pipeline import CommandPipeline
 from engram.sim.experts import make_expert
-from engram.sim.runtime import CommandPipeline
 from engram.sim.tasks import MEMORY_TASKS, UNSEEN_TASKS, get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 

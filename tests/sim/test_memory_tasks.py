@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.pipeline import CommandPipeline
 from engram.sim.env import TabletopEnv
-from engram.sim.evaluation import ExpertRunner, evaluate_experts
-from engram.sim.experts import EXPERTS, MEMORY_EXPERTS, Expert, Guesser, make_expert
+from engram.sim.experts import EXPERTS, MEMORY_EXPERTS, Expert, RandomCueExpert, make_expert
 from engram.sim.experts.base import Waypoint
 from engram.sim.experts.memory.intercept import InterceptExpert
 from engram.sim.props import TUNNEL_HALF_M
-from engram.sim.runtime import CommandPipeline
 from engram.sim.scene import CUBE_HALF_M
 from engram.sim.tasks import MEMORY_TASKS, SUITES, TASKS, UNSEEN_TASKS, expand, get_task, with_options
 from engram.sim.tasks.memory.base import PALETTE
 from engram.sim.tasks.memory.drawers import SHUT_M, ReopenDrawer
 from engram.sim.tasks.memory.intercept import CATCH_X_M, TUNNEL_X_M
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import ExpertRunner, evaluate_experts
 
 SCRIPTED = MEMORY_TASKS | UNSEEN_TASKS
 SHOWN_FIRST = [name for name in SCRIPTED if get_task(name).show_steps]
@@ -252,4 +252,4 @@ def test_guessing_is_worth_its_chance_and_an_expert_nearly_always_succeeds() -> 
 
 
 def test_a_guesser_leaves_markovian_tasks_to_their_experts(world: MujocoWorld) -> None:
-    assert ExpertRunner(world, Guesser(np.random.default_rng(0)))("reach", 0).oracle_success
+    assert ExpertRunner(world, RandomCueExpert(np.random.default_rng(0)))("reach", 0).oracle_success

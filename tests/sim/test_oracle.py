@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from engram.core.errors import EngramError, WeightsError
-from engram.sim.evaluation import ExpertRunner
-from engram.sim.oracle import OracleStatePolicy
-from engram.sim.runtime import CommandPipeline, Runtime
+from engram.core.pipeline import CommandPipeline
+from engram.runtime.loop import Runtime
+from engram.sim.oracle import PrivilegedPolicy
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import ExpertRunner
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +16,14 @@ def world() -> MujocoWorld:
     return MujocoWorld(WorldConfig(profile="none"))
 
 
-def runtime(world: MujocoWorld, policy: OracleStatePolicy) -> Runtime:
+def runtime(world: MujocoWorld, policy: PrivilegedPolicy) -> Runtime:
     return Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
 
 
 @pytest.mark.parametrize("task", ["shell_touch:delay=3,alternatives=4", "put_block_back:delay=0", "stack"])
 def test_whoever_knows_all_loses_nothing_by_deciding_seldom(world: MujocoWorld, task: str) -> None:
     """The world is deterministic: the chunks foreseen in the twin are what the expert does step by step."""
-    policy = OracleStatePolicy(world, execute_steps=4)
+    policy = PrivilegedPolicy(world, execute_steps=4)
     asked = []
     act = policy.act
     policy.act = lambda: asked.append(1) or act()  # type: ignore[method-assign]
@@ -34,12 +35,12 @@ def test_whoever_knows_all_loses_nothing_by_deciding_seldom(world: MujocoWorld, 
 
 def test_the_moment_of_stop_cube_is_foreseen_by_truth(world: MujocoWorld) -> None:
     """A pass takes 16 steps: who decides every 16th has to plan the press a whole pass ahead."""
-    run = runtime(world, OracleStatePolicy(world, execute_steps=16)).run_episode
+    run = runtime(world, PrivilegedPolicy(world, execute_steps=16)).run_episode
     assert all(run("stop_cube:delay=1", seed).oracle_success for seed in range(2))
 
 
 def test_a_robot_that_went_elsewhere_is_noticed(world: MujocoWorld) -> None:
-    policy = OracleStatePolicy(world)
+    policy = PrivilegedPolicy(world)
     observation = world.reset("reach", 0)
     policy.reset(world.instruction, seed=0)
     with pytest.raises(EngramError, match="nothing observed"):

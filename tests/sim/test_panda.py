@@ -6,7 +6,7 @@ import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.core.robot import PANDA_2F85
-from engram.sim.panda import EFFORT_MAX, PROFILES, TOOL_SITE, kinematic_spec, panda_spec
+from engram.sim.robots.panda import EFFORT_MAX, PROFILES, TOOL_SITE, kinematic_spec, panda_spec
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85
 from engram.core.types import JointState
-from engram.sim.kinematics import PandaKinematics
-from engram.sim.runtime import CommandPipeline
+from engram.sim.robots.panda_kinematics import PandaKinematics
 
 DT = 0.1
 

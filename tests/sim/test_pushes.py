@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.types import JointCommand
-from engram.sim.evaluation import ExpertRunner
+from engram.core.types import EpisodeResult, JointCommand
 from engram.sim.pushes import Push, PushConfig, PushedRunner
-from engram.sim.runtime import EpisodeResult
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.validation.evaluation import ExpertRunner
 
 FIRST, LAST = PushConfig().steps
 

@@ -6,9 +6,9 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
+from engram.core.pipeline import CommandPipeline
 from engram.core.types import JointCommand
-from engram.sim.panda import HAND_BODY
-from engram.sim.runtime import CommandPipeline
+from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import SceneConfig
 from engram.sim.world import MujocoWorld, WorldConfig
 from tests.contracts.world import WorldContract

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from engram.core.errors import InvalidInputError
-from engram.sim.panda import HAND_BODY
 from engram.sim.props import AWAY_M, Prop
+from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import upright

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from engram.sim.panda import HAND_BODY
 from engram.sim.props import Prop
+from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import FREE, HOMING_STEPS, LIT, MemoryConfig, MemoryTask, row
 from engram.sim.tasks.placement import upright
@@ -250,7 +250,7 @@ class ChangeFood(MemoryTask):
 
     @property
     def foods(self) -> tuple[str, ...]:
-        """Bodies, in the order of the cues."""
+        """Agents, in the order of the cues."""
         return tuple(f"food_{i}" for i in range(self.k))
 
     @property

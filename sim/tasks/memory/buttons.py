@@ -138,7 +138,7 @@ class LampTask(ButtonTask):
 
     @property
     def lamps(self) -> tuple[str, ...]:
-        """Bodies of the lamps, as many as there are alternatives."""
+        """Agents of the lamps, as many as there are alternatives."""
         return tuple(f"lamp_{i}" for i in range(self.k))
 
     def show_number(self, world: MujocoWorld, x: float) -> Iterator[bool]:

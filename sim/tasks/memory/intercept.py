@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.panda import HAND_BODY
 from engram.sim.props import Prop
+from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import BELT_TOP_M, BELT_TRAVEL_M, CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import MemoryTask, row
 from engram.sim.tasks.placement import upright

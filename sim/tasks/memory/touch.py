@@ -46,7 +46,7 @@ class ShellTouch(MemoryTask):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Bodies to choose among, in the order of the cues."""
+        """Agents to choose among, in the order of the cues."""
         return tuple(f"shell_{i}" for i in range(self.k))
 
     def build_scene(self) -> SceneConfig:
@@ -102,7 +102,7 @@ class RememberColor(MemoryTask):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Bodies to choose among, in the order of the cues: option i has colour i."""
+        """Agents to choose among, in the order of the cues: option i has colour i."""
         return tuple(f"cube_{color}" for color in list(self.palette)[: self.k])
 
     def build_scene(self) -> SceneConfig:

@@ -57,7 +57,7 @@ class TouchUnseen(MemoryTask):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Bodies, of which the first is the red one; they stand on the places in the order of ``order``."""
+        """Agents, of which the first is the red one; they stand on the places in the order of ``order``."""
         return tuple(f"block_{color}" for color in list(self.palette)[: self.k])
 
     def build_scene(self) -> SceneConfig:

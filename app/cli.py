@@ -1,0 +1,145 @@
+"""The ``engram`` command. Each subcommand's module is imported only when it is asked for: ``--help`` stays instant."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TextIO, get_type_hints
+
+from engram.core.errors import EngramError, unknown_name
+from engram.core.notices import hush_datasets
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand: ``function`` of ``module`` takes one config dataclass, which becomes its flags."""
+
+    module: str
+    function: str
+    summary: str
+    config: str = ""
+    """Where the config is, as module:class; empty: the annotation of the function's argument."""
+
+
+COMMANDS: dict[str, Command] = {
+    "demo": Command("engram.app.demo", "demo", "run the whole loop in simulation and watch it in the browser"),
+    "up": Command("engram.app.up", "up", "start the nodes of a launch file and watch over them"),
+    "record": Command(
+        *("engram.app.commands", "record", "record demonstrations of the scripted experts as a LeRobotDataset"),
+        config="engram.runtime.record:RecordConfig",
+    ),
+    "merge": Command(
+        *("engram.app.commands", "merge", "make one dataset of several recordings"),
+        config="engram.runtime.record:MergeConfig",
+    ),
+    "train": Command(
+        *("engram.app.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
+        config="engram.policies.training.train_config:TrainConfig",
+    ),
+    "memory": Command(
+        *("engram.app.memory_command", "memory", "ask a robot's memory, look into its past, export, merge, repair"),
+        config="engram.app.memory_command:MemoryConfig",
+    ),
+    "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
+    "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
+    "prove": Command("engram.app.prove", "prove", "figures of one part, measured again from their seeds"),
+    "doctor": Command("engram.app.doctor", "doctor", "check this machine and say what to do"),
+}
+
+
+def usage() -> str:
+    """Return the text of ``engram --help``."""
+    width = max(len(name) for name in COMMANDS)
+    rows = "\n".join(f"  {name.ljust(width)}  {command.summary}" for name, command in COMMANDS.items())
+    return f"usage: engram <command> [options]\n\n{rows}\n\n'engram <command> --help' lists the options of one command."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code: 0 done, 1 it failed, 2 it was asked wrongly, 130 Ctrl-C.
+
+    141, as a shell tells of SIGPIPE, when whoever reads its output (``engram ... | head``) has read enough.
+    """
+    if sys.stdout is None:  # `engram ... >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 for as long as this process lives
+    try:
+        return _written(_command(list(sys.argv[1:] if argv is None else argv)))
+    except SystemExit as ended:  # of `engram <command> --help`
+        raise SystemExit(_written(ended.code)) from None
+    except BrokenPipeError:
+        if not _unread(sys.stdout):
+            raise
+        return _give_up()
+
+
+def _written[Code](code: Code) -> Code | int:
+    """Write out what was printed and return the exit ``code``, or 141 if all went well but nobody reads it."""
+    try:
+        sys.stdout.flush()  # while its reader's end can still be told from ours
+    except BrokenPipeError:
+        unread = _give_up()
+        return code or unread
+    return code
+
+
+def _give_up() -> int:
+    """Let what was not read go nowhere when the interpreter ends; return the exit code of that."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and _unread(stream):
+                os.dup2(nowhere.fileno(), stream.fileno())
+    return 141
+
+
+def _unread(stream: TextIO) -> bool:
+    """Whether ``stream`` is a pipe whose reader has left."""
+    try:
+        poll = select.poll()
+        poll.register(stream, 0)  # errors are told unasked
+    except (OSError, ValueError):
+        return False  # of no file
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _command(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] == "--version":
+        from engram import __version__
+
+        print(f"engram {__version__}")
+        return 0
+    name = words[0]
+    hush_datasets()
+    try:
+        if name not in COMMANDS:
+            raise unknown_name("command", name, COMMANDS)
+        return _run(name, words[1:])
+    except EngramError as error:
+        print(f"engram: {error}" if name not in COMMANDS else f"engram {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(name: str, words: list[str]) -> int:
+    import tyro
+
+    command = COMMANDS[name]
+    function = getattr(import_module(command.module), command.function)
+    if command.config:
+        module, _, attribute = command.config.partition(":")
+        config_type = getattr(import_module(module), attribute)
+    else:
+        hints = get_type_hints(function, include_extras=True)
+        config_type = next(hint for key, hint in hints.items() if key != "return")
+    config = tyro.cli(config_type, args=words, prog=f"engram {name}", config=(tyro.conf.FlagCreatePairsOff,))
+    return int(function(config) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

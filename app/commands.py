@@ -1,0 +1,187 @@
+"""Subcommands that hand over to the libraries: ``engram train``, ``eval``, ``record``, ``merge``, ``bench``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+from rich.console import Console
+
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.provenance import commit, machine
+
+if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
+    from engram.policies.training.train_config import TrainConfig
+    from engram.runtime.record import MergeConfig, RecordConfig
+
+BENCHMARKS = (
+    *("sim", "loop", "perception", "memory", "memory_ram", "memory_weeks", "stores", "eviction", "policy", "chunking"),
+    "learner",
+)
+"""Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
+
+
+SCRIPTED: dict[str, tuple[str, ...]] = {"experts": (), "guess": (), "oracle_state": ("execute_steps",)}
+"""What ``engram eval`` runs beside policies -> those of its options that this takes; a policy takes all."""
+WAYS = ("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push")
+"""Its options that say how."""
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Success rates with intervals, in simulation, through the same loop as the nodes."""
+
+    policy: tyro.conf.Positional[str] = "base"
+    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts; ``guess``: experts without memory;
+    ``oracle_state``: the experts, deciding as seldom as a policy."""
+    episodes: int = 50
+    """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
+    tasks: tuple[str, ...] = ()
+    """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4; default: tabletop."""
+    swap: bool = False
+    """Say the words of another object on the same table and see whether the robot does that instead."""
+    held_out: bool = False
+    """Say it in wordings that training never used."""
+    output: str = ""
+    """File for the report, with commit and machine; empty: none."""
+    ablation: str = ""
+    """Spoil what the policy's memory reads: zeroed, noise, or swapped (with that of the episode before); or keep
+    memory/context from it: no_context."""
+    execute_steps: int = 0
+    """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
+    ensemble: bool = False
+    """Ask at every step and average the chunks where they overlap."""
+    adaptive_m: float | None = None
+    """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: never;
+    None: as the policy is used to."""
+    push: bool = False
+    """Push the object that the words name once, on the way to it (reach, push_to_mark, pick_place, stack)."""
+
+
+def evaluate(config: EvalConfig) -> int:
+    """Run the evaluation; the last line is the report as JSON."""
+    from engram.sim.tasks import TASKS, expand
+    from engram.validation import evaluation
+
+    where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
+    _check_options(config)
+    tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
+    path = _writable(config.output)
+    report: evaluation.Report | evaluation.SwapReport
+    if config.policy in ("experts", "guess"):
+        report = evaluation.evaluate_experts(tasks, episodes=config.episodes, guess=config.policy == "guess")
+    elif config.policy == "oracle_state":
+        report = evaluation.evaluate_oracle_state(tasks, episodes=config.episodes, execute_steps=config.execute_steps)
+    else:
+        report = evaluation.evaluate_checkpoint(
+            config.policy,
+            tasks,
+            episodes=config.episodes,
+            swap=config.swap,
+            held_out=config.held_out,
+            ablation=config.ablation,
+            execute_steps=config.execute_steps,
+            ensemble=config.ensemble,
+            adaptive_m=config.adaptive_m,
+            push=config.push,
+        )
+    Console(stderr=True).print(report.table())
+    print(report.to_json())
+    if path is not None:
+        path.write_text(json.dumps({**json.loads(report.to_json()), **where}, indent=1) + "\n")
+    return 0
+
+
+def _check_options(config: EvalConfig) -> None:
+    """Raise InvalidInputError for options that would change nothing: whoever set one expects that it does."""
+    usual = EvalConfig()
+    chosen = [name for name in WAYS if getattr(config, name) != getattr(usual, name)]
+    taken = SCRIPTED.get(config.policy, WAYS)
+    idle = [name for name in chosen if name not in taken]
+    why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
+    if not idle and config.swap:
+        idle = [name for name in chosen if name in ("held_out", "push")]
+        why = "swap says words of its own, and nobody pushes"
+    if not idle and config.ensemble and config.execute_steps:
+        idle, why = ["execute_steps"], "ensemble asks at every step"
+    if idle:
+        raise InvalidInputError(f"{', '.join(idle)}: would change nothing: {why}")
+
+
+def _writable(output: str) -> Path | None:
+    """Return the file ``output``, empty and there: an evaluation of an hour shall not end with a folder that is not."""
+    if not output:
+        return None
+    path = Path(output).expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise InvalidInputError(f"output {output!r}: cannot be written: {error}") from None
+    return path
+
+
+def record(config: RecordConfig) -> int:
+    """Record demonstrations of the scripted experts; the last line is the report as JSON."""
+    from engram.runtime.record import record
+
+    print(json.dumps(asdict(record(config))))
+    return 0
+
+
+def merge(config: MergeConfig) -> int:
+    """Make one dataset of several recordings; the last line is the report as JSON."""
+    from engram.runtime.record import merge
+
+    print(json.dumps(asdict(merge(config))))
+    return 0
+
+
+def train(config: TrainConfig) -> int:
+    """Train and print the folder of the exported policy."""
+    from engram.policies.training.train import main
+    from engram.validation.training_evaluator import SimulationEvaluator
+
+    print(main(config, SimulationEvaluator()))
+    return 0
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Run benchmarks: ours, peer, limit and their ratio in one table; JSON last."""
+
+    parts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which: sim, loop, perception, memory, stores, eviction, policy, chunking, learner; default: all."""
+    quick: bool = False
+    """An honest shorter run."""
+
+
+def available_benchmarks() -> list[str]:
+    """Return the benchmarks that exist."""
+    return [name for name in BENCHMARKS if find_spec(f"engram.benchmarks.{name}") is not None]
+
+
+def bench(config: BenchConfig) -> int:
+    """Run each part in a process of its own, so that none warms the caches of the next."""
+    there = available_benchmarks()
+    for part in config.parts:
+        if part not in there:
+            raise unknown_name("benchmark", part, there)
+    codes = [subprocess.call(bench_command(part, config.quick)) for part in config.parts or there]
+    return int(any(codes))
+
+
+def bench_command(part: str, quick: bool) -> list[str]:
+    """Return the command line of one benchmark; the quick form of perception is a fifth of its scenes."""
+    command = [sys.executable, "-m", f"engram.benchmarks.{part}"]
+    if not quick:
+        return command
+    if part == "perception":
+        return [*command, "--scenes", "40"]
+    return [*command, "--quick"]

@@ -1,0 +1,146 @@
+"""``engram memory merge|unmerge|conflicts|join|keep-apart``: several robots' memories in one, without ROS.
+
+All but ``conflicts`` write and are refused while a node holds the store; its services do the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from engram.app.memory_opening import StoreArgument, Writer, read_store
+from engram.core.errors import InvalidInputError, StoreError
+
+
+@dataclass(frozen=True)
+class Merge(StoreArgument):
+    """Take another robot's store in, as a partition that can be taken out again."""
+
+    other: tyro.conf.Positional[Path] = Path()
+    """Folder of the other store."""
+    robot: str = "robot1"
+    """Name of the other robot: the prefix of what only it knew."""
+    transform: tuple[float, float, float, float] | None = None
+    """First guess (x, y, z [m], yaw [rad]) of their frame in ours; without it, objects that both know must do."""
+
+
+@dataclass(frozen=True)
+class Unmerge(StoreArgument):
+    """Take another robot's memory out again; or, with a number, one merge of two objects back."""
+
+    what: tyro.conf.Positional[str] = "robot1"
+    """Name of the robot, or the number of a merge that no merged robot is called by."""
+
+
+@dataclass(frozen=True)
+class Conflicts(StoreArgument):
+    """List what merged memories disagree on, one object or two, and how to decide each."""
+
+
+@dataclass(frozen=True)
+class Join(StoreArgument):
+    """Say that two objects are one; `unmerge` takes it back."""
+
+    kept: tyro.conf.Positional[str] = ""
+    """Node id that stays."""
+    gone: tyro.conf.Positional[str] = ""
+    """Node id of what becomes part of it."""
+
+
+@dataclass(frozen=True)
+class KeepApart(StoreArgument):
+    """Say that two objects in conflict are two."""
+
+    a: tyro.conf.Positional[str] = ""
+    """Node id of the one."""
+    b: tyro.conf.Positional[str] = ""
+    """Node id of the other."""
+
+
+def merge(config: Merge, path: Path) -> None:
+    """Merge two stores."""
+    from engram.memory.storage.se2 import PlaneTransform
+    from engram.memory.storage.store import read_snapshot
+
+    other = read_snapshot(config.other.expanduser())
+    if other is None:
+        raise StoreError(f"{config.other}: the store is empty")
+    guess = None
+    if config.transform is not None:
+        *shift, yaw = config.transform
+        guess = PlaneTransform(yaw, np.array(shift))
+    with closing(Writer(path, "memory/merge")) as writer:
+        report = writer.memory.merge_from(other, config.robot, guess)
+        writer.memory.commit()
+    x, y, z = report.transform.shift
+    print(
+        f"merged: {len(report.matched)} objects known to both, {len(report.added)} new; their frame in ours: "
+        f"({x:.3f}, {y:.3f}, {z:.3f}) m, {report.transform.yaw:.3f} rad by {report.transform.inliers} landmarks"
+    )
+    for conflict in report.conflicts:
+        print(f"  conflict: {conflict.words}")
+    if report.conflicts:
+        print("engram memory conflicts says how to decide them")
+
+
+def unmerge(config: Unmerge, path: Path) -> None:
+    """Undo a merge."""
+    with closing(Writer(path, "memory/merge or memory/resolve, with undo")) as writer:
+        undone = _undo(writer.memory, config.what)
+        writer.memory.commit()
+    print(f"undone: {undone}")
+
+
+def _undo(memory: Any, what: str) -> str:
+    """Take the robot called ``what`` out of a GraphMemory, else the merge of that number back; return what was undone.
+
+    Raises:
+        InvalidInputError: there is neither.
+    """
+    try:
+        return f"{memory.unmerge(what)} objects"
+    except InvalidInputError as no_robot:
+        if not what.isdecimal():
+            raise
+        try:
+            memory.undo_merge(int(what), "engram memory unmerge")
+        except InvalidInputError as no_merge:
+            raise InvalidInputError(f"{no_robot}; {no_merge}") from no_merge
+    return f"merge {what}"
+
+
+def conflicts(config: Conflicts, path: Path) -> None:
+    """Print what is undecided."""
+    tracker = read_store(path, "").memory.tracker
+    store = f"--store {shlex.quote(str(path))} " if config.store else ""
+    found = tracker.conflicts.undecided(tracker.columns.row_of)
+    if not found:
+        print("no conflicts")
+    for one in found:
+        print(
+            f"{one.kind}: {one.words}\n"
+            f"  one:  engram memory join {store}{one.ours} {one.theirs}\n"
+            f"  two:  engram memory keep-apart {store}{one.ours} {one.theirs}"
+        )
+
+
+def join(config: Join, path: Path) -> None:
+    """Make two objects one."""
+    with closing(Writer(path, "memory/resolve")) as writer:
+        number, _ = writer.memory.join(config.kept, config.gone, "engram memory join")
+        writer.memory.commit()
+    print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
+
+
+def keep_apart(config: KeepApart, path: Path) -> None:
+    """Decide a conflict."""
+    with closing(Writer(path, "memory/resolve")) as writer:
+        writer.memory.keep_apart(config.a, config.b)
+        writer.memory.commit()
+    print(f"kept apart: {config.a} and {config.b}")

@@ -1,0 +1,347 @@
+"""``engram prove <part>``: the figures of one part, measured again from fixed seeds.
+
+A table shows which targets are missed and met; then comes a line of JSON for every figure: name, value, interval, n,
+target, met. Measurements are the libraries' own; this module only runs them and judges by the targets written down
+here. ``--quick`` is the same measurement with fewer episodes, scenes and rounds, and so with wider intervals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engram.core.errors import EngramError, unknown_name
+from engram.core.provenance import digest
+from engram.core.statistics import Rate, mean_rate, wilson
+
+EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET, CONTEXT_TARGET = 0.95, 0.80, 0.95, 0.90
+CENTRE_TARGET_MM = 10.0
+SWAP_TARGETS = {"unswapped": None, "swapped_goal": POLICY_TARGET, "original_goal": None}
+"""What a policy reaches with its own words, with other words the goal of those, and with other words its own goal."""
+
+
+@dataclass(frozen=True)
+class ProveConfig:
+    """Measure the figures of one part again, from their seeds."""
+
+    part: tyro.conf.Positional[str] = "loop"
+    """Which part: loop, memory, policy."""
+    quick: bool = False
+    """An honest smaller run of at most about ten minutes on two cores."""
+    policy: str = ""
+    """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
+    others: tuple[str, ...] = ()
+    """Of the policy: checkpoints to run on the same seeds, as name=folder; one called none is that without memory.
+    Empty: those of benchmarks/memory_arms.py, recorded and trained first (hours); with ``quick`` none."""
+    output: Path | None = None
+    """File for all figures as one JSON list."""
+    work: Path | None = None
+    """Folder for what is finished: measurements, homes, episodes. A run that was cut off goes on from there; what other
+    code or other settings finished is measured again. Policies that other code trained are kept."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number and what it is judged by."""
+
+    name: str
+    value: float | None
+    interval: tuple[float, float] | None  # 95 %
+    n: int
+    target: str  # ">= 0.95"; empty = none
+    met: bool | None
+
+
+class ProofError(EngramError):
+    """A measurement did not come to its end."""
+
+
+def rate_figure(name: str, rate: Rate, at_least: float | None) -> Figure:
+    """Judge a rate by its point value."""
+    target = f">= {at_least}" if at_least is not None else ""
+    met = rate.rate >= at_least if at_least is not None else None
+    return Figure(name, round(rate.rate, 4), (round(rate.low, 4), round(rate.high, 4)), rate.n, target, met)
+
+
+def last_json(text: str) -> Any:
+    """Return the last line of ``text`` that is JSON; raises ProofError when there is none."""
+    for line in reversed(text.splitlines()):
+        if line.startswith(("{", "[")):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                continue
+    raise ProofError("no line of JSON in the output")
+
+
+def run(words: list[str]) -> Any:
+    """Run one measurement in a process of its own, show its output, return its last line of JSON."""
+    command = [sys.executable, *words]
+    print("+", " ".join(words), file=sys.stderr, flush=True)
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            print("  " + line, end="", file=sys.stderr, flush=True)
+    print(f"  took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    if process.returncode:
+        raise ProofError(f"{' '.join(words)}: exit code {process.returncode}")
+    return last_json("".join(lines))
+
+
+def prove_experts(config: ProveConfig) -> list[Figure]:
+    """Scripted experts: success over randomised poses, each task at least 95 %."""
+    episodes = 20 if config.quick else 200
+    report = run(["-m", "engram.app.cli", "eval", "experts", "--episodes", str(episodes)])
+    return [rate_figure(f"expert_{t}", Rate(**r), EXPERT_TARGET) for t, r in report["per_task"].items()]
+
+
+def prove_policy(config: ProveConfig) -> list[Figure]:
+    """The shipped policy from camera images: success per task, and the mean that has the target."""
+    episodes = 10 if config.quick else 100
+    report = run(["-m", "engram.app.cli", "eval", config.policy or "base", "--episodes", str(episodes)])
+    figures = [rate_figure(f"policy_{t}", Rate(**r), None) for t, r in report["per_task"].items()]
+    return [*figures, rate_figure("policy_mean", Rate(**report["mean"]), POLICY_TARGET)]
+
+
+def prove_demo(config: ProveConfig) -> list[Figure]:
+    """The main job over DDS: every episode must come to an outcome, without restarts."""
+    episodes = 6 if config.quick else 60
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--headless", "--episodes", str(episodes), "--policy", config.policy or "base", "--log-dir", folder]
+        told = run(["-m", "engram.app.cli", "demo", *words, "--domain", "97", "--no-learner"])
+    ran = wilson(sum(told["outcomes"].values()), episodes)
+    latency = Figure("demo_camera_to_command_p99_ms", told["latency_p99_ms"], None, told["latency_steps"], "", None)
+    return [
+        rate_figure("demo_episodes_with_outcome", ran, 1.0),
+        rate_figure("demo_success", wilson(told["successes"], max(1, told["episodes"])), None),
+        latency,
+        Figure("demo_restarts", told["restarts"], None, episodes, "== 0", told["restarts"] == 0),
+    ]
+
+
+def prove_benchmarks(config: ProveConfig) -> list[Figure]:
+    """Latency beside a raw round trip, speed of the simulation, scores of perception."""
+    quick = ["--quick"] if config.quick else []
+    figures = []
+    for part in ("loop", "sim"):
+        policy = ["--policy", config.policy or "base"] if part == "loop" else []
+        figures += [
+            _benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{part}", *quick, *policy])["figures"]
+        ]
+    return figures + prove_perception(config)
+
+
+def prove_perception(config: ProveConfig) -> list[Figure]:
+    """Recall, precision and centre error of the geometric detector on random tables."""
+    rows = run(["-m", "engram.benchmarks.perception", "--scenes", "40" if config.quick else "200"])["rows"]
+    figures = []
+    for name, row in rows.items():
+        label = "perception_" + name.replace(" ", "_")
+        ours = name.startswith("engram")
+        for score in ("recall", "precision"):
+            value = row[score]
+            met = value["value"] >= PERCEPTION_TARGET if ours else None
+            target = f">= {PERCEPTION_TARGET}" if ours else ""
+            interval = tuple(value["interval"]) if value.get("interval") else None
+            figures.append(Figure(f"{label}_{score}", value["value"], interval, value["n"], target, met))
+        error = row["centre_error_mm"]
+        met = error["p50"] <= CENTRE_TARGET_MM if ours else None
+        target = f"<= {CENTRE_TARGET_MM:g}" if ours else ""
+        figures.append(Figure(f"{label}_centre_error_p50_mm", error["p50"], None, row["recall"]["n"], target, met))
+    return figures
+
+
+def prove_household(config: ProveConfig) -> list[Figure]:
+    """Weeks in several homes: answers, ghosts and merges against the truth, beside three baselines."""
+    return _in_household("household", config)
+
+
+def prove_fetch(config: ProveConfig) -> list[Figure]:
+    """Fetching in a home: success and exploration with and without memory, and what advice to look saves; and how
+    little the best possible memory explores."""
+    return [*_in_household("fetch", config), *_in_household("fetch_limit", config)]
+
+
+KILLS, DAMAGES = 300, 200
+"""kill -9 during writing, and bit flips or truncations of the store."""
+_PIECE, _FIRST_SEED = 50, 20
+"""So many of them are one run of the test, on a store and with a seed of its own."""
+
+
+def prove_store(config: ProveConfig) -> list[Figure]:
+    """kill -9 at random instants of writing, and damaged files: nothing acknowledged lost, nothing silently wrong."""
+    tests = Path(__file__).resolve().parents[1] / "tests" / "memory" / "test_store.py"
+    if not tests.exists():
+        raise ProofError(f"{tests}: not there; the store is proved from a checkout")
+    kills, damages = (30, 40) if config.quick else (KILLS, DAMAGES)
+    figures = []
+    for name, n, chosen in (("kill_9_losses", kills, "kill_9"), ("silent_damages", damages, "flipped")):
+        pieces = [(_FIRST_SEED + i, min(_PIECE, n - i * _PIECE)) for i in range(-(-n // _PIECE))]
+        held = [_store_holds(config, tests, chosen, seed, count) for seed, count in pieces]
+        figures.append(Figure(f"store_{name}", 0 if all(held) else None, None, n, "== 0", all(held)))
+    return figures
+
+
+def _store_holds(config: ProveConfig, tests: Path, chosen: str, seed: int, count: int) -> bool:
+    """Run one piece of a test of the store, unless it passed with this code before."""
+    code = digest("core/**/*.py", "memory/**/*.py", "tests/memory/*.py")
+    passed = config.work / f"store_{chosen}_{count}_seed_{seed}_code_{code}" if config.work else None
+    if passed is not None and passed.exists():
+        return True
+    environment = {"ENGRAM_KILLS": str(count), "ENGRAM_DAMAGES": str(count), "ENGRAM_SEED": str(seed)}
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=3600", str(tests), "-k", chosen]
+    command, here = [sys.executable, *words], tests.parents[2]
+    if subprocess.call(command, cwd=here, env={**os.environ, **environment}, stdout=sys.stderr):
+        return False
+    if passed is not None:
+        passed.touch()
+    return True
+
+
+def prove_weeks(config: ProveConfig) -> list[Figure]:
+    """Three weeks under a small budget: bytes on disk and in RAM, and answers beside a memory without bounds."""
+    return _in_household("memory_weeks", config)
+
+
+def prove_growth(config: ProveConfig) -> list[Figure]:
+    """Update, queries, commit and load from a thousand to a million entries, beside the bare operations."""
+    quick = ["--quick"] if config.quick else []
+    return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory", *quick])["figures"]]
+
+
+def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
+    """The policy that remembers on tasks that need it and on those that do not, beside itself with memory spoiled."""
+    words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
+    words += ["--work", str(config.work)] if config.work else []
+    others = config.others or (() if config.quick else _trained_arms(config))
+    words += ["--others", *others] if others else []
+    return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.memory_tasks", *words])["figures"]]
+
+
+def _trained_arms(config: ProveConfig) -> tuple[str, ...]:
+    words = ["--work", str(config.work / "arms")] if config.work else []
+    return tuple(f"{arm}={policy}" for arm, policy in run(["-m", "engram.benchmarks.memory_arms", *words]).items())
+
+
+def prove_swap(config: ProveConfig) -> list[Figure]:
+    """The policy that remembers, told to use another object on the same table: which goal it then reaches."""
+    episodes = 3 if config.quick else 50
+    report = run(["-m", "engram.app.cli", "eval", config.policy or "memory", "--swap", "--episodes", str(episodes)])
+    means = {goal: mean_rate([Rate(**rate) for rate in report[goal].values()]) for goal in SWAP_TARGETS}
+    return [rate_figure(f"swap_{goal}", rate, SWAP_TARGETS[goal]) for goal, rate in means.items()]
+
+
+def prove_context(config: ProveConfig) -> list[Figure]:
+    """The shipped policy that acts on the scene graph, both cameras covered: given memory/context, and not given it."""
+    figures = []
+    for name, ablation, target in (("given", "", CONTEXT_TARGET), ("not_given", "no_context", None)):
+        words = ["spatial", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
+        report = run(["-m", "engram.app.cli", "eval", *words, *(["--ablation", ablation] if ablation else [])])
+        figures.append(rate_figure(f"unseen_context_{name}", Rate(**report["mean"]), target))
+    return figures
+
+
+def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
+    words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
+    return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
+
+
+def _benchmark_figure(row: dict[str, Any]) -> Figure:
+    interval = tuple(row["interval"]) if row.get("interval") else None
+    target = row.get("target")
+    words = "" if target is None else str(target)  # which side is better, the benchmark's own "met" says
+    return Figure(row["name"], row["value"], interval, int(row.get("n") or 0), words, row.get("met"))
+
+
+PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
+    "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
+    "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
+    "policy": (prove_memory_tasks, prove_swap, prove_context),
+}
+"""Part -> its measurements."""
+
+
+_ROOMS = ("benchmarks", "core", "memory", "nodes", "perception", "policies", "sim")
+CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/checkpoints/**/*")
+"""What a finished measurement depends on."""
+
+
+def _acts(policy: str) -> str:
+    """Return the fingerprint of ``policy``, a folder or name=folder; "" for what is none: a measurement says so."""
+    folder = Path(policy.partition("=")[2] or policy)
+    if not folder.is_dir():
+        return ""
+    from engram.policies.checkpoint import fingerprint  # torch: only where it is needed
+
+    return fingerprint(folder)
+
+
+def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) -> list[Figure]:
+    """Return what ``measure`` finds; with a folder, what it found there before with the same code and settings."""
+    if config.work is None:
+        return measure(config)
+    compared = [(policy, _acts(policy)) for policy in (config.policy, *config.others) if policy]
+    policies = hashlib.sha256(repr(compared).encode()).hexdigest()[:8] if compared else "default"
+    settings = "_".join([measure.__name__, policies, *(["quick"] if config.quick else [])])
+    path = config.work / f"{settings}_code_{digest(*CODE)}.json"
+    if path.exists():
+        print(f"{measure.__name__}: finished before, {path}", file=sys.stderr, flush=True)
+        return [Figure(**row) for row in json.loads(path.read_text())]
+    figures = measure(config)
+    path.write_text(json.dumps([asdict(figure) for figure in figures]))
+    return figures
+
+
+def judged(figures: Sequence[Figure]) -> Table:
+    """Return the figures that have a target as one table, those that miss it first."""
+    rows = sorted((f for f in figures if f.met is not None), key=lambda f: bool(f.met))
+    met = sum(bool(f.met) for f in rows)
+    table = Table("figure", "value", "95 % interval", "n", "target", "met", title=f"{met} of {len(rows)} targets met")
+    for f in rows:
+        interval = "" if f.interval is None else f"[{f.interval[0]:g}, {f.interval[1]:g}]"
+        value = "" if f.value is None else f"{f.value:g}"
+        table.add_row(f.name, value, interval, str(f.n), escape(f.target), "yes" if f.met else "NO")
+    return table
+
+
+def prove(config: ProveConfig) -> int:
+    """Run every measurement of the part; 1 when one failed or a target was not met."""
+    if config.part not in PARTS:
+        raise unknown_name("part to prove", config.part, PARTS)
+    figures: list[Figure] = []
+    broken: list[str] = []
+    if config.work is not None:
+        config.work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        # several measurements of the memory need one fitted sensor; those of the policy have a folder of their own
+        once = replace(config, work=Path(scratch)) if config.part == "memory" and config.work is None else config
+        for measure in PARTS[config.part]:
+            try:
+                figures += kept(measure, once)
+            except ProofError as error:
+                broken.append(str(error))
+                print(f"engram prove: {error}", file=sys.stderr, flush=True)
+    Console(stderr=True, width=150).print(judged(figures))
+    for figure in figures:
+        print(json.dumps(asdict(figure)))
+    if config.output is not None:
+        config.output.parent.mkdir(parents=True, exist_ok=True)
+        config.output.write_text(json.dumps([asdict(f) for f in figures], indent=1) + "\n")
+    return int(bool(broken) or any(f.met is False for f in figures))

@@ -1,0 +1,314 @@
+"""``engram up``: start the node set of a launch file as processes, watch over it, end it cleanly.
+
+It does what ``ros2 launch`` does with the same file: respawn with a delay and a limit, ``on_exit: shutdown``, lines
+prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended. Beyond that, a
+node of ours that its configuration keeps from working is not started again, and where it never worked, all are ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TextIO
+
+import tyro
+
+from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
+from engram.app.process import Process, node_command
+from engram.app.shared_memory import remove_dead_files
+from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
+
+DOMAINS = range(0, 102)  # above, Linux hands the ports of a domain to other programs (ROS_DOMAIN_ID)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class SupervisorConfig:
+    """How patient the supervisor is."""
+
+    poll_period_s: float = 0.1
+    """How often the processes are looked at [s]."""
+    end_timeout_s: float = 5.0
+    """How long a node may take to end after a signal before the next, stronger one [s]."""
+
+
+@dataclass
+class Supervised:
+    """A node of the graph and what became of it."""
+
+    spec: NodeSpec
+    process: Process | None = None
+    starts: int = 0
+    exit_code: int | None = None  # of the last end
+    start_at: float | None = None  # monotonic time of the next (re)start; None = no start is due
+    failed: bool = False  # ended by itself with an error and nothing will restart it
+    signals_sent: int = 0
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again after an end."""
+        return max(0, self.starts - 1)
+
+
+class Supervisor:
+    """Keeps the processes of a launch graph as the graph says. Not thread-safe; use it from the main thread."""
+
+    def __init__(
+        self,
+        graph: LaunchGraph,
+        environment: Mapping[str, str],
+        sink: Callable[[str, str], None],
+        command: Callable[[NodeSpec, Path], list[str]] = node_command,
+        config: SupervisorConfig | None = None,
+    ) -> None:
+        """``sink`` gets (node name, line) for everything that a node prints, from several threads at once."""
+        self.config = config or SupervisorConfig()
+        self.environment = {**environment, **graph.environment}
+        self.sink = sink
+        self.children = {spec.name: Supervised(spec, start_at=0.0) for spec in graph.nodes}
+        self._folder = tempfile.TemporaryDirectory(prefix="engram-parameters-")
+        # all at once: a bad name fails before anything has started
+        self._commands = {spec.name: command(spec, Path(self._folder.name)) for spec in graph.nodes}
+        self.ending = False
+        self._level_since = 0.0
+        self._tidy()
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of all nodes together."""
+        return sum(c.restarts for c in self.children.values())
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """Names of the nodes that run now."""
+        return tuple(name for name, c in self.children.items() if c.process is not None)
+
+    @property
+    def failures(self) -> dict[str, int | None]:
+        """Exit code of every node that failed for good."""
+        return {name: c.exit_code for name, c in self.children.items() if c.failed}
+
+    def step(self) -> bool:
+        """Reap, restart, escalate; return False when nothing runs any more and nothing is due."""
+        now = time.monotonic()
+        for name, child in self.children.items():
+            if child.process is not None and (code := child.process.poll()) is not None:
+                self._ended(name, child, code, now)
+            if child.start_at is not None and now >= child.start_at and not self.ending:
+                self._start(name, child)
+        if self.ending and now - self._level_since > self.config.end_timeout_s:
+            self.end()
+        return any(c.process is not None or c.start_at is not None for c in self.children.values())
+
+    def end(self) -> None:
+        """Ask everything to end; every further call uses a stronger signal."""
+        self.ending = True
+        self._level_since = time.monotonic()
+        for name, child in self.children.items():
+            child.start_at = None
+            if child.process is None:
+                continue
+            number = SIGNALS[min(child.signals_sent, len(SIGNALS) - 1)]
+            if child.signals_sent:
+                self.sink(name, f"has not ended; sending {signal.Signals(number).name}")
+            child.signals_sent += 1
+            child.process.signal(number)
+
+    def run(self) -> int:
+        """Watch until everything ended; return 0 unless a node failed for good."""
+        while self.step():
+            time.sleep(self.config.poll_period_s)
+        return 1 if self.failures else 0
+
+    def _start(self, name: str, child: Supervised) -> None:
+        environment = {**self.environment, **child.spec.environment}
+        child.process = Process(self._commands[name], environment, lambda line: self.sink(name, line))
+        child.starts += 1
+        child.start_at = None
+        self.sink(name, f"started, pid {child.process.pid}")
+
+    def _ended(self, name: str, child: Supervised, code: int, now: float) -> None:
+        assert child.process is not None
+        child.process.close()
+        child.process, child.exit_code = None, code
+        if code != 0:
+            self._tidy()
+        spec = child.spec
+        if self.ending:
+            # Python answers a SIGINT while it still imports with exit code 1: only crashes and SIGKILL count here
+            child.failed = code < 0 and -code not in (signal.SIGINT, signal.SIGTERM)
+            self.sink(name, f"ended, exit code {code}")
+            return
+        if code == EXIT_MISCONFIGURED and spec.package == "engram":
+            child.failed = True
+            self.sink(name, "cannot work as it is configured: it stays down; its error is above")
+            if child.restarts == 0:
+                self.sink(name, "ending everything")
+                self.end()
+            return
+        retries_left = spec.respawn_max_retries < 0 or child.restarts < spec.respawn_max_retries
+        if spec.respawn and retries_left:
+            self.sink(name, f"died, exit code {code}; restart {child.restarts + 1} in {spec.respawn_delay_s:g} s")
+            child.start_at = now + spec.respawn_delay_s
+            return
+        child.failed = code != 0 or spec.respawn
+        why = f" after {child.restarts} restarts" if spec.respawn else ""
+        self.sink(name, f"ended, exit code {code}{why}; it stays down")
+        if spec.required:
+            self.sink(name, "is required: ending everything")
+            self.end()
+
+    def _tidy(self) -> None:
+        """Remove what killed nodes, ours or of an earlier day, left in shared memory: it would fill up."""
+        count, size = remove_dead_files()
+        if count:
+            self.sink("engram up", f"removed {size >> 20} MB of shared memory that {count} dead DDS ends had left")
+
+
+class LineSink:
+    """Merges the lines of all nodes onto one stream, each with its node's name, and into one file a node.
+
+    When the stream breaks (``engram up | head``), the files and the last lines go on: nodes must not wait for a reader.
+    """
+
+    COLORS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+    WIDTH = 20
+    TAIL = 200
+
+    def __init__(self, stream: TextIO | None, log_dir: Path | None = None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._tails: dict[str, deque[str]] = {}
+        self._files: dict[str, TextIO] = {}
+        self.log_dir = log_dir
+
+    def __call__(self, name: str, line: str) -> None:
+        with self._lock:
+            if name not in self._tails:
+                self._tails[name] = deque(maxlen=self.TAIL)
+                if self.log_dir is not None:
+                    self.log_dir.mkdir(parents=True, exist_ok=True)
+                    self._files[name] = (self.log_dir / f"{name}.log").open("a")
+            self._tails[name].append(line)
+            if name in self._files:
+                print(line, file=self._files[name], flush=True)
+            if self._stream is not None:
+                self._show(f"{self._prefix(name)} {line}", self._stream)
+
+    def _show(self, line: str, stream: TextIO) -> None:
+        try:
+            print(line, file=stream, flush=True)
+        except OSError:
+            self._stream = None
+
+    def _prefix(self, name: str) -> str:
+        prefix = f"[{name}]".ljust(self.WIDTH)
+        if self._stream is None or not self._stream.isatty():
+            return prefix
+        color = self.COLORS[list(self._tails).index(name) % len(self.COLORS)]
+        return f"\x1b[{color}m{prefix}\x1b[0m"
+
+    def tail(self, name: str, lines: int = 20) -> list[str]:
+        """Return the last lines of one node."""
+        with self._lock:
+            return list(self._tails.get(name, ()))[-lines:]
+
+    def error(self, name: str) -> str:
+        """Return ": " and the error that one node ended with; empty if it told none."""
+        errors = [line.removeprefix("error") for line in self.tail(name, self.TAIL) if line.startswith("error: ")]
+        return errors[-1] if errors else ""
+
+    def close(self) -> None:
+        """Close the log files."""
+        with self._lock:
+            for file in self._files.values():
+                file.close()
+            self._files.clear()
+
+
+def child_environment(
+    domain: int | None, discovery: str | None, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the environment nodes run in: one torch thread each, EGL rendering, the DDS domain.
+
+    A variable that the user has set wins over our default; ``domain`` and ``discovery`` win over both.
+    """
+    defaults = {"OMP_NUM_THREADS": "1", "MUJOCO_GL": "egl", "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
+    environment = {**defaults, **(os.environ if environ is None else environ)}
+    if domain is not None:
+        if domain not in DOMAINS:
+            raise InvalidInputError(f"domain {domain}: expected {DOMAINS.start}..{DOMAINS.stop - 1}")
+        environment["ROS_DOMAIN_ID"] = str(domain)
+    if discovery is not None:
+        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = discovery
+    return environment
+
+
+def end_on_signals(supervisor: Supervisor) -> None:
+    """Let SIGINT and SIGTERM end the node set; a second one does not wait for the slow."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: supervisor.end())
+
+
+@dataclass(frozen=True)
+class UpConfig:
+    """Start the nodes of a launch file and watch over them (``ros2 launch engram <file>`` does the same)."""
+
+    file: tyro.conf.Positional[str] = "sim"
+    """Launch file: sim, robot or a path of a *.launch.yaml."""
+    arguments: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Launch arguments as name:=value."""
+    show_args: Annotated[bool, tyro.conf.arg(aliases=("-s",))] = False
+    """List the arguments of the file and end."""
+    dry_run: bool = False
+    """Print the command of every node and end."""
+    domain: int | None = None
+    """ROS_DOMAIN_ID for all nodes (0..101); default: the environment's."""
+    discovery: Literal["LOCALHOST", "SUBNET", "OFF", "SYSTEM_DEFAULT"] | None = None
+    """ROS_AUTOMATIC_DISCOVERY_RANGE; default: the environment's, else ROS's own."""
+    log_dir: Path | None = None
+    """Folder for one log file a node, beside the merged output."""
+    supervisor: tyro.conf.OmitArgPrefixes[SupervisorConfig] = field(default_factory=SupervisorConfig)
+
+
+def describe_arguments(graph: LaunchGraph) -> str:
+    """Return one paragraph an argument: name, value, what it does, choices."""
+    lines = []
+    for argument in graph.arguments:
+        choices = f" (one of: {', '.join(argument.choices)})" if argument.choices else ""
+        lines.append(f"  {argument.name}:={graph.values[argument.name]!r}{choices}\n      {argument.description}")
+    return "\n".join(lines)
+
+
+def up(config: UpConfig) -> int:
+    """Run ``config.file`` until Ctrl-C or until a required node ends; return the exit code."""
+    name, words = (config.file, config.arguments)
+    if ":=" in name:  # the file was left out
+        name, words = "sim", (name, *words)
+    graph = load_graph(find_launch_file(name), parse_assignments(words))
+    if config.show_args:
+        print(f"Arguments of {graph.path.name}:\n{describe_arguments(graph)}")
+        return 0
+    if config.dry_run:
+        folder = Path(tempfile.mkdtemp(prefix="engram-parameters-"))
+        for spec in graph.nodes:
+            print(shlex.join(node_command(spec, folder)))
+        return 0
+    sink = LineSink(sys.stdout, config.log_dir)
+    environment = child_environment(config.domain, config.discovery)
+    supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
+    end_on_signals(supervisor)
+    code = supervisor.run()
+    for name, exit_code in supervisor.failures.items():
+        sink("engram up", f"{name} failed, exit code {exit_code}{sink.error(name)}")
+    sink.close()
+    return code

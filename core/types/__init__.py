@@ -1,0 +1,74 @@
+"""Value objects that cross the boundaries between parts.
+
+Every array is checked once, at construction, and is read-only afterwards. Lengths are metres, angles radians,
+times integer nanoseconds (``stamp_ns``), quaternions (w, x, y, z), frames REP-105 names, camera frames optical
+(x right, y down, z forward).
+"""
+
+from engram.core.types.action import ActionChunk, HumanAction, JointCommand
+from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM, STATE_DIM, ActionSpace, unchecked
+from engram.core.types.experience import (
+    EPISODE_STATES,
+    EpisodeResult,
+    EpisodeStatus,
+    OracleOutcome,
+    PolicyManifest,
+    Transition,
+)
+from engram.core.types.scene import (
+    EVENT_KINDS,
+    Advice,
+    Body,
+    DetectedObject,
+    Embodiment,
+    Evidence,
+    GraphEvent,
+    GraphUpdate,
+    Hand,
+    MemoryTokens,
+    Record,
+    SceneEdge,
+    SceneNode,
+    SceneObservation,
+    Skill,
+    observation_id,
+)
+from engram.core.types.sensing import CameraFrame, JointState, Observation, Pose
+
+__all__ = [
+    "ACTION_SPACES",
+    "EE_ACTION_DIM",
+    "EMBEDDING_DIM",
+    "EPISODE_STATES",
+    "EVENT_KINDS",
+    "STATE_DIM",
+    "ActionChunk",
+    "ActionSpace",
+    "Advice",
+    "Body",
+    "CameraFrame",
+    "DetectedObject",
+    "Embodiment",
+    "EpisodeResult",
+    "EpisodeStatus",
+    "Evidence",
+    "GraphEvent",
+    "GraphUpdate",
+    "Hand",
+    "HumanAction",
+    "JointCommand",
+    "JointState",
+    "MemoryTokens",
+    "Observation",
+    "OracleOutcome",
+    "PolicyManifest",
+    "Pose",
+    "Record",
+    "SceneEdge",
+    "SceneNode",
+    "SceneObservation",
+    "Skill",
+    "Transition",
+    "observation_id",
+    "unchecked",
+]

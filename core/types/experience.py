@@ -1,0 +1,129 @@
+"""What came of acting: episodes, transitions, and the weights that were learnt from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from engram.core.arrays import checked, positive_int
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types.basics import STATE_DIM, set_fields
+
+EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeStatus:
+    """What the robot's current episode is doing at ``stamp_ns``; oracle fields come from a simulator only."""
+
+    stamp_ns: int
+    robot_id: str
+    episode: int
+    task: str
+    instruction: str
+    step: int
+    state: str
+    oracle_success: bool = False
+    oracle_reward: float = 0.0
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.state not in EPISODE_STATES:
+            raise unknown_name("episode state", self.state, EPISODE_STATES)
+
+    @property
+    def running(self) -> bool:
+        """Whether this step wants a command."""
+        return self.state in ("running", "held")
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One control step of experience; (robot_id, boot_id, sequence) identifies it exactly once."""
+
+    robot_id: str
+    boot_id: str
+    sequence: int
+    episode: int
+    step: int
+    stamp_ns: int
+    task: str
+    instruction: str
+    images: Mapping[str, np.ndarray]  # name -> (H, W, 3) uint8
+    state: np.ndarray  # (15,) float32
+    action: np.ndarray  # (7,) float32, proposed by the policy
+    executed_action: np.ndarray  # (7,) float32, what was let through
+    reward: float
+    reward_source: str
+    terminated: bool
+    truncated: bool
+    success: bool
+    intervention: bool
+    policy_version: str
+    memory_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        images = {
+            n: checked(f"Transition.images[{n!r}]", im, (None, None, 3), np.uint8) for n, im in self.images.items()
+        }
+        set_fields(
+            self,
+            images=MappingProxyType(images),
+            state=checked("Transition.state", self.state, (STATE_DIM,), np.float32),
+            action=checked("Transition.action", self.action, (None,), np.float32),
+            executed_action=checked("Transition.executed_action", self.executed_action, (None,), np.float32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyManifest:
+    """What a weight file is: its digest, ancestry, stage and measured results."""
+
+    version: str
+    parent: str
+    sha256: str
+    size: int  # bytes
+    stage: Literal["candidate", "approved", "rejected", "rolled_back"]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        positive_int("PolicyManifest.size", self.size)
+        if len(self.sha256) != 64:
+            raise InvalidInputError(f"PolicyManifest.sha256: {len(self.sha256)} characters, expected 64")
+
+
+@dataclass(frozen=True, slots=True)
+class OracleOutcome:
+    """What the simulator knows of the running task; never an input of perception, memory or policy."""
+
+    task: str
+    instruction: str
+    episode: int
+    step: int
+    success: bool
+    reward: float
+    truncated: bool
+    failed: bool = False
+    """A choice was made that is final, and wrong: no step can lead to success any more."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode ends here."""
+        return self.success or self.truncated or self.failed
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One finished episode; ``oracle_success`` is the simulator's verdict."""
+
+    task: str
+    seed: int
+    instruction: str
+    oracle_success: bool
+    steps: int
+    commands: np.ndarray  # (steps, n) joint targets that were executed

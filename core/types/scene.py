@@ -1,0 +1,286 @@
+"""Objects and robots as they are seen, remembered and asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engram.core.arrays import checked
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.statistics import Rate, wilson
+from engram.core.types.basics import EMBEDDING_DIM, set_fields
+from engram.core.types.sensing import Pose
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedObject:
+    """One object that a detector found in one frame, in ``base_link``."""
+
+    label: str
+    score: float  # 0..1
+    pose: Pose
+    position_covariance: np.ndarray  # (3, 3) m^2
+    size: np.ndarray  # (3,) m, extents along the pose's axes
+    color: np.ndarray  # (3,) rgb, 0..1
+    embedding: np.ndarray  # (384,) float32, unit length
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:
+            raise InvalidInputError(f"DetectedObject.score: {self.score}, expected 0..1")
+        set_fields(
+            self,
+            position_covariance=checked("DetectedObject.position_covariance", self.position_covariance, (3, 3)),
+            size=checked("DetectedObject.size", self.size, (3,)),
+            color=checked("DetectedObject.color", self.color, (3,)),
+            embedding=checked("DetectedObject.embedding", self.embedding, (EMBEDDING_DIM,), np.float32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """The robot's hand while a frame was taken: what lies between its fingers is held."""
+
+    pose: Pose  # tool frame (between the finger tips, z out of the palm), in base_link
+    closed: float  # 0 = fully open .. 1 = fully closed
+    agent: str = "robot0"  # whose hand it is
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.closed <= 1.0:
+            raise InvalidInputError(f"Hand.closed: {self.closed}, expected 0..1")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Where a robot stood while a frame was taken."""
+
+    pose: Pose  # its base_link, in the frame of the observation
+    agent: str = "robot0"
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Finished tasks of one policy version."""
+
+    task: str
+    policy_version: str
+    successes: int
+    n: int
+    last_ns: int = -1  # when it last succeeded; -1 = never
+
+    @property
+    def rate(self) -> Rate:
+        """The success rate with its Wilson interval."""
+        return wilson(self.successes, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Embodiment:
+    """What a robot is and can do: the embodiment profile of RoboOS-NeXT (Tan et al., 2025). 0 = not known."""
+
+    kind: str  # kinematic type: arm, mobile manipulator, ...
+    joints: int = 0  # of the arm
+    reach_m: float = 0.0  # from the base to the tool point, at most
+    payload_kg: float = 0.0
+    gripper_m: float = 0.0  # widest opening between the fingers
+    mobile_base: bool = False
+    sensors: tuple[str, ...] = ()  # "front camera", ...
+    skills: tuple[Skill, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("joints", "reach_m", "payload_kg", "gripper_m"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InvalidInputError(f"Embodiment.{name}: {value}, expected a finite number of 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class SceneObservation:
+    """All objects seen in one frame, with the camera's frustum: what was looked at and not seen counts too."""
+
+    stamp_ns: int
+    camera: str
+    objects: tuple[DetectedObject, ...]
+    camera_pose: Pose  # optical frame in base_link
+    intrinsics: np.ndarray  # (3, 3) of the full image, pixels
+    image_size: tuple[int, int]  # (width, height), pixels
+    depth_grid: np.ndarray  # (h, w) float32, m: coarse depth over the image, 0 = no return
+    hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
+    body: Body | None = None  # None: nobody says where the robot stood
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self,
+            intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),
+            depth_grid=checked("SceneObservation.depth_grid", self.depth_grid, (None, None), np.float32),
+        )
+
+    @property
+    def id(self) -> str:
+        """The name by which evidence points at this observation: ``camera@stamp``."""
+        return observation_id(self.camera, self.stamp_ns)
+
+
+def observation_id(camera: str, stamp_ns: int) -> str:
+    """Return the name of the observation that ``camera`` made at ``stamp_ns``."""
+    return f"{camera}@{stamp_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class SceneNode:
+    """One node of the scene graph as seen from outside the memory."""
+
+    id: str
+    layer: str  # building, room, place, object, agent
+    label: str
+    pose: Pose
+    position_covariance: np.ndarray  # (3, 3) m^2
+    size: np.ndarray  # (3,) m
+    color: np.ndarray  # (3,) rgb, 0..1
+    embedding: np.ndarray  # (384,) float32
+    belief: float  # 0..1, that it is (still) there
+    state: str  # visible, occluded, unseen, absent
+    first_seen_ns: int
+    last_seen_ns: int
+    observations: int
+    first_evidence: str = ""  # observation ids, "camera@stamp"
+    last_evidence: str = ""
+    embodiment: Embodiment | None = None  # of an agent that introduced itself
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.belief <= 1.0:
+            raise InvalidInputError(f"SceneNode.belief: {self.belief}, expected 0..1")
+        set_fields(
+            self,
+            position_covariance=checked("SceneNode.position_covariance", self.position_covariance, (3, 3)),
+            size=checked("SceneNode.size", self.size, (3,)),
+            color=checked("SceneNode.color", self.color, (3,)),
+            embedding=checked("SceneNode.embedding", self.embedding, (EMBEDDING_DIM,), np.float32),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SceneEdge:
+    """``source`` stands in ``relation`` (on, in, near, held_by) to ``target``."""
+
+    source: str
+    target: str
+    relation: str
+    confidence: float = 1.0
+
+
+EVENT_KINDS: tuple[str, ...] = ("new", "moved", "absent", "returned", "held", "released", "merged", "split", "deleted")
+"""What can happen to an object; a sight that changes nothing is no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEvent:
+    """Something happened to one object."""
+
+    kind: str  # one of EVENT_KINDS
+    node_id: str
+    label: str
+    stamp_ns: int
+    place: np.ndarray  # (3,) m, base_link, after the event
+    before: np.ndarray | None = None  # (3,) m, before it; None = not known or no other place
+    other_id: str = ""  # merged: the id that is gone; split: the id that came out; held: the agent
+    evidence: str = ""  # observation id
+
+    def __post_init__(self) -> None:
+        if self.kind not in EVENT_KINDS:
+            raise unknown_name("event", self.kind, EVENT_KINDS)
+        set_fields(self, place=checked("GraphEvent.place", self.place, (3,)))
+        if self.before is not None:
+            set_fields(self, before=checked("GraphEvent.before", self.before, (3,)))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphUpdate:
+    """What changed in the scene graph (``full``: everything there is)."""
+
+    stamp_ns: int
+    sequence: int
+    full: bool
+    nodes: tuple[SceneNode, ...]
+    edges: tuple[SceneEdge, ...] = ()
+    deleted_nodes: tuple[str, ...] = ()
+    deleted_edges: tuple[SceneEdge, ...] = ()
+    events: tuple[GraphEvent, ...] = ()  # stays inside the process; readers of the topic see nodes and edges
+    shifted_ns: int = 0  # the clock began anew: every stamp from before this update moved by so much
+    refused: str = ""  # why the frame was not taken in; empty = it was
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One remembered thing that an answer rests on."""
+
+    source: str  # the store it comes from: graph, history, short_term, episodic, semantic
+    text: str  # one sentence
+    score: float  # 0..1, how well it fits the question
+    stamp_ns: int  # when it was last known to be true
+    ids: tuple[str, ...] = ()  # observation ids, episode or event ids
+    node_id: str = ""  # the object it is about; empty = none
+    place: np.ndarray | None = None  # (3,) m, base_link
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:
+            raise InvalidInputError(f"Evidence.score: {self.score}, expected 0..1")
+        if self.place is not None:
+            set_fields(self, place=checked("Evidence.place", self.place, (3,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Whether looking is worth its way, and where (value of information)."""
+
+    look: bool
+    text: str
+    place: np.ndarray | None = None  # (3,) m, base_link: where to look; None = nowhere
+    label: str = ""  # name of that place
+    probability: float = 0.0  # that the object is there
+    cost_m: float = 0.0  # way there
+    value_m: float = 0.0  # what searching is worth after its way, in metres; above 0 = look
+    route: tuple[np.ndarray, ...] = ()  # (3,) m each: the order in which a search would best look, all places
+    chances: tuple[float, ...] = ()  # that the object is at each place of the route
+    labels: tuple[str, ...] = ()  # name of each place of the route
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row that a store keeps on disk."""
+
+    key: str  # unique within its store
+    data: Mapping[str, Any]  # JSON values
+    vector: np.ndarray | None = None  # (384,) float32
+
+    def __post_init__(self) -> None:
+        if self.vector is not None:
+            set_fields(self, vector=checked(f"Record {self.key!r} vector", self.vector, (EMBEDDING_DIM,), np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTokens:
+    """k memory entries for the policy's action head; ``mask`` False = padding."""
+
+    stamp_ns: int
+    version: int
+    tokens: np.ndarray  # (k, d) float32
+    age_s: np.ndarray  # (k,) float32, s since the entry was last true
+    place: np.ndarray  # (k, 3) float32, m, base_link
+    mask: np.ndarray  # (k,) bool
+    source_ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        tokens = checked("MemoryTokens.tokens", self.tokens, (None, None), np.float32)
+        k = tokens.shape[0]
+        if len(self.source_ids) != k:
+            raise InvalidInputError(f"MemoryTokens.source_ids: {len(self.source_ids)} ids for {k} tokens")
+        set_fields(
+            self,
+            tokens=tokens,
+            age_s=checked("MemoryTokens.age_s", self.age_s, (k,), np.float32),
+            place=checked("MemoryTokens.place", self.place, (k, 3), np.float32),
+            mask=checked("MemoryTokens.mask", self.mask, (k,), np.bool_),
+        )

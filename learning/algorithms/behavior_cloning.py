@@ -1,0 +1,155 @@
+"""Behaviour cloning of any LeRobot policy: ``forward(batch) -> (loss, figures)``."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from engram.core.errors import WeightsError
+from engram.learning.replay.buffer import Batch
+from engram.learning.weights.manifest import compare_specs, tensor_specs
+
+Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
+Shrink = Callable[[str, np.ndarray], np.ndarray]
+"""(observation.images.<camera>, images (n, 3, H, W) uint8) -> images as small as the policy sees them."""
+
+
+@dataclass(frozen=True)
+class BehaviourCloningConfig:
+    """AdamW at a constant rate, and averaged weights to ship."""
+
+    learning_rate: float = 1e-4
+    """Constant: there is no end to decay towards."""
+    weight_decay: float = 1e-3
+    """Of matrices; vectors are not decayed."""
+    gradient_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    ema_decay: float = 0.99
+    """Of the averaged weights, which are what is shipped."""
+    foresight: float = 0.5
+    """Of a policy with a memory of its episode: weight of foreseeing where the tool will be, as in ``engram train``."""
+
+
+class BehaviourCloning:
+    """The :class:`engram.learning.learner.Trainer` of a LeRobot policy and its preprocessor.
+
+    Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
+    """
+
+    whole_episodes = False
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        preprocess: Preprocess,
+        config: BehaviourCloningConfig | None = None,
+        shrink: Shrink | None = None,
+    ) -> None:
+        self.config = config or BehaviourCloningConfig()
+        self.policy = policy.train()
+        self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
+        self._preprocess = preprocess
+        self._shrink = shrink
+        trained = [p for p in policy.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in trained if p.ndim > 1], "weight_decay": self.config.weight_decay},
+            {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        self._optimizer = torch.optim.AdamW([g for g in groups if g["params"]], self.config.learning_rate)
+        self._steps = 0
+        self._carried: dict[str, Tensor] = {}  # what an update leaves for the next beside the weights
+
+    def update(self, batch: Any, seed: int) -> Mapping[str, float]:
+        """Take one step; return ``loss``, the gradient's norm before clipping and the policy's own figures.
+
+        Raises:
+            WeightsError: the loss is not finite; weights and optimiser are as before.
+        """
+        torch.manual_seed(seed)
+        loss, figures, carried = self._loss(batch)
+        if not torch.isfinite(loss):
+            raise WeightsError(
+                f"behaviour cloning: loss {float(loss.detach())} at update {self._steps}, not learnt from"
+            )
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.gradient_norm)
+        self._optimizer.step()
+        self._steps += 1
+        self._carried = carried
+        self._average()
+        own = {k: float(v) for k, v in (figures or {}).items() if isinstance(v, int | float | Tensor)}
+        return own | {"loss": float(loss.detach()), "gradient_norm": float(norm)}
+
+    def weights(self) -> bytes:
+        """Return the averaged weights as a safetensors file."""
+        return save(_contiguous(self._averaged.state_dict()))
+
+    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
+        """Return images (n, 3, H, W) uint8 as the policy downsamples them first; as they are without ``shrink``."""
+        return self._shrink(feature, images) if self._shrink else np.ascontiguousarray(images)
+
+    def save(self) -> bytes:
+        """Return weights, averages, optimiser, step and what is carried on as one safetensors block."""
+        tensors = {f"policy.{k}": v for k, v in self.policy.state_dict().items()}
+        tensors |= {f"averaged.{k}": v for k, v in self._averaged.state_dict().items()}
+        for index, entries in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{k}": v for k, v in entries.items()}
+        tensors |= {f"carried.{k}": v for k, v in self._carried.items()}
+        about = {"steps": self._steps, "config": asdict(self.config)}
+        return save(_contiguous(tensors), metadata={"behaviour_cloning": json.dumps(about)})
+
+    def restore(self, state: bytes) -> None:
+        """Go on from :meth:`save`; if it is damaged or of another network: WeightsError, and nothing has changed."""
+        try:
+            tensors = load(state)
+            header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
+            about = json.loads(header["__metadata__"]["behaviour_cloning"])
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise WeightsError(f"training state cannot be read: {error}") from error
+        found, network = tensor_specs(state), tensor_specs(self.weights())
+        for prefix in ("policy.", "averaged."):  # before anything is changed: PyTorch loads what fits, then raises
+            compare_specs(_under(found, prefix), network, "training state of another network")
+        self.policy.load_state_dict(_under(tensors, "policy."))
+        self._averaged.load_state_dict(_under(tensors, "averaged."))
+        entries: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(tensors, "optimizer.").items():
+            index, name = key.split(".", 1)
+            entries.setdefault(int(index), {})[name] = tensor
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": entries})
+        self._carried = _under(tensors, "carried.")
+        self._steps = int(about["steps"])
+
+    def _loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]:
+        """Return the loss of ``batch``, the policy's own figures, and what the next update needs of this one."""
+        return *self.policy(self._preprocess(to_tensors(batch))), {}
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        decay = min(self.config.ema_decay, (1 + self._steps) / (10 + self._steps))
+        for mine, live in zip(self._averaged.parameters(), self.policy.parameters(), strict=True):
+            mine.lerp_(live, 1 - decay)
+        for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
+            kept.copy_(newest)
+
+
+def to_tensors(batch: Batch) -> dict[str, Any]:
+    """Return ``batch`` with torch tensors in place of arrays."""
+    return {k: v if isinstance(v, list) else torch.from_numpy(v) for k, v in batch.items()}
+
+
+def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k: v.detach().contiguous().clone() for k, v in tensors.items()}  # a clone: shared storage is refused
+
+
+def _under[T](entries: Mapping[str, T], prefix: str) -> dict[str, T]:
+    return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}

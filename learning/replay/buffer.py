@@ -1,0 +1,238 @@
+"""Successful episodes in RAM, and behaviour-cloning batches out of them: single steps, or whole episodes in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
+from engram.core.errors import InvalidInputError
+from engram.core.types import Transition
+
+IMAGES = "observation.images."
+"""What LeRobot puts before a camera's name."""
+Batch = dict[str, Any]
+"""LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
+(B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions."""
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """Size and mixture."""
+
+    chunk_size: int = 16
+    """Actions of a sample (h); must be the policy's."""
+    capacity: int = 20_000
+    """Most control steps in RAM; beyond it, a random old episode of the largest task goes."""
+    newest: int = 10
+    """This many episodes count as new."""
+    share_new: float = 0.5
+    """Share of a batch drawn from the new episodes; the rest from the old ones, all tasks alike."""
+    seed: int = 0
+    """Of what goes when the buffer is full; samples take their own seed."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share_new <= 1.0:
+            raise InvalidInputError(f"ReplayConfig.share_new: {self.share_new}, expected 0..1")
+        for name in ("chunk_size", "capacity", "newest"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"ReplayConfig.{name}: {getattr(self, name)}, expected 1 or more")
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One success, whole."""
+
+    number: int
+    task: str
+    instruction: str
+    images: Mapping[str, np.ndarray]  # (n, 3, H, W) uint8
+    state: np.ndarray  # (n, 15) float32
+    action: np.ndarray  # (n, a) float32, as executed: a human's correction is what is to be learnt
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Which steps (n,) moved nothing: the arm was held. They are not learnt, as in ``engram train``."""
+        return np.asarray((self.action[:, :-1] == 0).all(axis=1))
+
+    def chunk(self, step: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ``horizon`` actions from ``step`` on (h, a), and which are not learnt (h,)."""
+        last, idle = np.full(len(self), len(self) - 1), self.idle
+        rows, unlearnt = chunk_rows(self.action, idle, last, ends(idle, last), np.array([step]), horizon)
+        return rows[0], unlearnt[0]
+
+
+class ReplayBuffer:
+    """Episodes by number, oldest first; ``shrink`` (feature, images) is what the policy does to images first."""
+
+    def __init__(
+        self, config: ReplayConfig | None = None, shrink: Callable[[str, np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        self.config = config or ReplayConfig()
+        self._shrink = shrink
+        self._episodes: dict[int, Episode] = {}
+        self._steps = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of the episodes held, oldest first."""
+        return tuple(self._episodes)
+
+    def __len__(self) -> int:
+        """Control steps held."""
+        return self._steps
+
+    def add(self, number: int, transitions: Sequence[Transition]) -> None:
+        """Take in episode ``number``; one that is already here is left alone.
+
+        Raises:
+            InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it or from
+                what the buffer holds.
+        """
+        if number in self._episodes:
+            return
+        if not transitions:
+            raise InvalidInputError(f"episode {number}: no transitions")
+        episode = self._pack(number, transitions)
+        reference = next(iter(self._episodes.values()), episode)
+        if _form(episode) != _form(reference):
+            raise InvalidInputError(f"episode {number}: {_form(episode)}, the buffer holds {_form(reference)}")
+        self._episodes[number] = episode
+        self._steps += len(episode.state)
+        while self._steps > self.config.capacity and len(self._episodes) > 1:
+            self._drop_one(number)
+
+    def get(self, number: int) -> Episode | None:
+        """Return episode ``number``; None if it has gone."""
+        return self._episodes.get(number)
+
+    def draw(self, rng: np.random.Generator) -> Episode:
+        """Return a whole episode, with the chance that one of its steps has of being sampled."""
+        new, old = self._new_and_old()
+        if old and rng.random() >= self.config.share_new:
+            return _draw_balanced(rng, old, 1)[0][0]
+        return _draw_steps(rng, new, 1)[0][0]
+
+    def sample(self, size: int, seed: Sequence[int]) -> Batch:
+        """Return ``size`` samples; the same ``seed`` and contents give the same batch.
+
+        After the end of its episode a chunk rests; steps at which the arm was held are marked in ``UNLEARNT_KEY``.
+
+        Raises:
+            InvalidInputError: the buffer is empty.
+        """
+        rng = np.random.default_rng(tuple(seed))
+        new, old = self._new_and_old()
+        count = round(size * self.config.share_new) if old else size
+        picks = _draw_steps(rng, new, count) + _draw_balanced(rng, old, size - count)
+        return self._batch(picks)
+
+    def _new_and_old(self) -> tuple[list[Episode], list[Episode]]:
+        if not self._episodes:
+            raise InvalidInputError("ReplayBuffer: empty, expected at least one successful episode")
+        episodes = list(self._episodes.values())
+        return episodes[-self.config.newest :], episodes[: -self.config.newest]
+
+    def _pack(self, number: int, transitions: Sequence[Transition]) -> Episode:
+        names = sorted(transitions[0].images)
+        try:
+            images = {name: np.stack([t.images[name] for t in transitions]).transpose(0, 3, 1, 2) for name in names}
+            state = np.stack([t.state for t in transitions])
+            action = np.stack([t.executed_action for t in transitions])
+        except (KeyError, ValueError) as error:
+            raise InvalidInputError(f"episode {number}: images or actions change within it: {error}") from None
+        shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
+        small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
+        return Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
+
+    def _drop_one(self, keep: int) -> None:
+        """Drop a random episode, not ``keep``, of the task that fills most: tasks do not push each other out."""
+        held: dict[str, int] = {}
+        for episode in self._episodes.values():
+            held[episode.task] = held.get(episode.task, 0) + len(episode.state)
+        others = {e.task for e in self._episodes.values() if e.number != keep}
+        task = max(sorted(others), key=held.__getitem__)
+        candidates = [e.number for e in self._episodes.values() if e.task == task and e.number != keep]
+        rng = np.random.default_rng((self.config.seed, keep))
+        victim = self._episodes.pop(candidates[int(rng.integers(len(candidates)))])
+        self._steps -= len(victim.state)
+
+    def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
+        names = picks[0][0].images
+        batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in names}
+        action, unlearnt = zip(*(e.chunk(i, self.config.chunk_size) for e, i in picks), strict=True)
+        return batch | {
+            "observation.state": np.stack([e.state[i] for e, i in picks]),
+            "action": np.stack(action),
+            UNLEARNT_KEY: np.stack(unlearnt),
+            "task": [e.instruction for e, _ in picks],
+        }
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The next steps of several episodes side by side, for a policy that remembers."""
+
+    episodes: tuple[Episode, ...]  # one a stream
+    at: np.ndarray  # (streams,) int64: its first step in the window; 0: the episode begins here
+    steps: int  # of a window; an episode that ends sooner leaves the rest empty
+
+
+class EpisodeStream:
+    """Walks through whole episodes of ``replay`` in several streams, a window of steps at a time.
+
+    ``places`` is where it stands, [episode, next step] for each stream: whoever keeps them goes on from there.
+    """
+
+    def __init__(self, replay: ReplayBuffer, streams: int, window: int) -> None:
+        self.replay, self.window = replay, window
+        self.places: list[list[int]] = [[0, 0] for _ in range(streams)]  # episodes count from 1
+
+    def next(self, seed: Sequence[int]) -> Windows:
+        """Return the next window and move on; ``seed`` draws the episodes that begin. One that has gone is left off.
+
+        Raises:
+            InvalidInputError: the buffer is empty.
+        """
+        episodes, at = [], []
+        for stream, (number, step) in enumerate(self.places):
+            episode = self.replay.get(number)
+            if episode is None or step >= len(episode):
+                episode, step = self.replay.draw(np.random.default_rng((*seed, stream))), 0
+            episodes.append(episode)
+            at.append(step)
+            self.places[stream] = [episode.number, step + self.window]
+        return Windows(tuple(episodes), np.array(at, np.int64), self.window)
+
+
+def _form(episode: Episode) -> str:
+    """Return what must be alike in all episodes, in words."""
+    cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
+    return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
+
+
+def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
+    """Draw steps, every step of ``episodes`` alike."""
+    if count == 0:
+        return []
+    ends = np.cumsum([len(e.state) for e in episodes])
+    flat = rng.integers(ends[-1], size=count)
+    which = np.searchsorted(ends, flat, side="right")
+    starts = ends - [len(e.state) for e in episodes]
+    return [(episodes[k], int(f - starts[k])) for k, f in zip(which, flat, strict=True)]
+
+
+def _draw_balanced(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
+    """Draw steps, every task alike and every step of a task alike."""
+    tasks = sorted({e.task for e in episodes})
+    picks: list[tuple[Episode, int]] = []
+    for _ in range(count):
+        task = tasks[int(rng.integers(len(tasks)))]
+        picks += _draw_steps(rng, [e for e in episodes if e.task == task], 1)
+    return picks

@@ -1,0 +1,130 @@
+"""The robots of the graph: where they stand, what their hands hold, what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from engram.core.types import EMBEDDING_DIM, Embodiment, Hand, Pose, SceneNode, SceneObservation, Skill
+from engram.memory.graph.embodiments import Embodiments
+from engram.memory.graph.fact_writer import FactWriter
+from engram.memory.graph.frame_step import Step
+from engram.memory.graph.grasp import Grasps
+from engram.memory.graph.scene_graph import SceneGraph
+from engram.memory.graph.tracker_config import TrackerConfig
+from engram.memory.storage.columns import VISIBLE
+from engram.memory.storage.history import History
+
+
+class Agents:
+    """Moves the agents of ``scene``, and what their hands hold."""
+
+    def __init__(
+        self, config: TrackerConfig, scene: SceneGraph, history: History, grasps: Grasps, statements: FactWriter
+    ) -> None:
+        self.config, self.scene, self.columns, self.history = config, scene, scene.columns, history
+        self.grasps, self.statements = grasps, statements
+        self.agents = Embodiments()
+        self.hands: dict[str, np.ndarray] = {}  # agent's name -> (3,) m, where its tool is
+        self._learnt: set[str] = set()  # agents whose skills the next update tells of
+
+    def move(self, scene: SceneObservation, step: Step) -> None:
+        """Bring the robot's node to where it stands, and what it holds to its hand.
+
+        An arm stands in the origin of ``base_link``; of a robot that drives without telling where, only its hand is
+        known.
+        """
+        step.change(self.columns.row_of[one] for one in sorted(self._learnt) if one in self.columns)
+        self._learnt.clear()
+        hand, body = scene.hand, scene.body
+        if body is not None:
+            self._stand(body.agent, body.pose, step)
+        if hand is None:
+            return
+        if body is None or body.agent != hand.agent:
+            self._stand(hand.agent, hand.pose if self.config.frame != "base_link" else _origin(), step)
+        self.hands[hand.agent] = hand.pose.position
+        self._move_hand(hand, step)
+
+    def _stand(self, name: str, pose: Pose, step: Step) -> int:
+        """Put the agent called ``name`` at ``pose``; return its row."""
+        columns, node_id = self.columns, self.columns.agent_id(name)
+        if node_id is None:
+            row = self.scene.put(agent(self.scene.new_id("agent"), name, pose, step.stamp_ns, step.evidence))
+            step.change([row])
+            return row
+        row = columns.row_of[node_id]
+        columns.last_ns[row] = max(int(columns.last_ns[row]), step.stamp_ns)
+        columns.sights[row] += 1
+        columns.about(row).last_camera = step.camera or columns.about(row).last_camera
+        columns.belief[row], columns.state[row] = 1.0, VISIBLE
+        columns.changed.add(row)
+        if np.abs(columns.position[row] - pose.position).max() > self.config.relations.resting_m:
+            columns.position[row], columns.quaternion[row] = pose.position, pose.quaternion
+            columns.moved([row])
+            step.change([row])
+        elif self.statements.current(row) < 0:
+            step.change([row])
+        elif step.camera:
+            self.history.sighted(node_id, step.stamp_ns, step.camera)
+        return row
+
+    def _move_hand(self, hand: Hand, step: Step) -> None:
+        columns = self.columns
+        taken, dropped = self.grasps.carry(hand, columns)
+        held = self.grasps.held(hand.agent)
+        if held is not None:
+            row = columns.row_of[held]
+            columns.changed.add(row)
+            step.change([row])
+        if taken is not None:
+            self.statements.event("held", columns.row_of[taken], step, other=self.columns.agent_id(hand.agent) or "")
+        if dropped is not None and dropped in columns:
+            self.release(columns.row_of[dropped], step)
+
+    def release(self, row: int, step: Step) -> None:
+        """What lay in a hand does so no longer."""
+        self.statements.event("released", row, step)
+        step.change([row])
+
+    def introduce(self, name: str, embodiment: Embodiment, step: Step) -> None:
+        """Say what the robot called ``name`` is, whose memory this is; where it drives, its place is not known yet."""
+        known = self.columns.agent_id(name)
+        if known is not None:
+            row = self.columns.row_of[known]
+        elif self.config.frame == "base_link":
+            row = self._stand(name, _origin(), step)
+        else:
+            somewhere = replace(_origin(), frame=self.config.frame)
+            nowhere = agent(self.scene.new_id("agent"), name, somewhere, step.stamp_ns)
+            row = self.scene.put(replace(nowhere, belief=0.0, state="unseen"))
+            step.change([row])
+        about = self.columns.about(row)
+        self.agents.own = about.id
+        if self.agents.state(about.id, embodiment, step.stamp_ns):
+            about.embodiment = self.agents.at(about.id)
+            self.columns.changed.add(row)
+            step.change([row])
+
+    def learnt(self, skills: Sequence[Skill]) -> None:
+        """Take over what the robot whose memory this is has tried; the next update tells of it."""
+        own = self.agents.own
+        if own in self.columns and self.agents.learnt(own, skills):
+            row = self.columns.row_of[own]
+            self.columns.about(row).embodiment = self.agents.at(own)
+            self.columns.changed.add(row)
+            self._learnt.add(own)
+
+
+def agent(node_id: str, name: str, pose: Pose, stamp_ns: int, evidence: str = "") -> SceneNode:
+    """Return the node of a robot that stands at ``pose``."""
+    return SceneNode(
+        node_id, "agent", name, pose, np.eye(3) * 1e-6, np.full(3, 0.1), np.full(3, 0.5),
+        np.zeros(EMBEDDING_DIM, np.float32), 1.0, "visible", stamp_ns, stamp_ns, 1, evidence, evidence,
+    )  # fmt: skip
+
+
+def _origin() -> Pose:
+    return Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))

@@ -1,0 +1,194 @@
+"""Which detection is which known object: gated assignment by place and looks, the rest is new."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from engram.core.types import EMBEDDING_DIM, DetectedObject, SceneNode
+from engram.memory.storage.columns import NodeColumns
+
+_FAR = 1e6
+
+
+@dataclass(frozen=True)
+class AssociationConfig:
+    """Gates: a pair outside any of them is never matched."""
+
+    place_gate: float = 16.27
+    """Squared Mahalanobis distance (chi-square, 3 dof, 99.9 %)."""
+    motion_m: float = 0.03
+    """Standard deviation of an object's motion between two frames (a carried object, 0.5 m/s)."""
+    cosine_gate: float = 0.3
+    """Least cosine of the embeddings."""
+    color_gate: float = 0.45
+    """Largest rgb distance, of 0..1 values."""
+    size_gate: float = 3.0
+    """Largest ratio of the diagonals; partly hidden objects look smaller."""
+    other_color_gate: float = 0.2
+    """The same where the labels differ and the node was never called so: then it must look alike in all else."""
+    other_size_gate: float = 2.0
+    """Largest ratio of the diagonals where the labels differ."""
+    moved_color_gate: float = 0.25
+    """Colour gate for an object found elsewhere: its place does not vouch for it."""
+    absent_cost: float = 1.0
+    """Cost of a match with what is known to be gone, in gates: what is known to be there explains a sight first."""
+
+
+@dataclass(frozen=True)
+class AppearanceFeatures:
+    """Where n objects are and what they look like, as arrays."""
+
+    labels: Sequence[str]
+    called: Sequence[Collection[str]]  # every label that each was ever given
+    position: np.ndarray  # (n, 3) m
+    covariance: np.ndarray  # (n, 3, 3) m^2
+    size: np.ndarray  # (n, 3) m
+    color: np.ndarray  # (n, 3) rgb, 0..1
+    embedding: np.ndarray  # (n, 384) float32
+
+    @classmethod
+    def of(cls, seen: Sequence[DetectedObject] | Sequence[SceneNode]) -> AppearanceFeatures:
+        """Return the looks of detections or nodes."""
+        return cls(
+            [one.label for one in seen],
+            [(one.label,) for one in seen],
+            np.array([one.pose.position for one in seen]).reshape(-1, 3),
+            np.array([one.position_covariance for one in seen]).reshape(-1, 3, 3),
+            np.array([one.size for one in seen]).reshape(-1, 3),
+            np.array([one.color for one in seen]).reshape(-1, 3),
+            np.array([one.embedding for one in seen], np.float32).reshape(-1, EMBEDDING_DIM),
+        )
+
+    @classmethod
+    def rows(cls, columns: NodeColumns, rows: np.ndarray) -> AppearanceFeatures:
+        """Return the looks of known nodes."""
+        texts = [columns.about(int(row)) for row in rows]
+        return cls(
+            [text.label for text in texts],
+            [text.votes or (text.label,) for text in texts],
+            columns.position[rows],
+            columns.covariance[rows],
+            columns.size[rows],
+            columns.color[rows],
+            columns.embedding[rows],
+        )
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """Lengths (n,) m of the boxes' diagonals."""
+        return np.linalg.norm(self.size, axis=1)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Pairs (node index, detection index) and the detections that are new."""
+
+    known: tuple[tuple[int, int], ...]
+    new: tuple[int, ...]
+
+
+def assign(
+    known: AppearanceFeatures,
+    seen: AppearanceFeatures,
+    config: AssociationConfig | None = None,
+    absent: np.ndarray | None = None,
+) -> Assignment:
+    """Match ``seen`` with ``known`` by place and looks together; ``absent`` (n,) bool: it is known to be gone.
+
+    The rest is new, except a second sight of an object that is already matched (a detector that split it), which is
+    dropped. Whether a new one is a known one that moved, one sight cannot tell: its name may be a confusion.
+    """
+    config = config or AssociationConfig()
+    if not len(known.labels) or not len(seen.labels):
+        return Assignment((), tuple(range(len(seen.labels))))
+    absent = np.zeros(len(known.labels), bool) if absent is None else absent
+    looks, alike, known_as = _unlike(known, seen, absent, config)
+    place = _place_distance(known, seen, known_as, config)
+    cost = place / config.place_gate + looks + config.absent_cost * absent[:, None]
+    pairs = _solve(np.where((place <= config.place_gate) & alike, cost, _FAR))
+    left = np.ones(len(seen.labels), bool)
+    left[[j for _, j in pairs]] = False
+    new = tuple(int(j) for j in np.flatnonzero(left) if not _duplicate(int(j), known, seen, pairs, config))
+    return Assignment(pairs, new)
+
+
+def resembling(one: AppearanceFeatures, others: AppearanceFeatures, config: AssociationConfig) -> np.ndarray:
+    """Tell (n,) bool which of ``others`` could be the single object ``one``: same label, alike in all looks."""
+    diagonal, theirs = np.maximum(one.diagonal, 1e-4), np.maximum(others.diagonal, 1e-4)
+    return (
+        np.array([label == one.labels[0] for label in others.labels], bool)
+        & (np.linalg.norm(others.color - one.color, axis=1) <= config.moved_color_gate)
+        & (others.embedding @ one.embedding[0] >= config.cosine_gate)
+        & (np.maximum(diagonal, theirs) <= config.size_gate * np.minimum(diagonal, theirs))
+    )
+
+
+def _unlike(
+    known: AppearanceFeatures, seen: AppearanceFeatures, absent: np.ndarray, config: AssociationConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and which share a name.
+
+    Something of another name is no thing that is known to be gone, however alike.
+    """
+    cosine = known.embedding @ seen.embedding.T
+    colors = known.color[:, None] - seen.color[None]
+    color = np.sqrt(np.einsum("nmi,nmi->nm", colors, colors))
+    ours, theirs = np.maximum(known.diagonal, 1e-4), np.maximum(seen.diagonal, 1e-4)
+    size = np.abs(np.log(ours)[:, None] - np.log(theirs)[None])
+    limit = np.log(config.size_gate)
+    alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
+    known_as = np.array([[label in called for label in seen.labels] for called in known.called])
+    same_look = (color <= config.other_color_gate) & (size <= np.log(config.other_size_gate))
+    alike &= known_as | (~absent[:, None] & same_look)
+    return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, known_as
+
+
+def _place_distance(
+    known: AppearanceFeatures, seen: AppearanceFeatures, known_as: np.ndarray, config: AssociationConfig
+) -> np.ndarray:
+    """Return the squared Mahalanobis distance (n, m): an object of the same name may have moved, another may not.
+
+    Pairs that are surely outside the gate get infinity: the 3x3 systems of the few others are solved.
+    """
+    offset = known.position[:, None] - seen.position[None]
+    squared = np.einsum("nmi,nmi->nm", offset, offset)
+    # the trace bounds the largest variance, so nothing within the gate is lost here
+    widest = np.trace(known.covariance, axis1=1, axis2=2)[:, None] + np.trace(seen.covariance, axis1=1, axis2=2)[None]
+    i, j = np.nonzero(squared <= config.place_gate * (widest + 3 * config.motion_m**2))
+    motion = np.where(known_as[i, j], config.motion_m**2, 0.0)[:, None, None] * np.eye(3)
+    near = offset[i, j][..., None]
+    place = np.full(squared.shape, np.inf)
+    total = known.covariance[i] + seen.covariance[j] + motion
+    place[i, j] = (np.swapaxes(near, 1, 2) @ np.linalg.solve(total, near))[:, 0, 0]
+    return place
+
+
+def _solve(cost: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Return the cheapest assignment; only the rows and columns that have a possible pair are solved."""
+    possible = cost < _FAR
+    rows, columns = np.flatnonzero(possible.any(axis=1)), np.flatnonzero(possible.any(axis=0))
+    some = cost[np.ix_(rows, columns)]
+    pairs = zip(*linear_sum_assignment(some), strict=True)
+    return tuple((int(rows[i]), int(columns[j])) for i, j in pairs if some[i, j] < _FAR)
+
+
+def _duplicate(
+    one: int,
+    known: AppearanceFeatures,
+    seen: AppearanceFeatures,
+    pairs: Sequence[tuple[int, int]],
+    config: AssociationConfig,
+) -> bool:
+    """Whether sight ``one`` lies inside an object that this frame already explains, with its colour."""
+    if not pairs:
+        return False
+    i, j = np.array(pairs).T
+    reach = np.maximum(known.diagonal[i], seen.diagonal[j]) / 2
+    apart = np.linalg.norm(seen.position[j] - seen.position[one], axis=1)
+    color = np.linalg.norm(seen.color[j] - seen.color[one], axis=1)
+    return bool(((apart < 0.7 * reach) & (color < config.moved_color_gate)).any())

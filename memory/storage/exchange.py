@@ -1,0 +1,208 @@
+"""A memory out to other tools and in again: JSON lines (everything), networkx GraphML (the graph of one instant)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+from xml.etree import ElementTree
+
+import networkx as nx
+import numpy as np
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
+from engram.memory.graph.embodiments import embodiment_from
+from engram.memory.storage.records import SCHEMA, TABLES, Column
+from engram.memory.storage.store import GraphStore, Stored, whole
+
+
+def write_jsonl(stored: Stored, out: TextIO) -> int:
+    """Write every row of every table, one a line, under a header line; return the number of rows.
+
+    Arrays are lists of numbers: Python's JSON gives each float64 and float32 back bit for bit.
+    """
+    about = {"schema": SCHEMA, "sequence": stored.sequence, "stamp_ns": stored.stamp_ns, "about": dict(stored.about)}
+    out.write(json.dumps(about) + "\n")
+    count = 0
+    for table, columns in stored.tables.items():
+        for row in range(len(next(iter(columns.values())))):
+            values = {name: [_plain(v) for v in column[row].tolist()] for name, column in columns.items()}
+            out.write(json.dumps({"table": table, "row": row, **values}, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def read_jsonl(source: TextIO, name: str = "import") -> Stored:
+    """Return what :func:`write_jsonl` wrote.
+
+    Raises:
+        StoreError: naming ``name``, the line and the field: not JSON, of another schema, of an unknown table, or a
+            field is missing or holds something else.
+    """
+    lines = _lines(source, name)
+    try:
+        number, about = next(lines)
+    except StopIteration:
+        raise StoreError(f"{name}: empty") from None
+    if about.get("schema") != SCHEMA:
+        raise StoreError(f"{name} line {number}: schema {about.get('schema')}, this version reads {SCHEMA}")
+    head = f"{name} line {number}"
+    sequence, stamp_ns = (_field(about, key, int, head) for key in ("sequence", "stamp_ns"))
+    rest = _field(about, "about", dict, head)
+    rows: dict[str, dict[int, Mapping[str, np.ndarray]]] = {table: {} for table in TABLES}
+    for number, row in lines:
+        where = f"{name} line {number}"
+        if row.get("table") not in TABLES:
+            raise StoreError(f"{where}: table {row.get('table')!r}, valid: {', '.join(TABLES)}")
+        index = _field(row, "row", int, where)
+        if index < 0:
+            raise StoreError(f"{where}: field 'row': {index}, expected 0 or above")
+        columns = TABLES[row["table"]]
+        rows[row["table"]][index] = {key: _values(row, key, column, where) for key, column in columns.items()}
+    tables = {}
+    for table, columns in TABLES.items():
+        length = max(rows[table], default=-1) + 1
+        if len(rows[table]) != length:
+            raise StoreError(f"{name}: {length - len(rows[table])} rows of table {table!r} are missing")
+        tables[table] = {
+            key: np.array(
+                [rows[table][i][key] for i in range(length)], object if column.dtype == "string" else column.dtype
+            ).reshape(length, column.width)
+            for key, column in columns.items()
+        }
+    return Stored(tables, sequence, stamp_ns, rest)
+
+
+def store_all(path: Path, stored: Stored) -> int:
+    """Write ``stored`` into a new store at ``path``; return its sequence.
+
+    Raises:
+        StoreError: there is a memory in ``path`` already.
+    """
+    store = GraphStore(path)
+    try:
+        if store.load() is not None:
+            raise StoreError(f"{path}: holds a memory already; import into a new folder and merge that")
+        return store.commit(whole(stored.tables), stored.sequence, stored.stamp_ns, stored.about)
+    finally:
+        store.close()
+
+
+def to_networkx(graph: GraphUpdate) -> nx.DiGraph:
+    """Return nodes and relations of ``graph`` with the attributes that GraphML knows: text and numbers."""
+    out = nx.DiGraph(stamp_ns=str(graph.stamp_ns), sequence=graph.sequence)
+    for node in graph.nodes:
+        numbers = {**_named("", "xyz", node.pose.position), **_named("q", "wxyz", node.pose.quaternion),
+                   **_named("size_", "xyz", node.size), **_named("color_", "rgb", node.color)}  # fmt: skip
+        out.add_node(
+            node.id, layer=node.layer, label=node.label, state=node.state, belief=node.belief, **numbers,
+            frame=node.pose.frame, observations=node.observations,
+            first_seen_ns=str(node.first_seen_ns), last_seen_ns=str(node.last_seen_ns),
+            first_evidence=node.first_evidence, last_evidence=node.last_evidence,
+            covariance=json.dumps(node.position_covariance.tolist()),
+            embedding=base64.b64encode(node.embedding.astype("<f4").tobytes()).decode(),
+            embodiment="" if node.embodiment is None else json.dumps(asdict(node.embodiment)),
+        )  # fmt: skip
+    out.add_edges_from((edge.source, edge.target, {"relation": edge.relation}) for edge in graph.edges)
+    return out
+
+
+def from_networkx(graph: nx.DiGraph, name: str = "import") -> GraphUpdate:
+    """Return what :func:`to_networkx` made, bit for bit; of other graphs, a node needs its layer, label, x, y and z.
+
+    Raises:
+        StoreError: naming ``name`` and the node that lacks one of them or has a value that is none.
+    """
+    nodes = []
+    for node_id, data in graph.nodes(data=True):
+        try:
+            nodes.append(_node(str(node_id), data))
+        except (KeyError, ValueError, TypeError, InvalidInputError) as error:
+            raise StoreError(f"{name} node {node_id!r}: {error!r}") from error
+    edges = (SceneEdge(str(a), str(b), str(relation)) for a, b, relation in graph.edges(data="relation") if relation)
+    about = graph.graph
+    return GraphUpdate(int(about.get("stamp_ns", 0)), int(about.get("sequence", 1)), True, tuple(nodes),
+                       tuple(sorted(edges, key=str)))  # fmt: skip
+
+
+def read_graphml(path: Path) -> GraphUpdate:
+    """Return the graph in a file of GraphML; raises StoreError naming it."""
+    try:
+        graph = nx.read_graphml(path)
+    except (OSError, ElementTree.ParseError, nx.NetworkXError) as error:
+        raise StoreError(f"{path}: not GraphML ({error})") from error
+    return from_networkx(graph, str(path))
+
+
+def _node(node_id: str, data: Mapping[str, Any]) -> SceneNode:
+    pose = Pose(_array(data, "", "xyz"), _array(data, "q", "wxyz", (1.0, 0.0, 0.0, 0.0)), data.get("frame", "map"))
+    vector = np.frombuffer(base64.b64decode(data.get("embedding", "")), "<f4")
+    return SceneNode(
+        node_id, data["layer"], data["label"], pose,
+        np.array(json.loads(data["covariance"])) if "covariance" in data else np.eye(3) * 1e-2,
+        _array(data, "size_", "xyz", (0.1,) * 3), _array(data, "color_", "rgb", (0.5,) * 3),
+        vector.astype(np.float32) if len(vector) else np.zeros(EMBEDDING_DIM, np.float32),
+        float(data.get("belief", 0.9)), data.get("state", "unseen"), int(data.get("first_seen_ns", 0)),
+        int(data.get("last_seen_ns", 0)), int(data.get("observations", 1)), data.get("first_evidence", ""),
+        data.get("last_evidence", ""), embodiment_from(json.loads(body)) if (body := data.get("embodiment")) else None,
+    )  # fmt: skip
+
+
+def _named(prefix: str, axes: str, values: np.ndarray) -> dict[str, float]:
+    return {prefix + axis: value for axis, value in zip(axes, values.tolist(), strict=True)}
+
+
+def _array(data: Mapping[str, Any], prefix: str, axes: str, default: tuple[float, ...] | None = None) -> np.ndarray:
+    if default is not None and prefix + axes[0] not in data:
+        return np.array(default)
+    return np.array([float(data[prefix + axis]) for axis in axes])
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+_KINDS = {int: "a whole number", list: "a list", dict: "an object"}
+
+
+def _field(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    if key not in row:
+        raise StoreError(f"{where}: field {key!r} is missing")
+    value = row[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise StoreError(f"{where}: field {key!r}: {value!r}, expected {_KINDS[kind]}")
+    return value
+
+
+def _values(row: Mapping[str, Any], key: str, column: Column, where: str) -> np.ndarray:
+    """Return the values (width,) of one row of a column."""
+    values, text = _field(row, key, list, where), column.dtype == "string"
+    kinds = str if text else int if column.dtype.startswith("i") else int | float
+    try:
+        if len(values) == column.width and all(isinstance(value, kinds) for value in values):
+            return np.array(values, object if text else column.dtype)
+    except OverflowError:  # an integer that the column has no room for
+        pass
+    raise StoreError(f"{where}: field {key!r}: {values}, expected {column.width} x {column.dtype}")
+
+
+def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(_text(source, name), 1):
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise StoreError(f"{name} line {number}: {error}") from error
+        if not isinstance(value, dict):
+            raise StoreError(f"{name} line {number}: {type(value).__name__}, expected an object")
+        yield number, value
+
+
+def _text(source: TextIO, name: str) -> Iterator[str]:
+    try:
+        yield from source
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{name}: {error}") from error

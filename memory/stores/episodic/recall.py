@@ -1,0 +1,166 @@
+"""What episodic memory answers: similarity, contiguity and value first, then what hangs together with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from engram.core.contracts import MemoryQuery
+from engram.core.types import Evidence
+from engram.memory.graph.surroundings import Surroundings
+from engram.memory.stores.episodic.case_values import CaseValues
+from engram.memory.stores.episodic.episodes import Episode, Event
+from engram.memory.stores.episodic.event_log import EventLog
+from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
+
+SOURCE = "episodic"
+_SEED_SHARE = 0.5
+"""Activation spreads from what fits at least half as well as the best."""
+
+
+class EpisodicRecall:
+    """Reads the log, the episodes, their values and the scene around them; writes nothing."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        episodes: Mapping[str, Episode],
+        values: CaseValues,
+        surroundings: Surroundings,
+        spreading: SpreadConfig,
+        association_weight: float,
+    ) -> None:
+        self._log, self._episodes, self._values, self._surroundings = log, episodes, values, surroundings
+        self._spread, self._association_weight = spreading, association_weight
+
+    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+        """Return events and episodes, best first; later ones first among equals."""
+        direct = self._events(query) + self._cases_of(query)
+        found = {one.ids[0]: one for one in direct}
+        if query.vector is not None and direct:
+            for one in self._associated(direct, query):
+                if one.ids[0] not in found or found[one.ids[0]].score < one.score:
+                    found[one.ids[0]] = one
+        ranked = sorted(found.values(), key=lambda one: (-one.score, -one.stamp_ns, one.ids[0]))
+        return tuple(ranked[: query.limit])
+
+    def cases(self, vector: np.ndarray, limit: int) -> tuple[Episode, ...]:
+        """Return past episodes for an instruction's ``vector`` (384,): similarity weighted by what they were worth.
+
+        The value is optimistic, so that a case that was hardly ever used gets its chance.
+        """
+        ended = [one for one in self._episodes.values() if one.return_ is not None]
+        scored = [(max(0.0, float(one.vector @ vector)) * self._values.optimistic(one.id), one) for one in ended]
+        scored.sort(key=lambda pair: (-pair[0], -pair[1].end_ns, pair[1].id))
+        return tuple(one for score, one in scored[:limit] if score > 0)
+
+    def _events(self, query: MemoryQuery) -> list[Evidence]:
+        weights, log = self._log.index.config, self._log
+        fits = np.array([self._fits(event, query) for event in log.events], bool) if _filters(query) else None
+        similarity, near = self._similarity(query.vector, fits), np.zeros(len(log.events))
+        if query.vector is not None:
+            near = log.index.contiguity(similarity)
+        relevance = weights.similarity_weight * similarity + weights.contiguity_weight * near
+        if fits is not None:
+            relevance *= fits
+        order = np.lexsort((-np.arange(len(relevance)), -relevance))[: 4 * query.limit]
+        found = []
+        for i in order[relevance[order] > 0]:
+            event = log.events[i]
+            worth = self._values.value(event.id if self._values.uses(event.id)[0] else event.episode)
+            score = relevance[i] + weights.value_weight * worth * max(similarity[i], near[i])
+            found.append(self._event(event, float(score)))
+        return found
+
+    def _similarity(self, vector: np.ndarray | None, fits: np.ndarray | None) -> np.ndarray:
+        """Return the cosine (n,) 0..1 of every event that was looked at, else 0.
+
+        ``fits`` (n,) bool: which events pass the filter; None = there is none. Then the chunks are looked at that hold
+        one which passes, all of them: those whose summaries fit the question best may hold none.
+        """
+        index, events = self._log.index, self._log.events
+        if vector is None or fits is None:
+            return index.similarity(vector)
+        chunk = np.arange(len(events)) // index.config.chunk
+        rows = np.flatnonzero(np.isin(chunk, chunk[fits]))
+        scores = np.zeros(len(events))
+        if len(rows):
+            scores[rows] = np.clip(np.array([events[i].vector for i in rows]) @ vector, 0.0, 1.0)
+        return scores
+
+    def _cases_of(self, query: MemoryQuery) -> list[Evidence]:
+        if query.place is not None or query.relation or query.target:  # an episode has no place of its own
+            return []
+        share, scored = self._log.index.config.value_weight, []
+        for one in self._episodes.values():
+            if _overlaps(one.start_ns, one.end_ns, query):
+                alike = 1.0 if query.vector is None else max(0.0, float(one.vector @ query.vector))
+                scored.append((alike * (1 - share + share * self._values.value(one.id)), one.end_ns, one.id))
+        scored.sort(reverse=True)
+        return [self._case(self._episodes[key], score) for score, _, key in scored[: query.limit]]
+
+    def _associated(self, direct: Sequence[Evidence], query: MemoryQuery) -> list[Evidence]:
+        best = sorted(direct, key=lambda one: -one.score)[: self._log.index.config.seeds]
+        seeds = {one.ids[0]: one.score for one in best if one.score >= _SEED_SHARE * best[0].score}
+        active = spread(seeds, self._neighbours, self._spread)
+        others = {
+            key: share
+            for key, share in active.items()
+            if key not in seeds and key in self._log and self._fits(self._log.event(key), query)
+        }
+        if not others:
+            return []
+        scale = self._association_weight * max(seeds.values()) / max(others.values())
+        return [self._event(self._log.event(key), share * scale) for key, share in others.items()]
+
+    def _neighbours(self, key: str) -> set[str]:
+        """Events touch their objects and their task, a task what was read for it, objects each other in the scene.
+
+        Neighbourhood in time is contiguity's part and would drown these.
+        """
+        if key in self._log:
+            event = self._log.event(key)
+            return {*event.node_ids} | ({event.episode} & self._episodes.keys())
+        if key in self._episodes:
+            return {one for one in self._episodes[key].memory_ids if self._is_known(one)}
+        return {*self._log.about(key)} | self._surroundings.neighbours(key)
+
+    def _is_known(self, key: str) -> bool:
+        return key in self._log or key in self._episodes or key in self._surroundings.labels
+
+    def _fits(self, event: Event, query: MemoryQuery) -> bool:
+        if not _overlaps(event.start_ns, event.end_ns, query):
+            return False
+        if query.target and not self._involves(event, query.target):
+            return False
+        return query.place is None or float(np.linalg.norm(event.place - query.place)) <= query.radius_m
+
+    def _involves(self, event: Event, target: str) -> bool:
+        """Whether an object of the event is ``target``, or stands in a relation to it now."""
+        labels = self._surroundings.labels
+        return any(
+            target in (one, labels.get(one, ("", 0))[0]) or self._surroundings.stands(one, "", target)
+            for one in event.node_ids
+        )
+
+    def _event(self, event: Event, score: float) -> Evidence:
+        ids = (event.id, *([event.episode] if event.episode else []), *event.evidence)
+        node_id = event.node_ids[0] if len(event.node_ids) == 1 else ""
+        return Evidence(SOURCE, event.text, min(1.0, score), event.end_ns, ids, node_id, event.place)
+
+    def _case(self, episode: Episode, score: float) -> Evidence:
+        n, _ = self._values.uses(episode.id)
+        words = f"{episode.text}; worth {self._values.value(episode.id):.2f} after {n:.0f} uses"
+        return Evidence(SOURCE, words, min(1.0, score), episode.end_ns, (episode.id,))
+
+
+def _filters(query: MemoryQuery) -> bool:
+    asked = (query.valid_ns, query.believed_ns, query.place)
+    return any(one is not None for one in asked) or bool(query.target)
+
+
+def _overlaps(start_ns: int, end_ns: int, query: MemoryQuery) -> bool:
+    if query.believed_ns is not None and start_ns > query.believed_ns:
+        return False
+    return query.valid_ns is None or (start_ns <= query.valid_ns[1] and end_ns >= query.valid_ns[0])

@@ -1,0 +1,236 @@
+"""Episodic memory: events cut by surprise, the tasks they belong to, and which of them helped later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
+from engram.memory.graph.context import Case
+from engram.memory.graph.surroundings import Surroundings, describe
+from engram.memory.stores.episodic.case_values import CaseValues, ValueConfig
+from engram.memory.stores.episodic.episodes import ABANDONED, RUNNING, Episode, Event, unit
+from engram.memory.stores.episodic.event_index import RecallConfig
+from engram.memory.stores.episodic.event_log import EventLog
+from engram.memory.stores.episodic.multi_hop import SpreadConfig
+from engram.memory.stores.episodic.recall import SOURCE, EpisodicRecall
+from engram.memory.stores.episodic.surprise import Boundaries, SurpriseConfig
+
+_COUNTERS, _VALUE = "counters", "value/"
+_EPISODE_BYTES, _VALUE_BYTES = 2600, 300
+"""RAM of a case without the ids it used, and of one value; tracemalloc."""
+
+
+@dataclass(frozen=True)
+class EpisodicConfig:
+    """Bounds, and the settings of the parts."""
+
+    max_events: int = 4096
+    """Over it, the most alike neighbours in time are merged, an eighth at once."""
+    max_episodes: int = 1024
+    """Over it, the least valuable case of the older half goes."""
+    budget_mb: float = 64.0
+    """RAM [MB]; above it events are merged and cases go as they do above their counts."""
+    longest_s: float = 60.0
+    """An event ends after this time even without surprise."""
+    association_weight: float = 0.3
+    """Score of the strongest association, as a share of the best direct match."""
+    recall: RecallConfig = field(default_factory=RecallConfig)
+    surprise: SurpriseConfig = field(default_factory=SurpriseConfig)
+    spread: SpreadConfig = field(default_factory=SpreadConfig)
+    value: ValueConfig = field(default_factory=ValueConfig)
+
+
+class EpisodicMemory(MemoryStore):
+    """Events and episodes; ``embed`` maps an instruction to its unit vector (384,)."""
+
+    name = SOURCE
+
+    def __init__(self, embed: Callable[[str], np.ndarray], config: EpisodicConfig | None = None) -> None:
+        self.config = config or EpisodicConfig()
+        self.values = CaseValues(self.config.value)
+        self._embed = embed
+        self._surroundings = Surroundings()
+        self._boundaries = Boundaries(self.config.surprise)
+        self._log = EventLog(self.config.max_events, self.config.recall)
+        self._episodes: dict[str, Episode] = {}
+        self._issued = {"event": 0, "episode": 0}
+        self._current = ""  # episode
+        self._open = False  # whether the newest event may still grow
+        self._changed: set[str] = set()
+        self._removed: set[str] = set()
+        self._recall = EpisodicRecall(
+            self._log,
+            self._episodes,
+            self.values,
+            self._surroundings,
+            self.config.spread,
+            self.config.association_weight,
+        )
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events, oldest first."""
+        return tuple(self._log.events)
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """All episodes, oldest first."""
+        return tuple(self._episodes.values())
+
+    def update(self, change: GraphUpdate, stamp_ns: int) -> None:
+        """Add the step to the running event, or begin a new one where it surprises."""
+        self._surroundings.follow(change)
+        if change.full:
+            return
+        if change.shifted_ns:
+            self._shift(change.shifted_ns)
+        surprise, boundary = self._boundaries.step(change.events)
+        self._open &= not boundary
+        for event in change.events:
+            if self._open and event.stamp_ns - self._log.events[-1].start_ns <= self.config.longest_s * 1e9:
+                self._log.replace_last(self._extended(self._log.events[-1], event))
+            else:
+                self._begin_event(event, surprise)
+
+    def begin(self, task: str, instruction: str, stamp_ns: int) -> str:
+        """Begin an episode and return its id; one that still runs is abandoned, without credit."""
+        if self._current:
+            self._close(ABANDONED, stamp_ns)
+        self._open = False
+        key = self._new_id("episode")
+        vector = unit(np.asarray(self._embed(instruction)))
+        self._put(Episode(key, task, instruction, stamp_ns, stamp_ns, RUNNING, None, "", (), 0, vector))
+        self._current = key
+        return key
+
+    def end(
+        self,
+        outcome: str,
+        return_: float | None,
+        stamp_ns: int,
+        memory_ids: Sequence[str] = (),
+        policy_version: str = "",
+    ) -> None:
+        """End the running episode; the memories its actions carried are credited with ``return_`` (0..1).
+
+        The episode itself is credited too: a case that succeeded is worth more than one that failed. None says
+        nothing of them: nobody is credited. Without a running episode nothing happens.
+        """
+        if not self._current:
+            return
+        key, ids = self._current, tuple(dict.fromkeys(one for one in memory_ids if one))
+        ended = replace(self._episodes[key], return_=return_, policy_version=policy_version, memory_ids=ids)
+        self._episodes[key] = ended
+        self._close(outcome, stamp_ns)
+        if return_ is not None:
+            self.values.credit((key, *ids), return_)
+
+    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+        """Return events and episodes that fit, best first, and what hangs together with them."""
+        return self._recall.recall(query)
+
+    def cases(self, instruction: str, limit: int) -> tuple[Case, ...]:
+        """Return past episodes for an instruction: similar ones that were worth it, the best first."""
+        if not limit or not self._episodes:
+            return ()
+        chosen = self._recall.cases(unit(np.asarray(self._embed(instruction))), limit)
+        return tuple(Case(one.id, one.vector, self._place_of(one.id), one.end_ns) for one in chosen)
+
+    def state(self) -> StoreState:
+        """Return events, episodes, values and counters that changed since the last call."""
+        self._shrink()
+        log = self._log.state()
+        rows = [*log.changed, *(self._episodes[key].record() for key in sorted(self._changed))]
+        for key in sorted(self.values.changed):
+            n, mean = self.values.uses(key)
+            rows.append(Record(_VALUE + key, {"n": n, "mean": mean}))
+        if rows:
+            rows.append(Record(_COUNTERS, {**self._issued, "current": self._current}))
+        removed = [*log.removed, *sorted(self._removed), *sorted(_VALUE + key for key in self.values.removed)]
+        for dirty in (self._changed, self._removed, self.values.changed, self.values.removed):
+            dirty.clear()
+        return StoreState(tuple(rows), tuple(removed))
+
+    def restore(self, records: Sequence[Record]) -> None:
+        """Take over stored rows; an episode that ran when the process died goes on until the next one begins."""
+        ordered = sorted(records, key=lambda one: (len(one.key), one.key))  # ids count up: oldest first
+        self._log.restore(Event.of(one) for one in ordered if one.key.startswith("event_"))
+        for record in ordered:
+            if record.key == _COUNTERS:
+                self._issued = {kind: record.data[kind] for kind in self._issued}
+                self._current = record.data["current"]
+            elif record.key.startswith(_VALUE):
+                self.values.put(record.key.removeprefix(_VALUE), record.data["n"], record.data["mean"])
+            elif record.key.startswith("episode_"):
+                self._episodes[record.key] = Episode.of(record)
+
+    def _shift(self, by_ns: int) -> None:
+        """Move the times of everything that was: the clock began anew."""
+        self._open = False
+        self._log.shift(by_ns)
+        for key, one in self._episodes.items():
+            self._episodes[key] = replace(one, start_ns=one.start_ns + by_ns, end_ns=one.end_ns + by_ns)
+            self._changed.add(key)
+
+    def _begin_event(self, change: GraphEvent, surprise: float) -> None:
+        episode = self._episodes.get(self._current)
+        stamp_ns, key = change.stamp_ns, self._new_id("event")
+        if episode is None:
+            vector, weight = np.zeros(EMBEDDING_DIM, np.float32), 0
+        else:  # what it is done for weighs as much as one change
+            vector, weight = episode.vector, 1
+            self._put(replace(episode, events=episode.events + 1))
+        blank = Event(key, stamp_ns, stamp_ns, change.place, (), (), (), surprise, weight, self._current, vector)
+        self._log.append(self._extended(blank, change))
+        self._open = True
+
+    def _extended(self, event: Event, change: GraphEvent) -> Event:
+        sentence = describe(change, self._surroundings.support(change.node_id)[1])
+        return event.extended(change, sentence, self._surroundings.embedding(change.node_id))
+
+    def _place_of(self, episode: str) -> np.ndarray:
+        places = [event.place for event in self._log.events if event.episode == episode]
+        return np.mean(places, axis=0) if places else np.zeros(3)
+
+    def _close(self, outcome: str, stamp_ns: int) -> None:
+        self._put(replace(self._episodes[self._current], outcome=outcome, end_ns=stamp_ns))
+        self._current, self._open = "", False
+
+    def _put(self, episode: Episode) -> None:
+        self._episodes[episode.id] = episode
+        self._changed.add(episode.id)
+        if len(self._episodes) > self.config.max_episodes:
+            self._drop_episode()
+
+    def _drop_episode(self) -> None:
+        """Forget the least valuable case of the older half."""
+        older = list(self._episodes)[: len(self._episodes) // 2]
+        worst = min(older, key=lambda key: (self.values.value(key), self._episodes[key].start_ns))
+        del self._episodes[worst]
+        self._changed.discard(worst)
+        self._removed.add(worst)
+
+    def bytes_used(self) -> int:
+        """Return what events, cases and their values hold of RAM."""
+        return self._log.bytes_used() + self._case_bytes() + _VALUE_BYTES * len(self.values)
+
+    def _case_bytes(self) -> int:
+        return sum(_EPISODE_BYTES + 70 * len(one.memory_ids) for one in self._episodes.values())
+
+    def _shrink(self) -> None:
+        """Over the budget, values and cases may take a quarter of it each, and events are merged into the rest."""
+        budget = int(self.config.budget_mb * (1 << 20))
+        if self.bytes_used() <= budget:
+            return
+        self.values.shrink(budget // 4 // _VALUE_BYTES)
+        while len(self._episodes) > 1 and self._case_bytes() > budget // 4:
+            self._drop_episode()
+        self._log.shrink(budget - self._case_bytes() - _VALUE_BYTES * len(self.values))
+
+    def _new_id(self, kind: str) -> str:
+        self._issued[kind] += 1
+        return f"{kind}_{self._issued[kind]:06d}"

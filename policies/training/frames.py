@@ -1,0 +1,288 @@
+"""A LeRobotDataset, decoded once: downsampled uint8 frames and chunks of actions, indexed by integers.
+
+LeRobot decodes two images per sample, which costs as much as the network's own training step. Here every image is
+decoded once, through the policy's own downsampling, into a memory-mapped array that all processes share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
+from engram.core.errors import unknown_name
+from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
+from engram.policies.lerobot.network_policy import NetworkPolicy
+from engram.policies.lerobot.policy_config import MEMORY_PREFIX
+from engram.policies.lerobot.processor_engram_vla import DownsampleImages, embed_instructions
+from engram.policies.vla.contract import STATE_KEY
+
+EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+_COLUMNS = ("observation.state", "action", "episode_index", "task_index")
+
+
+@dataclass(frozen=True)
+class Frames:
+    """All frames of a dataset, in order; row i of every array is frame i."""
+
+    images: dict[str, np.ndarray]  # feature -> (n, 3, S, S) uint8
+    state: np.ndarray  # (n, 15) float32
+    action: np.ndarray  # (n, 7) float32
+    last: np.ndarray  # (n,) int64: index of the last frame of the frame's episode
+    words: np.ndarray  # (n,) int64: row of ``embeddings``
+    group: np.ndarray  # (n,) int64: task of the frame, for balanced sampling
+    view: np.ndarray  # (n,) int64: the first of the frames in a row that show exactly the same
+    instructions: tuple[str, ...]
+    groups: tuple[str, ...]
+    embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
+    idle: np.ndarray  # (n,) bool: the action commands no motion at all, and is not learnt
+    memory: Mapping[str, np.ndarray] = field(default_factory=dict)  # feature -> (n, k, ...): the scene graph's tokens
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def batch(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
+        """Return LeRobot's batch for frames ``rows`` (b,), with chunks of ``horizon`` actions; not normalised."""
+        return self.seen(rows) | self.done(rows, horizon)
+
+    def seen(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return images, instruction and the scene graph's tokens of frames ``rows`` (b,)."""
+        arrays = (*self.images.items(), *self.memory.items())
+        return self._instruction(rows) | {key: torch.from_numpy(array[rows]) for key, array in arrays}
+
+    def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
+        """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
+        action, unlearnt = chunk_rows(self.action, self.idle, self.last, self.end, rows, horizon)
+        return self._instruction(rows) | {
+            STATE_KEY: torch.from_numpy(self.state[rows]),
+            "action": torch.from_numpy(action),
+            UNLEARNT_KEY: torch.from_numpy(unlearnt),
+        }
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """Last frame of each frame's episode (n,) int64 at which something moves; -1 where nothing ever does."""
+        return ends(self.idle, self.last)
+
+    def _instruction(self, rows: np.ndarray) -> dict[str, Any]:
+        words = self.words[rows]
+        return {LANGUAGE_KEY: torch.from_numpy(self.embeddings[words]), "task": [self.instructions[i] for i in words]}
+
+    def sampling_weights(self, power: float, emphasis: Mapping[str, float] | None = None) -> np.ndarray:
+        """Return each frame's probability (n,): a task with m frames gets a share that goes with m ** power.
+
+        ``emphasis``: these tasks, with whatever options, that many times the share beside the others'; UnknownNameError
+        for one that the dataset has not.
+        """
+        more = emphasis or {}
+        sizes = np.bincount(self.group, minlength=len(self.groups)).astype(np.float64)
+        names = [group.partition(":")[0] for group in self.groups]
+        for name in more:
+            if name not in names:
+                raise unknown_name("emphasis", name, sorted(set(names)))
+        share = np.where(sizes > 0, sizes**power, 0.0) * [more.get(name, 1.0) for name in names]
+        per_frame = share / share.sum() / np.maximum(sizes, 1.0)
+        return per_frame[self.group]
+
+
+class FrameFeed:
+    """Losses over single frames, drawn anew for every step."""
+
+    carried: None = None  # nothing goes from one step to the next
+
+    def __init__(
+        self,
+        frames: Frames,
+        weights: np.ndarray,
+        size: int,
+        seed: tuple[int, int],
+        preprocess: Callable[[Any], Any],
+    ) -> None:
+        """Draw ``size`` frames a step with the probabilities ``weights`` (n,); ``seed`` is (seed, rank)."""
+        self.frames, self.size, self.seed, self.preprocess = frames, size, seed, preprocess
+        self._sums = np.cumsum(weights)
+        self._step = 0
+
+    def skip(self, steps: int) -> None:
+        """Go on after so many steps."""
+        self._step += steps
+
+    def loss(self, policy: NetworkPolicy, device: torch.device) -> Tensor:
+        """Return the loss of the next step's sample."""
+        seed, rank = self.seed
+        rng = np.random.default_rng((seed, self._step, rank))
+        self._step += 1
+        at = np.searchsorted(self._sums, rng.random(self.size) * self._sums[-1], side="right")
+        sample = self.frames.batch(np.minimum(at, len(self.frames) - 1), policy.config.chunk_size)
+        return policy(on_device(self.preprocess(sample), device))[0]
+
+
+def on_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return ``batch`` with its tensors on ``device``."""
+    return {key: value.to(device) if isinstance(value, Tensor) else value for key, value in batch.items()}
+
+
+def load_frames(
+    root: Path, shrink: DownsampleImages, cache: Path, pieces: int = 0, *, skip_idle: bool = True
+) -> Frames:
+    """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` unless that holds them already.
+
+    Of several processes one decodes, and the others wait for it.
+
+    With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
+    are what is commanded while an arm is held, and who learns them freezes in mid-task (as no-ops are filtered by
+    OpenVLA, Kim et al. 2024). That all rests after the last motion is learnt.
+    """
+    with FileLock(f"{cache}.lock"):
+        return _load(root, shrink, cache, pieces, skip_idle)
+
+
+def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_idle: bool) -> Frames:
+    told, source = cache / "meta.json", _source(root, shrink)
+    if not told.exists() or json.loads(told.read_text()).get("source") != source:
+        _decode(root, shrink, cache, source)
+    meta = json.loads(told.read_text())
+    arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
+    embedded = cache / f"embeddings{pieces}.npy"
+    if not embedded.exists():
+        np.save(embedded, embed_instructions(meta["instructions"], pieces).numpy())
+    arrays["embeddings"] = np.load(embedded)
+    images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
+    memory = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["memory"]}
+    views = cache / "view.npy"
+    if not views.exists():
+        np.save(views, same_views([*images.values(), *memory.values()], arrays["last"]))
+    arrays["view"] = np.load(views)
+    arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
+    instructions, groups = tuple(meta["instructions"]), tuple(meta["groups"])
+    return Frames(images=images, memory=memory, instructions=instructions, groups=groups, **arrays)
+
+
+def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:
+    """Return for each frame the first of the frames before it in its episode (n,) since when nothing has changed.
+
+    While a robot is held still, frame after frame is the same to the bit: it need be understood only once.
+
+    Args:
+        images: of each camera (n, 3, S, S), and whatever else shows (n, ...).
+        last: (n,) last frame of the frame's episode.
+        block: frames compared at a time.
+    """
+    n = len(last)
+    same = np.append(False, last[1:] == last[:-1])
+    for at in range(1, n, block):
+        end = min(n, at + block)
+        for camera in images:
+            pictures = camera[at - 1 : end]
+            same[at:end] &= (pictures[1:] == pictures[:-1]).reshape(end - at, -1).all(1)
+    return np.maximum.accumulate(np.where(same, 0, np.arange(n)))
+
+
+def _source(root: Path, shrink: DownsampleImages) -> str:
+    """Return what tells a cache's dataset, and how its images were cut and shrunk, from others: the dataset's metadata,
+    statistics among them, and the names and sizes of its other files."""
+    total = hashlib.sha256(json.dumps(shrink.get_config(), sort_keys=True).encode())
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = path.relative_to(root).as_posix()
+        content = path.read_bytes() if name.startswith("meta/") else b""
+        total.update(f"{name} {path.stat().st_size} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> None:
+    """Decode every frame; the folder appears under its name only when it is whole."""
+    dataset = LeRobotDataset("local/frames", root=root)
+    partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    cameras = list(dataset.meta.camera_keys)
+    n = len(dataset)
+    images = {
+        key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
+        for key, side in ((key, shrink.size_of(key)) for key in cameras)
+    }
+    memory = sorted(key for key in dataset.meta.features if key.startswith(MEMORY_PREFIX))
+    columns: dict[str, list[Tensor]] = {key: [] for key in (*_COLUMNS, *memory)}
+    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink, tuple(columns)))
+    at = 0
+    for batch in tqdm(loader, desc="decoding images", unit="batch"):
+        b = len(batch["action"])
+        for key in cameras:
+            images[key][at : at + b] = batch[key].numpy()
+        for key, column in columns.items():
+            column.append(batch[key])
+        at += b
+    joined = {key: torch.cat(column).numpy() for key, column in columns.items()}
+    for key in memory:
+        np.save(partial / f"{key}.npy", joined[key])
+    _save_columns(partial, dataset, cameras, memory, joined, source)
+    for array in images.values():
+        array.flush()
+    if cache.exists():
+        shutil.rmtree(cache)
+    partial.rename(cache)
+
+
+class _Shrink:
+    """Collates samples, images already downsampled: the workers do the arithmetic and send a quarter of the bytes."""
+
+    def __init__(self, cameras: list[str], shrink: DownsampleImages, columns: tuple[str, ...]) -> None:
+        self.cameras = cameras
+        self.shrink = shrink
+        self.columns = columns
+
+    def __call__(self, samples: list[dict[str, Any]]) -> dict[str, Tensor]:
+        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
+        for key in self.cameras:
+            batch[key] = self.shrink.image(key, torch.stack([s[key] for s in samples]))
+        return batch
+
+
+def _save_columns(
+    folder: Path,
+    dataset: LeRobotDataset,
+    cameras: list[str],
+    memory: list[str],
+    columns: dict[str, np.ndarray],
+    source: str,
+) -> None:
+    episode = columns["episode_index"].reshape(-1)
+    words = columns["task_index"].reshape(-1).astype(np.int64)
+    instructions = [str(t) for t in dataset.meta.tasks.sort_values("task_index").index]
+    groups, group = _groups(Path(dataset.root), episode, words, instructions)
+    np.save(folder / "state.npy", columns["observation.state"].astype(np.float32))
+    np.save(folder / "action.npy", columns["action"].astype(np.float32))
+    ends = np.append(np.flatnonzero(np.diff(episode)), len(episode) - 1)
+    np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
+    np.save(folder / "words.npy", words)
+    np.save(folder / "group.npy", group)
+    told = {"source": source, "cameras": cameras, "memory": memory, "instructions": instructions, "groups": groups}
+    (folder / "meta.json").write_text(json.dumps(told, indent=1))
+
+
+def _groups(
+    root: Path, episode: np.ndarray, words: np.ndarray, instructions: list[str]
+) -> tuple[list[str], np.ndarray]:
+    """Return task names and each frame's task: from the recorder's log, else every wording is a task of its own."""
+    log = root / EPISODE_LOG
+    if not log.exists():
+        return instructions, words
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    task_of = {entry.get("episode_index", i): entry["task"] for i, entry in enumerate(entries)}
+    names = sorted(set(task_of.values()))
+    table = np.array([names.index(task_of[i]) for i in range(len(task_of))], np.int64)
+    return names, table[episode]

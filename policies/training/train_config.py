@@ -1,0 +1,168 @@
+"""How a training is set up, and what cannot be set up."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from engram.core.errors import InvalidInputError, WeightsError, unknown_name
+from engram.policies.checkpoint import WEIGHTS
+from engram.policies.opening import checkpoint_folder
+from engram.policies.sequence_memory import NONE
+from engram.policies.training.processes import training_device
+
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train the policy."""
+
+    dataset: str
+    """Folder of a LeRobotDataset v3."""
+    out: str = "outputs/train"
+    """Folder of checkpoints, logs and the exported policy."""
+    cache: str = ""
+    """Folder of the decoded frames; empty = beside the dataset."""
+    steps: int = 12_000
+    """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
+    minutes: float = 0.0
+    """Wall-clock budget: the schedule follows the clock if that is ahead of the steps, and training ends when it is
+    spent, at the cost of exact repeatability; 0 = none."""
+    stop_after: int = 0
+    """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
+    start_from: str = ""
+    """A shipped policy's name, or the folder of an exported one, whose weights to begin with; of one with another
+    memory or none, all but that. It goes on to normalise states and actions as it learned to, whatever the dataset's
+    statistics. Empty = fresh weights."""
+    freeze_perception: bool = False
+    """Keep what ``start_from`` sees as it is and train memory and action head alone: every view is understood once, and
+    memories can be compared on the same perception in a tenth of the time. Needs ``window``, and ``start_from`` or
+    ``perception_share``."""
+    perception_share: float = 0.0
+    """Of ``freeze_perception``: in this first share of the training perception learns, too; then training goes on from
+    the averaged weights, perception frozen."""
+    frozen_draws: int = 4
+    """Of ``freeze_perception``: in so many augmentations is every view understood (9 kB of RAM each); 1 = as it is."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``out``."""
+    batch_size: int = 32
+    """Observations per process and step."""
+    backbone: str = ""
+    """Folder or hub id of a SmolVLA or pi0 of LeRobot's that was fine-tuned on such data: it stays frozen, and the
+    memory beside it is all that learns; empty = our small network."""
+    memory: str = "none"
+    """The policy's memory of its episode: none, bank, first_frame, frame_stack, gru, fast_forgetful, hcam, retrieval,
+    place; all but none need ``window``."""
+    window: int = 0
+    """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
+    window to window; 0 = from single frames."""
+    gradient_steps: int = 0
+    """K of truncated backpropagation: gradients pass through so many writes into memory; 0 = through a whole window."""
+    foresight: float = 0.5
+    """Weight of what a memory learns beside the actions: to foresee where the tool will be 8 to 48 steps later, as the
+    demonstration shows it; 0 = nothing."""
+    idle_actions: bool = False
+    """Learn also from actions of exactly no motion, as they are commanded while an arm is held: a policy that learns
+    them may freeze in mid-task."""
+    keyframes: float = 0.0
+    """Of ``window``: so many of the steps at which the demonstration goes on as it was are left out of the loss, so
+    that those weigh more at which it is decided where to go; 0 = none."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
+    precision: str = "auto"
+    """float32, or bfloat16 (autocast; memory itself stays float32); auto: bfloat16 on a GPU."""
+    evaluate: int = 0
+    """Episodes a task in simulation at the end, on seeds 0 and up; rates with intervals go on the card; 0 = none."""
+    processes: int = 1
+    """Processes, one torch thread each, whose gradients are averaged; ignored under torchrun."""
+    learning_rate: float = 1e-3
+    """Peak learning rate of AdamW."""
+    weight_decay: float = 1e-3
+    """Of matrices; vectors are not decayed."""
+    warmup_steps: int = 100
+    """Steps in which the learning rate rises."""
+    gradient_norm: float = 1.0
+    """Gradients are clipped to this norm."""
+    ema_decay: float = 0.998
+    """Of the averaged weights, which are what is exported."""
+    balance: float = 0.5
+    """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
+    emphasis: tuple[tuple[str, float], ...] = ()
+    """Tasks that are sampled so many times as often beside the others as they would be, as name-value pairs."""
+    seed: int = 0
+    """Of weights, samples, augmentation and flow noise."""
+    checkpoint_minutes: float = 5.0
+    """Time between checkpoints."""
+    log_steps: int = 20
+    """Steps between two entries in the log."""
+    n_action_steps: int = 4
+    """Rows of a chunk that the policy executes."""
+    image_size: int = 64
+    """Side of the images that the network sees [px]."""
+    random_shift: int = 1
+    """Largest shift of the image augmentation [px]."""
+    model: tuple[tuple[str, float], ...] = ()
+    """Other fields of EngramVLAConfig, with ``backbone`` of EngramBackboneConfig, as name-value pairs."""
+
+
+def check(config: TrainConfig) -> None:
+    """Raise InvalidInputError for settings that cannot be, or do not go together, and for places that are not there.
+
+    Raises:
+        UnknownNameError: the precision, the device or ``start_from`` is none; lists the valid ones.
+        WeightsError: there are no weights in ``start_from``.
+    """
+    _check_values(config)
+    _check_combinations(config)
+    training_device(config.device)
+    if config.start_from and not (checkpoint_folder(config.start_from) / WEIGHTS).is_file():
+        raise WeightsError(f"start_from {config.start_from!r}: there is no {WEIGHTS} in it")
+    if not (Path(config.dataset) / "meta" / "info.json").is_file():
+        raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
+        raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
+
+
+def _check_values(config: TrainConfig) -> None:
+    for name in ("processes", "batch_size", "steps", "warmup_steps", "log_steps", "frozen_draws"):
+        if getattr(config, name) < 1:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 1")
+    for name in ("gradient_steps", "stop_after", "evaluate"):
+        if getattr(config, name) < 0:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
+    for name in ("perception_share", "keyframes"):
+        if not 0 <= getattr(config, name) < 1:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 0 and below 1")
+    if config.window < 0 or config.window > config.batch_size:
+        raise InvalidInputError(f"window: {config.window}, expected 0..{config.batch_size}, the batch_size")
+    if config.precision not in PRECISIONS:
+        raise unknown_name("precision", config.precision, PRECISIONS)
+    for name, times in config.emphasis:
+        if not 0 < times < math.inf:
+            raise InvalidInputError(f"emphasis of {name}: {times}, expected above 0 and finite")
+    if len(dict(config.emphasis)) < len(config.emphasis):
+        raise InvalidInputError(f"emphasis: {', '.join(n for n, _ in config.emphasis)}, expected each task once")
+
+
+def _check_combinations(config: TrainConfig) -> None:
+    if config.memory != NONE and config.window == 0:
+        raise InvalidInputError(f"memory {config.memory!r} learns from steps in a row: set window, such as 16")
+    if config.perception_share and not config.freeze_perception:
+        raise InvalidInputError("perception_share: says when to freeze perception, needs freeze_perception")
+    if config.freeze_perception and not ((config.start_from or config.perception_share) and config.window):
+        raise InvalidInputError(
+            "freeze_perception: needs start_from, whose perception it is, or perception_share, and window"
+        )
+    if config.freeze_perception and config.backbone:
+        raise InvalidInputError("freeze_perception: a backbone is frozen without it")
+    for name, without, needed in (
+        ("keyframes", not config.window, "window"),
+        ("gradient_steps", not config.window, "window"),
+        ("image_size", bool(config.backbone), "our own network, not a backbone"),
+        ("random_shift", bool(config.backbone), "our own network, not a backbone"),
+    ):
+        if without and getattr(config, name) != getattr(TrainConfig, name):
+            raise InvalidInputError(f"{name}: would change nothing, needs {needed}")

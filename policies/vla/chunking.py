@@ -1,0 +1,180 @@
+"""How chunks follow one another: averaged where they overlap, or left early for a better one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from engram.core.contracts import Policy, StatefulPolicy
+from engram.core.control import ControlConfig
+from engram.core.errors import InvalidInputError
+from engram.core.types import ACTION_SPACES, ActionChunk, MemoryTokens, Observation
+from engram.policies.vla.vla_policy import VlaPolicy
+
+
+class ReplanningPolicy(Policy, StatefulPolicy):
+    """A policy around another one, which it asks at every control step; a subclass says what becomes of the answers."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._episode = 0
+        self._kept: list[ActionChunk] = []  # what earlier answers of this episode still decide, oldest first
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode."""
+        self.policy.reset(instruction, episode, seed)
+        self._episode, self._kept = episode, []
+
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step."""
+        self.policy.observe(observation, memory)
+
+    def load_weights(self, path: Path, version: str) -> None:
+        """Swap the inner policy's weights."""
+        self.policy.load_weights(path, version)
+
+    @property
+    def version(self) -> str:
+        """The inner policy's version."""
+        return self.policy.version
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether the inner policy acts on memory/context."""
+        return self.policy.reads_context
+
+    def memory_state(self) -> Mapping[str, np.ndarray]:
+        """Return what the inner policy remembers, and the chunks that still count; nothing where it has no memory."""
+        remembered = self.policy.memory_state() if isinstance(self.policy, StatefulPolicy) else {}
+        if not remembered or not self._kept:
+            return remembered
+        return {**remembered, **_arrays(self._kept)}
+
+    def remembered(self) -> str:
+        """Return what the inner policy remembers."""
+        return self.policy.remembered() if isinstance(self.policy, StatefulPolicy) else ""
+
+    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with what :meth:`memory_state` returned; InvalidInputError if it is not of such a policy."""
+        if not isinstance(self.policy, StatefulPolicy):
+            raise InvalidInputError(f"{type(self).__name__}: the inner policy remembers nothing")
+        self.policy.restore_memory(arrays)
+        self._kept = _chunks(arrays, self._episode, self.policy.version)
+
+
+class TemporalEnsemble(ReplanningPolicy):
+    """Averages, for each step, what all chunks that reach it say (Zhao et al., ACT, 2023).
+
+    The chunk that is i asks old weighs exp(-decay * i) relative to the oldest, i counted from the oldest one as in
+    ACT: a decay of 0 is the plain mean, a larger one trusts old chunks more. Only the gripper, a command and not a
+    motion, is taken from the newest chunk alone.
+    """
+
+    def __init__(self, policy: Policy, decay: float = 0.01) -> None:
+        if not decay >= 0.0:
+            raise InvalidInputError(f"TemporalEnsemble.decay: {decay}, expected 0 or more")
+        super().__init__(policy)
+        self.decay = decay
+
+    def act(self) -> ActionChunk:
+        """Return the newest chunk, its rows averaged with those of older chunks for the same steps."""
+        newest = self.policy.act()
+        older = [c for c in self._kept if c.stamp_ns < newest.stamp_ns and c.row(newest.stamp_ns) < len(c.actions)]
+        self._kept = [*older, newest]
+        actions = newest.actions.copy()
+        for row in range(len(actions)):
+            rows = [(c, row + c.row(newest.stamp_ns)) for c in self._kept]
+            said = np.array([c.actions[at] for c, at in rows if at < len(c.actions)])
+            weights = np.exp(-self.decay * np.arange(len(said)))
+            actions[row, :-1] = np.average(said[:, :-1], axis=0, weights=weights)
+        return replace(newest, actions=actions, execute_steps=1)
+
+
+class AdaptiveChunks(ReplanningPolicy):
+    """Leaves the running chunk early when what the policy would do now parts from it.
+
+    At every step the policy is asked, and its answer compared with what is left of the running chunk, the coherence of
+    consecutive decisions by which Bidirectional Decoding (Liu et al., 2024) ranks its samples: where within the next
+    ``LOOK_AHEAD`` steps both lead the tool. More than ``departure_m`` apart, and the answer becomes the running chunk;
+    else it goes on for as long as it would have without being asked. Whatever the cause, a thing or the arm that
+    somebody pushed, it counts as far as it changes what to do, and within one control step.
+    """
+
+    LOOK_AHEAD = 4
+
+    def __init__(self, policy: Policy, departure_m: float, scale_m: float = ControlConfig.position_scale_m) -> None:
+        """Adapt relative tool motions, of which 1 is ``scale_m`` [m] a step."""
+        if not departure_m > 0.0:
+            raise InvalidInputError(f"AdaptiveChunks.departure_m: {departure_m}, expected more than 0")
+        super().__init__(policy)
+        self.departure_m, self.scale_m = departure_m, scale_m
+        self.cut = 0  # chunks of this episode that were left early
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode."""
+        super().reset(instruction, episode, seed)
+        self.cut = 0
+
+    def act(self) -> ActionChunk:
+        """Return what is left of the running chunk, filled up from the newest one, or the newest one alone."""
+        newest = self.policy.act()
+        if newest.space != "ee_delta":
+            raise InvalidInputError(f"AdaptiveChunks: actions of space {newest.space!r}, expected 'ee_delta'")
+        running = self._kept[0] if self._kept else None
+        done = newest.execute_steps if running is None else running.row(newest.stamp_ns)
+        if running is None or not 0 <= done < running.execute_steps:
+            running, done = newest, 0
+        elif self._apart_m(running.actions[done:], newest.actions) > self.departure_m:
+            running, done, self.cut = newest, 0, self.cut + 1
+        self._kept = [running]
+        actions = np.concatenate((running.actions[done:], newest.actions[len(newest.actions) - done :]))
+        return replace(running, stamp_ns=newest.stamp_ns, actions=actions, execute_steps=1,
+                       inference_s=newest.inference_s)  # fmt: skip
+
+    def _apart_m(self, running: np.ndarray, newest: np.ndarray) -> float:
+        """Return how far apart two chunks, (n, a) and (m, a), lead the tool within the next steps [m]."""
+        steps = min(len(running), len(newest), self.LOOK_AHEAD)
+        return float(np.linalg.norm((running[:steps, :3] - newest[:steps, :3]).sum(axis=0))) * self.scale_m
+
+
+def follow(policy: Policy, ensemble: bool = False, adaptive_m: float | None = None, real_time_delay: int = 0) -> Policy:
+    """Return ``policy`` with its chunks following one another as the parameters of the same names say.
+
+    Without any of them they do so as its own configuration says: ``adaptive_m`` there.
+
+    Raises:
+        InvalidInputError: two of them that exclude each other.
+    """
+    if adaptive_m is None and not ensemble and not real_time_delay and isinstance(policy, VlaPolicy):
+        adaptive_m = policy.adaptive_m
+    if adaptive_m and (ensemble or real_time_delay):
+        raise InvalidInputError(
+            f"adaptive_m {adaptive_m}: the running chunk is not kept by "
+            f"{'ensemble' if ensemble else 'real_time_delay'}; choose one of them"
+        )
+    if adaptive_m:
+        return AdaptiveChunks(policy, adaptive_m)
+    return TemporalEnsemble(policy) if ensemble else policy
+
+
+def _arrays(chunks: Sequence[ActionChunk]) -> dict[str, np.ndarray]:
+    """Return chunks of one shape (h, a) as arrays with a leading (n,)."""
+    return {
+        "chunks.actions": np.stack([chunk.actions for chunk in chunks]),
+        "chunks.stamp_ns": np.array([chunk.stamp_ns for chunk in chunks], np.int64),
+        "chunks.execute_steps": np.array([chunk.execute_steps for chunk in chunks], np.int64),
+        "chunks.dt_s": np.array([chunk.dt_s for chunk in chunks]),
+        "chunks.space": np.array([ACTION_SPACES.index(chunk.space) for chunk in chunks], np.int64),
+    }
+
+
+def _chunks(arrays: Mapping[str, np.ndarray], episode: int, version: str) -> list[ActionChunk]:
+    """Return the chunks that :func:`_arrays` made; none where there are none."""
+    columns = [arrays.get(f"chunks.{name}", ()) for name in ("stamp_ns", "space", "actions", "dt_s", "execute_steps")]
+    return [
+        ActionChunk(int(stamp_ns), episode, ACTION_SPACES[space], actions, float(dt_s), int(steps), version)
+        for stamp_ns, space, actions, dt_s, steps in zip(*columns, strict=True)
+    ]

@@ -1,0 +1,328 @@
+"""A policy registered with LeRobot, small or large, behind the core's :class:`Policy` contract."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.core.contracts import Kinematics, Policy, StatefulPolicy
+from engram.core.control import ControlConfig, proprioception
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.registry import make_kinematics
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import STATE_DIM, ActionChunk, MemoryTokens, Observation
+from engram.policies.checkpoint import read_weights
+from engram.policies.lerobot.configuration_engram_vla import (
+    MEMORY_AGE_KEY,
+    MEMORY_MASK_KEY,
+    MEMORY_PLACE_KEY,
+    MEMORY_TOKENS_KEY,
+    EngramVLAConfig,
+)
+from engram.policies.lerobot.network_policy import NetworkPolicy
+from engram.policies.lerobot.policy_config import PolicyConfig
+from engram.policies.opening import open_policy
+from engram.policies.vla.contract import Percept
+from engram.policies.vla.flow import Guide
+from engram.policies.vla.real_time_chunking import RealTimeChunking
+from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT, RecurrentState
+
+_IMAGE_PREFIX = "observation.images."
+
+
+class _Answer(NamedTuple):
+    """A chunk before it is brought to the robot's units."""
+
+    stamp_ns: int
+    chunk: Tensor  # (1, h, a) normalised
+
+
+class VlaPolicy(Policy, StatefulPolicy):
+    """Observations and an instruction -> action chunks of relative tool motions.
+
+    A network with a memory of the episode looks at every observation and writes it; one without looks when it acts.
+
+    The sampling noise of a chunk is a function of (seed, control step) alone: two processes that see the same give
+    the same bits, as long as both run torch with the same number of threads.
+    """
+
+    def __init__(
+        self,
+        policy: NetworkPolicy,
+        preprocess: Any,
+        postprocess: Any,
+        kinematics: Kinematics,
+        robot: RobotConfig = PANDA_2F85,
+        *,
+        version: str,
+        control: ControlConfig | None = None,
+        real_time: RealTimeChunking | None = None,
+        ablation: str = "",
+    ) -> None:
+        """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights.
+
+        With ``real_time`` a chunk grows out of the one before it. ``ablation``, one of
+        ``engram.policies.vla.recurrent_state.ABLATIONS`` or ``NO_CONTEXT``, spoils what its memory reads.
+
+        Raises:
+            UnknownNameError: there is no such ablation.
+            InvalidInputError: the policy has nothing that it could spoil; robot or control rate are not the policy's.
+        """
+        _check_ablation(ablation, policy)
+        control = control or ControlConfig()
+        _check_fit(policy.config, robot, control)
+        self._policy = policy.eval()
+        self.preprocess = preprocess
+        self.postprocess = postprocess
+        self.kinematics = kinematics
+        self.robot = robot
+        self.control = control
+        self.cameras = tuple(key.removeprefix(_IMAGE_PREFIX) for key in sorted(policy.config.image_features))
+        self.real_time = real_time
+        self._version = version
+        self._ablation = ablation
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Be as if nothing had ever been seen: not even an episode before, which ``swapped`` would read."""
+        self._remembered = RecurrentState("" if self._ablation == NO_CONTEXT else self._ablation)
+        self.reset("")
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode; ``seed`` fixes the sampling noise."""
+        self.instruction, self.episode, self.seed = instruction, episode, seed
+        self._first_ns: int | None = None
+        self._observation: Observation | None = None
+        self._memory: MemoryTokens | None = None
+        self._remembered.forget(seed)
+        self._seen: dict[str, Any] | None = None  # the newest observation, preprocessed
+        self._percept: Percept | None = None  # what it was understood as, memory read
+        self._running: _Answer | None = None  # the chunk that the next one takes over from
+        self._newest: _Answer | None = None
+
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step; a second call with the same stamp changes nothing."""
+        if self._observation is not None and observation.stamp_ns == self._observation.stamp_ns:
+            return
+        if self._first_ns is None:
+            self._first_ns = observation.stamp_ns
+        self._observation, self._memory = observation, None if self._ablation == NO_CONTEXT else memory
+        self._seen = self._percept = None
+        if self.remembers:
+            self._understand()
+
+    def act(self) -> ActionChunk:
+        """Return the chunk that answers the newest observation; raises EngramError when there is none yet."""
+        if self._observation is None:
+            raise EngramError("VlaPolicy.act: nothing observed since reset")
+        begun = time.perf_counter()
+        observation, memory, policy = self._observation, self._memory, self._policy
+        with self._without_gradients():
+            batch, percept = self._understand()
+            guide = self._guide(observation.stamp_ns)
+            noise = self._noise(observation, policy)
+            chunk = policy.predict_action_chunk(batch, noise=noise, percept=percept, guide=guide)
+            self._newest = _Answer(observation.stamp_ns, chunk)
+            actions = self.postprocess(chunk)[0].numpy().astype(np.float64)
+        return ActionChunk(
+            stamp_ns=observation.stamp_ns,
+            episode=self.episode,
+            space="ee_delta",
+            actions=np.clip(actions, -1.0, 1.0),
+            dt_s=self.control.control_dt_s,
+            execute_steps=policy.config.n_action_steps,
+            policy_version=self._version,
+            memory_ids=self._read(memory),
+            inference_s=time.perf_counter() - begun,
+        )
+
+    def load_weights(self, path: Path, version: str) -> None:
+        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit."""
+        tensors = read_weights(Path(path), self._policy)
+        fresh = copy.deepcopy(self._policy)
+        fresh.load_state_dict(tensors)
+        self._policy, self._version = fresh.eval(), version
+        self._percept = None  # the new network understands anew; what was written stays
+
+    def memory_state(self) -> Mapping[str, np.ndarray]:
+        """Return what is remembered of the running episode; empty without a memory or before the first step."""
+        if self._first_ns is None or not self.remembers:
+            return {}
+        return self._remembered.arrays() | {"first_ns": np.array(self._first_ns, np.int64)}
+
+    def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with what ``memory_state`` returned; raises InvalidInputError if it is of another memory."""
+        self._remembered.restore(self._policy.model, arrays)
+        self._first_ns = int(arrays["first_ns"])
+
+    def remembered(self) -> str:
+        """Return what is remembered, in a few words."""
+        if self._policy.model.recall is None:
+            return "nothing: it has no memory"
+        return self._remembered.described(self._policy.model.recall.memory)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the network has a memory of the episode."""
+        return self._policy.model.recall is not None
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether it acts on the tokens of memory/context that it is given."""
+        return self._policy.model.reads_context and self._ablation != NO_CONTEXT
+
+    @property
+    def adaptive_m(self) -> float:
+        """How far apart two chunks may lead the tool before the running one is left, as configured [m]; 0 = any."""
+        return float(self._policy.config.adaptive_m)
+
+    @property
+    def network(self) -> NetworkPolicy:
+        """The LeRobot policy with the weights in use; a copy of it is what a learner trains on."""
+        return self._policy
+
+    @property
+    def version(self) -> str:
+        """The version of the weights in use."""
+        return self._version
+
+    def _read(self, memory: MemoryTokens | None) -> tuple[str, ...]:
+        """Return the ids of what was read in ``memory``: they get the credit, so only where it made a difference."""
+        if memory is None or not self.reads_context:
+            return ()
+        return tuple(np.array(memory.source_ids)[memory.mask].tolist())
+
+    def _guide(self, stamp_ns: int) -> Guide | None:
+        """Return how the chunk for ``stamp_ns`` is bound to the one that runs; None = not at all."""
+        if self._newest is not None and self._newest.stamp_ns < stamp_ns:
+            self._running = self._newest
+        if self.real_time is None or self._running is None:
+            return None
+        done = round((stamp_ns - self._running.stamp_ns) / (self.control.control_dt_s * 1e9))
+        left = self._running.chunk[:, done:]
+        return functools.partial(self.real_time.guide, left=left) if left.shape[1] else None
+
+    def _without_gradients(self) -> AbstractContextManager[None]:
+        """Return the mode to compute in: torch's fastest, unless a guide needs gradients of its own on the way."""
+        return torch.inference_mode() if self.real_time is None else torch.no_grad()
+
+    def _understand(self) -> tuple[dict[str, Any], Percept | None]:
+        """Return the newest observation, preprocessed, and with a memory what it was understood as."""
+        observation = self._observation
+        assert observation is not None and self._first_ns is not None
+        with self._without_gradients():
+            if self._seen is None:
+                self._seen = self.preprocess(self._batch(observation, self._memory))
+            if self._percept is None and self.remembers:
+                time_s = (observation.stamp_ns - self._first_ns) / 1e9
+                self._percept = self._remembered.percept(self._policy.model, self._seen, observation.stamp_ns, time_s)
+        return self._seen, self._percept
+
+    def _batch(self, observation: Observation, memory: MemoryTokens | None) -> dict[str, Any]:
+        """Return what LeRobot's dataset would give for this observation, one sample, as the preprocessor takes it."""
+        batch: dict[str, Any] = {
+            f"{_IMAGE_PREFIX}{name}": torch.tensor(observation.camera(name).color).permute(2, 0, 1)
+            for name in self.cameras
+        }
+        batch["observation.state"] = torch.from_numpy(proprioception(observation.joints, self.kinematics, self.robot))
+        batch["task"] = self.instruction
+        if memory is not None and len(memory.tokens):
+            batch |= {
+                MEMORY_TOKENS_KEY: torch.tensor(memory.tokens)[None],
+                MEMORY_AGE_KEY: torch.tensor(memory.age_s)[None],
+                MEMORY_PLACE_KEY: torch.tensor(memory.place)[None],
+                MEMORY_MASK_KEY: torch.tensor(memory.mask)[None],
+            }
+        return batch
+
+    def _noise(self, observation: Observation, policy: NetworkPolicy) -> Tensor:
+        """Return the noise (1, h, a) of this episode and control step."""
+        assert self._first_ns is not None
+        step = round((observation.stamp_ns - self._first_ns) / (self.control.control_dt_s * 1e9))
+        rng = np.random.default_rng((self.seed % 2**63, step % 2**63))
+        shape = (1, *policy.model.noise_shape)
+        return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+
+def _check_ablation(ablation: str, policy: NetworkPolicy) -> None:
+    if ablation not in (*ABLATIONS, NO_CONTEXT):
+        raise unknown_name("ablation", ablation, (*ABLATIONS[1:], NO_CONTEXT))
+    if ablation == NO_CONTEXT and not policy.model.reads_context:
+        raise InvalidInputError(f"ablation {ablation!r}: this policy does not act on memory/context")
+    if ablation in ABLATIONS[1:] and policy.model.recall is None:
+        raise InvalidInputError(f"ablation {ablation!r}: this policy has no memory of its episode to spoil")
+
+
+def _check_fit(config: PolicyConfig, robot: RobotConfig, control: ControlConfig) -> None:
+    """Raise InvalidInputError where a network of ours was trained on another kind of arm, or at another rate."""
+    if not isinstance(config, EngramVLAConfig):
+        return  # what a backbone of LeRobot's takes, its own processors say
+    assert config.robot_state_feature is not None
+    numbers, has = STATE_DIM - len(PANDA_2F85.arm_joints) + len(robot.arm_joints), config.robot_state_feature.shape[0]
+    if has != numbers:
+        raise InvalidInputError(
+            f"robot {robot.name!r}: its state has {numbers} numbers, this policy was trained with {has}"
+        )
+    if abs(config.step_s - control.control_dt_s) > 1e-3:
+        raise InvalidInputError(
+            f"control_dt_s {control.control_dt_s:g}: this policy was trained with steps of {config.step_s:g} s "
+            "(step_s in its config.json)"
+        )
+
+
+def load_policy(
+    name_or_path: str | Path = "base",
+    kinematics: Kinematics | None = None,
+    robot: RobotConfig = PANDA_2F85,
+    *,
+    control: ControlConfig | None = None,
+    execute_steps: int | None = None,
+    torch_threads: int = 1,
+    real_time_delay: int = 0,
+    ablation: str = "",
+) -> VlaPolicy:
+    """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
+
+    It answers with whole chunks; :func:`engram.policies.vla.chunking.follow` lets them follow one another as
+    it is used to.
+
+    Args:
+        name_or_path: ``base`` or any other folder in ``policies/checkpoints``, a path, or the hub id of a SmolVLA or
+            pi0 of LeRobot's.
+        kinematics: of the robot; default: the one that ``robot`` names.
+        robot: joint names and gripper range.
+        control: length of a control step; default: 0.1 s.
+        execute_steps: rows executed per chunk, none of which is left early; default: as the policy is used to.
+        torch_threads: of the whole process; the bits of the actions depend on it.
+        real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
+        ablation: spoils what the policy's memory reads, see :class:`VlaPolicy`.
+
+    Raises:
+        UnknownNameError, InvalidInputError, WeightsError: see :func:`engram.policies.opening.open_policy`.
+    """
+    torch.set_num_threads(torch_threads)
+    opened = open_policy(name_or_path)
+    policy = opened.policy
+    if execute_steps:
+        policy.config.n_action_steps, policy.config.adaptive_m = execute_steps, 0.0
+    kinematics = kinematics or make_kinematics(robot)
+    return VlaPolicy(
+        policy,
+        opened.preprocess,
+        opened.postprocess,
+        kinematics,
+        robot,
+        version=opened.version + (f"-{ablation}" if ablation else ""),
+        control=control,
+        real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
+        ablation=ablation,
+    )

@@ -1,0 +1,49 @@
+"""From the status of the task and the policy's chunks to the episodes of memory, with credit for what was read."""
+
+from __future__ import annotations
+
+from engram.core.contracts import TaskMemory
+from engram.core.types import ActionChunk, EpisodeStatus
+
+MOST_IDS = 256
+"""Memories that one episode credits."""
+LATE_NS = 1_000_000_000
+"""A status of an episode that is over is late within this time; long before it, the episodes began anew."""
+
+
+class EpisodeFollower:
+    """Tells ``memory`` when a task begins and ends, and which memories its actions carried.
+
+    Call it from the thread that owns the memory. A chunk may arrive before the first status of its episode.
+    """
+
+    def __init__(self, memory: TaskMemory) -> None:
+        self._memory = memory
+        self._episode: int | None = None
+        self._over = (-1, 0)  # the last episode that ended, and when
+        self._read: dict[int, dict[str, None]] = {}  # episode -> memory ids, in order
+        self._version = ""
+
+    def status(self, status: EpisodeStatus) -> bool:
+        """Take in one status and tell whether an episode began or ended; repeated ones change nothing."""
+        if status.running and status.episode != self._episode and not self._is_late(status):
+            self._memory.begin_episode(status.task, status.instruction, status.stamp_ns)
+            self._episode = status.episode
+            return True
+        if not status.running and status.state != "idle" and status.episode == self._episode:
+            ids = tuple(self._read.get(status.episode, ()))
+            self._memory.end_episode(status.task, status.state, status.stamp_ns, ids, self._version)
+            self._episode, self._over = None, (status.episode, status.stamp_ns)
+            self._read = {episode: read for episode, read in self._read.items() if episode > status.episode}
+            return True
+        return False
+
+    def chunk(self, chunk: ActionChunk) -> None:
+        """Note what the policy had read for ``chunk``."""
+        read = self._read.setdefault(chunk.episode, {})
+        read.update(dict.fromkeys(one for one in chunk.memory_ids if len(read) < MOST_IDS))
+        self._version = chunk.policy_version
+
+    def _is_late(self, status: EpisodeStatus) -> bool:
+        episode, ended_ns = self._over
+        return status.episode == episode and 0 <= ended_ns - status.stamp_ns < LATE_NS

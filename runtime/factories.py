@@ -1,0 +1,230 @@
+"""Names in parameter files -> collaborators. Every name may also be ``package.module:attribute`` of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.control import ControlConfig
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.registry import load_object
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import CameraFrame, JointState, Observation, Pose
+
+if TYPE_CHECKING:
+    from engram.memory.graph.fusion import FusionConfig
+
+ROBOTS = {PANDA_2F85.name: PANDA_2F85}
+
+
+def make_robot(spec: str) -> RobotConfig:
+    """Return the robot called ``spec``; raises UnknownNameError with those there are."""
+    robot = load_object(spec) if ":" in spec else ROBOTS.get(spec)
+    if robot is None:
+        raise unknown_name("robot", spec, ROBOTS)
+    return _is_a(RobotConfig, robot, spec)
+
+
+def make_kinematics(spec: str) -> Kinematics:
+    """Return the kinematics called ``spec``."""
+    return _make(Kinematics, "kinematics", spec, {"panda": _panda_kinematics})
+
+
+def make_world(spec: str, config: Any = None) -> World:
+    """Return the world called ``spec``: "mujoco" with ``config``, or a factory of your own."""
+    return _make(World, "world", spec, {"mujoco": lambda: _mujoco_world(config)})
+
+
+def make_detector(spec: str) -> Detector:
+    """Return the object detector called ``spec``."""
+    return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a memory may take."""
+
+    ram_mb: float = 256.0
+    disk_mb: float = 512.0
+
+
+def make_memory(
+    spec: str, folder: Path | None, places: Path | None = None, budget: Budget | None = None,
+    frame: str = "base_link", map_name: str = "", fusion: FusionConfig | None = None,
+) -> tuple[Memory, Callable[[], None]]:  # fmt: skip
+    """Return the memory called ``spec``, kept in ``folder`` (None = in RAM only), and what closes it.
+
+    "robot" has four stores, "graph" the scene graph alone; ``places`` is a YAML file of rooms and places; ``fusion``
+    says how far the detector is believed.
+    """
+    if ":" in spec:
+        return _make(Memory, "memory", spec, {}), lambda: None
+    if spec not in ("robot", "graph"):
+        raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
+    from engram.memory.graph.fusion import FusionConfig
+    from engram.memory.graph.places import read_places
+    from engram.memory.graph.tracker_config import TrackerConfig
+    from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
+    from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
+    from engram.memory.storage.store import GraphStore, GraphStoreConfig
+
+    budget = budget or Budget()
+    known = read_places(places) if places is not None else (table(),) if frame == "base_link" else ()
+    graph = GraphMemoryConfig(budget.ram_mb, map_name, TrackerConfig(frame=frame, fusion=fusion or FusionConfig()))
+    store = GraphStore(folder, GraphStoreConfig(budget_mb=budget.disk_mb)) if folder is not None else None
+    close = [] if store is None else [store.close]
+    try:
+        if spec == "graph":
+            return GraphMemory(store, graph, _ready_encoder(), known), _all(close)
+        config = RobotMemoryConfig(graph=graph).within(budget.ram_mb)
+        memory = RobotMemory(store, config, _ready_encoder(), known)
+        return memory, _all([memory.close, *close])
+    except BaseException:
+        _all(close)()
+        raise
+
+
+def _all(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def call() -> None:
+        for one in calls:
+            one()
+
+    return call
+
+
+def make_policy(
+    spec: str,
+    execute_steps: int = 0,
+    ensemble: bool = False,
+    real_time_delay: int = 0,
+    adaptive_m: float | None = None,
+    ablation: str = "",
+    *,
+    kinematics: Kinematics | None = None,
+    robot: RobotConfig = PANDA_2F85,
+    control_dt_s: float = ControlConfig.control_dt_s,
+) -> Policy:
+    """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.
+
+    The other arguments are for checkpoints: how their chunks follow one another, what their memory is spoilt by (see
+    the policy node's parameters), and which arm they drive at which rate; ``kinematics`` is by default the Panda's.
+    """
+    if ":" in spec:
+        if ablation:
+            raise InvalidInputError(f"ablation {ablation!r}: for checkpoints only, not for {spec!r}")
+        return _make(Policy, "policy", spec, {})
+    from engram.policies import load_policy  # torch: only where a network is wanted
+    from engram.policies.vla.chunking import follow
+
+    policy = load_policy(
+        spec,
+        kinematics,
+        robot,
+        control=ControlConfig(control_dt_s=control_dt_s),
+        execute_steps=execute_steps or None,
+        real_time_delay=real_time_delay,
+        ablation=ablation,
+    )
+    _warm_up(policy)
+    return follow(policy, ensemble, adaptive_m, real_time_delay)
+
+
+def check_policy_name(spec: str) -> None:
+    """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
+    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
+    shipped = sorted(folder.name for folder in checkpoints.iterdir() if folder.is_dir())
+    on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
+    if not (spec in shipped or ":" in spec or on_hub or Path(spec).is_dir()):
+        raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
+
+
+def black_observation(policy: Any, stamp_ns: int) -> Observation:
+    """Return black images of the size that the network of ``policy`` takes, with the arm at home."""
+    size = {name: policy.network.config.image_features[f"observation.images.{name}"].shape for name in policy.cameras}
+    at_origin = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+    frames = {
+        name: CameraFrame(name, stamp_ns, np.zeros((height, width, 3), np.uint8), np.eye(3), at_origin)
+        for name, (_, height, width) in size.items()
+    }
+    robot = policy.robot
+    home = np.append(robot.home, robot.gripper_open)
+    return Observation(stamp_ns, frames, JointState(stamp_ns, robot.joint_names, home, np.zeros(len(home))))
+
+
+def _warm_up(policy: Any) -> None:
+    """Act once on black images: the text encoder and the first pass take seconds that an episode does not have."""
+    policy.reset("warm up")
+    policy.observe(black_observation(policy, 0))
+    policy.act()
+    policy.begin_anew()
+
+
+def make_trainer(spec: str) -> tuple[Any, str, int]:
+    """Return what trains the policy called ``spec``, the version it starts from and the policy's chunk length.
+
+    With ``package.module:factory`` the factory returns a Trainer; its chunk length is then left to the parameters.
+    """
+    if ":" in spec:
+        return load_object(spec)(), spec.replace(":", "."), 0
+    from engram.learning.algorithms.clone_policy import clone_behaviour
+    from engram.policies import load_policy
+
+    policy = load_policy(spec)
+    return clone_behaviour(policy), policy.version, int(policy.network.config.chunk_size)
+
+
+def _make(contract: type, kind: str, spec: str, known: Mapping[str, Callable[[], Any]]) -> Any:
+    if ":" in spec:
+        return _is_a(contract, load_object(spec)(), spec)
+    if spec not in known:
+        raise unknown_name(kind, spec, [*known, "package.module:factory"])
+    return known[spec]()
+
+
+def _is_a(contract: type, made: Any, spec: str) -> Any:
+    if not isinstance(made, contract):
+        raise InvalidInputError(f"{spec!r} gives a {type(made).__name__}, expected a {contract.__name__}")
+    return made
+
+
+def _panda_kinematics() -> Kinematics:
+    from engram.sim.robots.panda_kinematics import PandaKinematics
+
+    return PandaKinematics()
+
+
+def _mujoco_world(config: Any) -> World:
+    from engram.sim.render import check_rendering
+    from engram.sim.world import MujocoWorld
+
+    world = MujocoWorld(config)
+    if world.config.profile != "none":
+        check_rendering()  # a machine that cannot render shall be told at the start, not by the first episode
+    return world
+
+
+def _geometric() -> Detector:
+    from engram.perception.geometric import GeometricDetector
+
+    return GeometricDetector(encoder=_ready_encoder())
+
+
+def _zero_shot() -> Detector:
+    from engram.perception.zero_shot import ZeroShotDetector
+
+    return ZeroShotDetector()
+
+
+def _ready_encoder() -> Any:
+    """Return the text encoder with its model loaded: seconds that belong into the start, not into the first frame."""
+    from engram.perception.embedding import default_text_encoder
+
+    encoder = default_text_encoder()
+    encoder.encode(["object"])
+    return encoder

@@ -1,0 +1,50 @@
+"""A policy that is too slow for its control rate: its answers come late, while the robot moves on."""
+
+from __future__ import annotations
+
+from engram.core.contracts import Policy, World
+from engram.core.errors import InvalidInputError
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import ActionChunk, JointCommand, Observation
+from engram.runtime.loop import Runtime
+
+
+class LateRuntime(Runtime):
+    """Runs episodes of a policy whose every answer comes ``delay`` control steps after it was asked.
+
+    As on a robot that does not wait: the rows of the running chunk bridge the time, what the newer one wanted in it is
+    made up for (:class:`engram.core.control.ChunkExecutor`), and before the first answer the robot holds. The policy is
+    asked as the policy node asks it: as many control steps after it was asked last as its answer is to be executed, or,
+    where it thinks longer, when that comes.
+    """
+
+    def __init__(self, world: World, policy: Policy, pipeline: CommandPipeline, *, delay: int) -> None:
+        """Raises InvalidInputError for a negative ``delay`` and for a pipeline that waits (``lockstep``)."""
+        super().__init__(world, policy, pipeline)
+        if delay < 0:
+            raise InvalidInputError(f"LateRuntime.delay: {delay}, expected 0 control steps or more")
+        if pipeline.executor.lockstep:
+            raise InvalidInputError("LateRuntime: the pipeline is in lock-step, it would wait for late answers")
+        self.delay = delay
+        self._coming: ActionChunk | None = None  # answered, but not here yet
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._coming = None
+
+    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
+        self.policy.observe(observation)
+        self._arrive(observation.stamp_ns)
+        running = self.pipeline.executor.chunk
+        if self._coming is None and (running is None or running.row(observation.stamp_ns) >= running.execute_steps):
+            self._coming = self.policy.act()
+            if len(self._coming.actions) <= self.delay:
+                rows = f"{len(self._coming.actions)} rows of {self.policy.version}"
+                raise InvalidInputError(f"LateRuntime.delay: {self.delay}, none of the {rows} would be executed")
+            self._arrive(observation.stamp_ns)
+        return self.pipeline.command(observation.joints) or self.pipeline.execute(None, observation.joints)
+
+    def _arrive(self, now_ns: int) -> None:
+        if self._coming is not None and self._coming.row(now_ns) >= self.delay:
+            self.pipeline.executor.accept(self._coming)
+            self._coming = None

@@ -1,0 +1,125 @@
+"""The whole loop in one process without ROS: world -> perception -> memory -> policy -> safety -> world.
+
+Training, tests and the validation gate run this; the nodes run the same library calls over topics, and a test holds
+both to the same commands, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from engram.core.contracts import Detector, Memory, Policy, StepHook, TaskMemory, World
+from engram.core.control import hand
+from engram.core.errors import InvalidInputError
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import (
+    CameraFrame,
+    EpisodeResult,
+    Hand,
+    JointCommand,
+    MemoryTokens,
+    Observation,
+)
+
+
+class Runtime:
+    """Runs episodes of a policy in a world, with perception and memory when they are given."""
+
+    def __init__(
+        self,
+        world: World,
+        policy: Policy,
+        pipeline: CommandPipeline,
+        *,
+        detector: Detector | None = None,
+        memory: Memory | None = None,
+        fresh_memory: Callable[[], Memory] | None = None,
+        perception_camera: str = "front",
+    ) -> None:
+        """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all."""
+        if (detector is None) != (memory is None and fresh_memory is None):
+            raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
+        self.world = world
+        self.policy = policy
+        self.pipeline = pipeline
+        self.detector = detector
+        self.memory = memory
+        self.fresh_memory = fresh_memory
+        self.perception_camera = perception_camera
+        self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
+
+    def run_episode(
+        self,
+        task: str,
+        seed: int,
+        instruction: str = "",
+        *,
+        episode: int | None = None,
+        on_step: StepHook | None = None,
+    ) -> EpisodeResult:
+        """Run one episode to its end.
+
+        Args:
+            task: a task name; the world raises UnknownNameError with the valid ones.
+            seed: of the scene.
+            instruction: spoken to the policy; empty = the one the task draws from the seed.
+            episode: seeds the policy's sampling noise; by default the scene's seed.
+            on_step: called after each step with what was seen, commanded, and what came of it.
+        """
+        episode = seed if episode is None else episode
+        observation = self.world.reset(task, seed, instruction)
+        outcome = self.world.oracle_outcome()
+        self._begin()
+        self.policy.reset(outcome.instruction, episode=episode, seed=episode)
+        if self.fresh_memory is not None:
+            self.memory = self.fresh_memory()
+        if isinstance(self.memory, TaskMemory):
+            robot = self.pipeline.controller.robot.embodiment((f"{self.perception_camera} camera",))
+            self.memory.introduce("robot0", robot, observation.stamp_ns)
+            self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
+        commands: list[np.ndarray] = []
+        while not outcome.over:
+            command = self._decide(observation, outcome.instruction)
+            commands.append(command.positions)
+            seen, observation = observation, self.world.step(command)
+            outcome = self.world.oracle_outcome()
+            if on_step is not None:
+                on_step(seen, command, outcome)
+        if isinstance(self.memory, TaskMemory):
+            ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
+            self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
+        executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
+        return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+
+    def _begin(self) -> None:
+        """Forget what was under way in the episode before."""
+        self.pipeline.reset()
+        self._read.clear()
+
+    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
+        self.policy.observe(observation, self._remember(observation, instruction))
+        command = self.pipeline.command(observation.joints)
+        if command is None:
+            chunk = self.policy.act()
+            self._read.update(dict.fromkeys(chunk.memory_ids))
+            self.pipeline.executor.accept(chunk)
+            command = self.pipeline.command(observation.joints)
+        # A chunk that does not cover its own observation leaves nothing to execute: hold.
+        return command or self.pipeline.execute(None, observation.joints)
+
+    def _remember(self, observation: Observation, instruction: str) -> MemoryTokens | None:
+        if self.detector is None or self.memory is None:
+            return None
+        controller = self.pipeline.controller
+        held = hand(observation.joints, controller.kinematics, controller.robot)
+        frame = observation.camera(self.perception_camera)
+        return remember(self.detector, self.memory, frame, held, instruction)
+
+
+def remember(detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str) -> MemoryTokens:
+    """Take one frame into ``memory`` and return what that then holds ready for ``instruction``."""
+    memory.update(replace(detector.detect(frame), hand=held))
+    return memory.context(instruction, frame.stamp_ns)

@@ -1,0 +1,138 @@
+"""When a policy observes, when it acts and when its weights may change. No ROS in here; one thread calls it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engram.core.contracts import Policy, StatefulPolicy
+from engram.core.errors import WeightsError
+from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.runtime.episode_keeper import EpisodeKeeper
+
+
+@dataclass(frozen=True)
+class PolicyStep:
+    """One control step's input for the policy."""
+
+    observation: Observation
+    episode: int
+    instruction: str
+    memory: MemoryTokens | None = None
+    halted: bool = False  # the task was called off: observe, but ask to stand still
+
+
+class PolicyRunner:
+    """Observes every step, acts when a chunk is due and swaps weights only then, as the in-process loop does.
+
+    A chunk is due when none of this episode covers the step: row index >= ``execute_steps``. A new episode, other
+    words, or time that went back begin anew; with a ``keeper``, an episode that a process before this one had begun
+    is taken up with what it remembered. Weights wait for the next episode while the policy remembers something of this
+    one: others than those that wrote it would have to read it.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        on_refused: Callable[[WeightsError], None] = lambda _: None,
+        keeper: EpisodeKeeper | None = None,
+    ) -> None:
+        self.policy = policy
+        self.keeper = keeper
+        self._on_refused = on_refused
+        self.chunk: ActionChunk | None = None
+        self._episode: tuple[int, str] | None = None
+        self._stamp_ns = -1
+        self._weights: tuple[Path, str] | None = None
+        self._written_by = ""  # the version that wrote what a process before this one remembered
+        self.label = ""  # what drives now, for those who watch
+        self._next: tuple[Policy, str] | None = None
+        self._lock = threading.Lock()
+
+    def offer_weights(self, path: Path, version: str) -> None:
+        """Use the verified safetensors file ``path`` from the next chunk on, with a memory from the next episode on;
+        callable from any thread."""
+        with self._lock:
+            self._weights = (path, version)
+
+    def offer_policy(self, policy: Policy, label: str = "") -> None:
+        """Let ``policy`` drive from the next episode on; callable from any thread."""
+        with self._lock:
+            self._next = (policy, label)
+
+    @property
+    def reads_context(self) -> bool:
+        """Whether what drives acts on memory/context; callable from any thread."""
+        return self.policy.reads_context
+
+    @property
+    def remembered(self) -> str:
+        """What the policy remembers of its episode, in a few words; callable from any thread."""
+        return self.policy.remembered() if isinstance(self.policy, StatefulPolicy) else "nothing: it has no memory"
+
+    def step(self, step: PolicyStep) -> ActionChunk | None:
+        """Take in one control step; returns a new chunk when one is due. A step seen before changes nothing."""
+        stamp_ns = step.observation.stamp_ns
+        episode = (step.episode, step.instruction)
+        if episode != self._episode or stamp_ns < self._stamp_ns:
+            self._swap_policy()
+            self._swap_weights()
+            self.policy.reset(step.instruction, step.episode, step.episode)
+            self._written_by = ""
+            if self.keeper is not None and self._episode is None:
+                self._written_by = self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
+            self._episode, self.chunk = episode, None
+        self._stamp_ns = stamp_ns
+        self.policy.observe(step.observation, step.memory)
+        chunk = self._answer(step) if self._due(stamp_ns) else None
+        if self.keeper is not None:
+            self.keeper.save(self.policy, step.episode, step.instruction, stamp_ns)
+        return chunk
+
+    def _answer(self, step: PolicyStep) -> ActionChunk:
+        if self._weights_fit():
+            self._swap_weights()
+        chunk = self.policy.act()
+        self.chunk = _standstill(chunk) if step.halted else chunk
+        return self.chunk
+
+    def _due(self, stamp_ns: int) -> bool:
+        return self.chunk is None or self.chunk.row(stamp_ns) >= self.chunk.execute_steps
+
+    def _weights_fit(self) -> bool:
+        """Tell whether new weights can go on with what is remembered: nothing, or what they wrote themselves."""
+        if not isinstance(self.policy, StatefulPolicy) or not self.policy.memory_state():
+            return True
+        with self._lock:
+            return self._weights is not None and self._weights[1] == self._written_by
+
+    def _swap_policy(self) -> None:
+        with self._lock:
+            if self._next is not None:  # weights on their way were meant for the policy that leaves
+                (self.policy, self.label), self._next, self._weights = self._next, None, None
+
+    def _swap_weights(self) -> None:
+        with self._lock:
+            weights, self._weights = self._weights, None
+        if weights is None:
+            return
+        try:
+            self.policy.load_weights(*weights)
+        except WeightsError as error:  # the policy kept its old weights: go on with them
+            self._on_refused(error)
+
+
+def _standstill(chunk: ActionChunk) -> ActionChunk:
+    """Return a chunk that keeps the tool and the gripper where they are meant to be."""
+    if chunk.space == "ee_delta":
+        actions = np.zeros_like(chunk.actions)
+        actions[:, -1] = chunk.actions[0, -1]
+    else:
+        actions = np.repeat(chunk.actions[:1], len(chunk.actions), axis=0)
+    return ActionChunk(
+        chunk.stamp_ns, chunk.episode, chunk.space, actions, chunk.dt_s, chunk.execute_steps, "standstill"
+    )

@@ -1,0 +1,43 @@
+"""``engram eval`` leaves a report that says where it comes from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engram.app.commands import EvalConfig, evaluate
+from engram.core.errors import InvalidInputError
+
+
+def test_the_report_is_kept_with_commit_and_machine(tmp_path: Path) -> None:
+    output = tmp_path / "new" / "experts.json"
+    assert evaluate(EvalConfig("experts", episodes=1, tasks=("reach",), output=str(output))) == 0
+    report = json.loads(output.read_text())
+    assert report["per_task"]["reach"]["n"] == 1
+    assert report["seeds"] == [0, 1]
+    assert report["commit"] and "CPUs" in report["machine"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (EvalConfig("experts", swap=True), "swap: would change nothing: experts takes none of swap, held_out"),
+        (EvalConfig("oracle_state", push=True), "push: would change nothing: oracle_state takes execute_steps"),
+        (EvalConfig("base", swap=True, push=True), "push: would change nothing: swap says words of its own"),
+        (
+            EvalConfig("base", ensemble=True, execute_steps=8),
+            "execute_steps: would change nothing: ensemble asks at every step",
+        ),
+        (EvalConfig("base", swap=True, tasks=("open_drawer", "reach")), "open_drawer: the words name no colour"),
+        (EvalConfig("experts", tasks=("all", "reach")), "reach named more than once"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(config: EvalConfig, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate(config)
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_first_episode(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match=r"output .*report\.json': cannot be written: "):
+        evaluate(EvalConfig("nobody", output=str(tmp_path / "file" / "report.json")))

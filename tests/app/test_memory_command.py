@@ -1,0 +1,230 @@
+"""``engram memory ...`` on a store on disk."""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+
+import pytest
+
+from engram.app import cli
+from engram.app.memory_command import last_written
+from engram.memory.graph_memory import known_place, table
+from engram.memory.robot_memory import RobotMemory
+from engram.memory.storage.store import GraphStore, list_snapshots
+from engram.perception.embedding import default_text_encoder
+from tests.memory.scenes import seen, view
+
+SECOND = 10**9
+
+
+def thing(label, place):
+    return dataclasses.replace(seen(label, place), embedding=default_text_encoder().encode([label])[0])
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A red cup at x 0.4 until 10 s, then at x 0.6; a simulation's clock."""
+    memory = RobotMemory(GraphStore(tmp_path / "memory"), encoder=default_text_encoder())
+    for second in range(1, 5):
+        memory.update(view([thing("red cup", (0.4, 0.1, 0.02))], second * SECOND))
+    memory.commit()
+    for second in range(10, 14):
+        memory.update(view([thing("red cup", (0.6, 0.1, 0.02))], second * SECOND))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    return tmp_path / "memory"
+
+
+def engram(capsys, *words):
+    code = cli.main(["memory", *map(str, words)])
+    out, err = capsys.readouterr()
+    return code, out + err
+
+
+def test_it_answers_now_then_and_from_a_past_snapshot(store, capsys):
+    assert "The red cup is at x 0.60" in engram(capsys, "query", "--store", store, "where is the red cup")[1]
+    habits = engram(capsys, "query", "--store", store, "--limit", "20", "red cup")[1]
+    assert "semantic: the red cup is usually at the table: 100 % of the time" in habits
+    code, said = engram(capsys, "query", "--store", store, "where was the red cup at 3 s")
+    assert code == 0 and "The red cup was at x 0.40" in said and "front@1000000000" in said
+    first = list_snapshots(store)[-1].id
+    past = engram(capsys, "query", "--store", store, "--snapshot", first, "where is the red cup")[1]
+    assert "The red cup is at x 0.40" in past
+
+
+def test_history_tells_when_it_was_true_and_when_it_was_believed(store, capsys):
+    said = engram(capsys, "history", "--store", store, "red cup")[1]
+    assert "true      1.0 s .. 10.0 s, last seen 4.0 s" in said
+    assert "true      10.0 s .. now" in said
+    assert "unknown node or label 'red cpu'; did you mean 'red cup'" in engram(
+        capsys, "history", "--store", store, "red cpu"
+    )[1]  # fmt: skip
+
+
+def test_snapshots_export_import_and_repair(store, tmp_path, capsys):
+    assert len(engram(capsys, "snapshots", "--store", store)[1].splitlines()) == 2
+    assert engram(capsys, "export", "--store", store, tmp_path / "all.jsonl")[0] == 0
+    assert engram(capsys, "import", "--store", tmp_path / "new", tmp_path / "all.jsonl")[0] == 0
+    assert "at x 0.60" in engram(capsys, "query", "--store", tmp_path / "new", "red cup")[1]
+    assert engram(capsys, "export", "--store", store, tmp_path / "now.graphml")[0] == 0
+    assert engram(capsys, "import", "--store", tmp_path / "graphml", tmp_path / "now.graphml")[0] == 0
+    assert "at x 0.60" in engram(capsys, "query", "--store", tmp_path / "graphml", "red cup")[1]
+    assert "suffix '.txt', valid: .jsonl, .graphml" in engram(capsys, "export", "--store", store, "a.txt")[1]
+    (store / "graph" / "repo").write_bytes(b"nonsense")
+    code, said = engram(capsys, "query", "--store", store, "red cup")
+    assert code == 2 and "engram memory repair" in said
+    assert engram(capsys, "repair", "--store", store)[0] == 0
+    assert "at x 0.60" in engram(capsys, "query", "--store", store, "red cup")[1]
+
+
+def test_two_stores_merge_and_come_apart(store, tmp_path, capsys):
+    other = RobotMemory(GraphStore(tmp_path / "other"), encoder=default_text_encoder())
+    other.update(view([thing("green bowl", (0.3, 0.2, 0.02))], SECOND))
+    other.commit()
+    other.close()
+    transform = ("--transform", "0.1", "0", "0", "0")
+    said = engram(capsys, "merge", "--store", store, tmp_path / "other", "--robot", "robot1", *transform)[1]
+    assert "0 objects known to both, 1 new" in said
+    assert "at x 0.40, y 0.20" in engram(capsys, "query", "--store", store, "green bowl")[1]
+    assert "undone: 1 objects" in engram(capsys, "unmerge", "--store", store, "robot1")[1]
+    assert "nothing like 'green bowl'" in engram(capsys, "query", "--store", store, "green bowl")[1]
+    assert "no memory of 'robot1' was merged" in engram(capsys, "unmerge", "--store", store, "robot1")[1]
+
+
+def test_a_conflict_of_two_memories_is_listed_decided_and_undecided_again(store, tmp_path, capsys):
+    other = RobotMemory(GraphStore(tmp_path / "other"), encoder=default_text_encoder())
+    for second in range(20, 24):
+        other.update(view([thing("red cup", (0.3, -0.2, 0.02))], second * SECOND))
+    other.commit()
+    other.close()
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    transform = ("--transform", "0", "0", "0", "0")
+    said = engram(capsys, "merge", "--store", store, tmp_path / "other", "--robot", "robot1", *transform)[1]
+    (ours,) = [word for word in said.split() if word.startswith("object_")]
+    theirs = "robot1/object_0001"
+    assert said.endswith(
+        f"  conflict: {ours} and {theirs}: one red cup that was moved, or two of them\n"
+        "engram memory conflicts says how to decide them\n"
+    )
+    listed = (
+        f"moved: {ours} and {theirs}: one red cup that was moved, or two of them\n"
+        f"  one:  engram memory join --store {store} {ours} {theirs}\n"
+        f"  two:  engram memory keep-apart --store {store} {ours} {theirs}\n"
+    )
+    assert engram(capsys, "conflicts", "--store", store) == (0, listed)
+    code, said = engram(capsys, "join", "--store", store, ours, theirs)
+    number = said.split()[-4]
+    assert (code, said) == (
+        0, f"joined: {theirs} is part of {ours}; engram memory unmerge {number} takes that back\n"
+    )  # fmt: skip
+    assert "at x 0.30, y -0.20" in engram(capsys, "query", "--store", store, "red cup")[1]
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    assert engram(capsys, "unmerge", "--store", store, number) == (0, f"undone: merge {number}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, listed)
+    code, said = engram(capsys, "keep-apart", "--store", store, ours, theirs)
+    assert (code, said) == (0, f"kept apart: {ours} and {theirs}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    for words in (("join", ours, "robot1/object_0002"), ("keep-apart", "robot1/object_0002", ours)):
+        code, said = engram(capsys, *words, "--store", store)
+        assert code == 2 and "unknown object 'robot1/object_0002'; did you mean 'robot1/object_0001'" in said
+
+
+def test_without_a_folder_it_asks_the_robot_that_remembered_last(store, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    code, said = engram(capsys, "query", "where is the red cup")
+    assert code != 0 and "no robot has a memory there; run engram demo, or name a folder with --store" in said
+    robots = tmp_path / "home" / ".local" / "share" / "engram"
+    for robot in ("old", "sim"):
+        shutil.copytree(store, robots / robot / "memory")
+    os.utime(robots / "old" / "memory" / "graph" / "repo", (0, 0))
+    assert last_written(robots) == robots / "sim" / "memory"
+    assert "The red cup is at x 0.60" in engram(capsys, "query", "where is the red cup")[1]
+    assert "name its folder with --store" in engram(capsys, "import", tmp_path / "all.jsonl")[1]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys):
+    for name in ("none.jsonl", "none.graphml"):
+        code, said = engram(capsys, "import", "--store", tmp_path / "new", tmp_path / name)
+        assert code == 2 and f"{tmp_path / name}: " in said and "No such file" in said
+    (tmp_path / "folder.jsonl").mkdir()
+    code, said = engram(capsys, "import", "--store", tmp_path / "new", tmp_path / "folder.jsonl")
+    assert code == 2 and f"{tmp_path / 'folder.jsonl'}: Is a directory" in said
+
+
+def test_a_robot_that_is_called_like_a_number_is_taken_out_by_its_name(store, tmp_path, capsys):
+    """Merge 2 made one of both cups: the robot's name wins as long as it is there."""
+    other = RobotMemory(GraphStore(tmp_path / "other"), encoder=default_text_encoder())
+    for second in range(1, 5):
+        other.update(view([thing("red cup", (0.6, 0.1, 0.02)), thing("green bowl", (0.3, 0.2, 0.02))], second * SECOND))
+    other.commit()
+    other.close()
+    transform = ("--transform", "0", "0", "0", "0")
+    merged = ("merge", "--store", store, tmp_path / "other", "--robot", "2", *transform)
+    assert "1 objects known to both, 1 new" in engram(capsys, *merged)[1]
+    assert "undone: 2 objects" in engram(capsys, "unmerge", "--store", store, "2")[1]
+    assert "nothing like 'green bowl'" in engram(capsys, "query", "--store", store, "green bowl")[1]
+    code, said = engram(capsys, "unmerge", "--store", store, "2")
+    assert code == 2 and "no memory of '2' was merged; merge 2: not one that can be undone" in said
+
+
+def test_the_history_of_what_is_gone_is_found_by_its_label(store, capsys):
+    memory = RobotMemory(GraphStore(store), encoder=default_text_encoder())
+    for second in range(20, 25):
+        memory.update(view([], second * SECOND))
+    (cup,) = [node.id for node in memory.graph().nodes if node.label == "red cup"]
+    memory.tracker.expired.add(cup)
+    memory.update(view([], 30 * SECOND))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    code, said = engram(capsys, "history", "--store", store, "red cup")
+    assert code == 0 and f"{cup} red cup: at (0.40, 0.10, 0.02)" in said
+    assert said == engram(capsys, "history", "--store", store, cup)[1]
+
+
+def test_the_search_that_is_advised_is_told_in_words_and_as_json(tmp_path, capsys):
+    """Two places that nobody has looked at; the robot stands at the sideboard."""
+    sideboard = known_place("place", "sideboard", (0.5, 4.0, -0.02), (1.2, 1.6, 0.04))
+    memory = RobotMemory(GraphStore(tmp_path), encoder=default_text_encoder(), places=[table(), sideboard])
+    memory.update(view([thing("red cup", (0.4, 9.0, 0.02))], SECOND))
+    memory.commit()
+    memory.close()
+    asked = ("query", "--store", tmp_path, "where is the green spoon", "--robot", "0.5", "4", "0")
+    said = engram(capsys, *asked)[1].splitlines()
+    assert said[-2].startswith("Look at the sideboard: ")
+    stops = re.fullmatch(
+        r"In this order: the sideboard \(0.50, 4.00, -?0.0\d\) (\d+) %, the table \(0.50, 0.00, -?0.0\d\) (\d+) %.",
+        said[-1],
+    )
+    assert stops and engram(capsys, *asked, "--limit", "1")[1].splitlines()[-1].endswith(" %, and 1 more.")
+    code, text = engram(capsys, *asked, "--limit", "1", "--json")
+    found = json.loads(text)
+    assert code == 0 and found["answer"].startswith("I know of nothing like 'green spoon'.")
+    assert (found["nodes"], found["age_s"]) == ([], None)
+    route = found["advice"]["route"]
+    assert found["advice"]["look"] and [stop["label"] for stop in route] == ["the sideboard", "the table"]
+    assert [stop["place"][1] for stop in route] == [4.0, 0.0]
+    assert [f"{100 * stop['chance']:.0f}" for stop in route] == list(stops.groups())
+    known = json.loads(engram(capsys, "query", "--store", tmp_path, "where is the red cup", "--json")[1])
+    (cup,) = known["nodes"]
+    assert (cup["id"], cup["label"], cup["frame"]) == ("object_0001", "red cup", "base_link")
+    assert cup["place"] == pytest.approx([0.4, 9.0, 0.02]) and known["evidence"][0]["source"]
+
+
+def test_while_a_node_holds_the_store_who_writes_is_sent_to_its_service_and_who_reads_is_not(store, tmp_path, capsys):
+    held = GraphStore(store)
+    shutil.copytree(store, tmp_path / "other", ignore=shutil.ignore_patterns("writer.lock"))
+    for words, service in (
+        (("join", "object_0001", "object_0002"), "memory/resolve"),
+        (("keep-apart", "object_0001", "object_0002"), "memory/resolve"),
+        (("merge", tmp_path / "other"), "memory/merge"),
+        (("unmerge", "robot1"), "memory/merge or memory/resolve, with undo"),
+    ):
+        code, said = engram(capsys, *words, "--store", store)
+        assert code == 2 and f"already being written by process {os.getpid()}" in said
+        assert said.endswith(f"if that is a memory node, call its service {service}\n")
+    assert engram(capsys, "conflicts", "--store", store) == (0, "no conflicts\n")
+    held.close()

@@ -1,0 +1,177 @@
+"""Proofs and benchmarks by command: figures judged by hand, measurements that fail are said to have failed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from engram.app import prove as module
+from engram.app.commands import BenchConfig, available_benchmarks, bench, bench_command
+from engram.app.prove import Figure, ProofError, ProveConfig, last_json, prove, rate_figure, run
+from engram.core.errors import UnknownNameError
+from engram.core.statistics import wilson
+
+
+def test_a_rate_is_judged_by_its_value_and_shown_with_its_interval() -> None:
+    assert rate_figure("x", wilson(8, 10), 0.8) == Figure("x", 0.8, (0.4902, 0.9433), 10, ">= 0.8", True)
+    assert rate_figure("x", wilson(7, 10), 0.8).met is False
+    assert rate_figure("x", wilson(7, 10), None).met is None
+
+
+def test_the_last_line_of_json_counts() -> None:
+    assert last_json('{"a": 1}\ntable\n{"a": 2}\n{broken\n') == {"a": 2}
+    with pytest.raises(ProofError, match="no line of JSON"):
+        last_json("nothing")
+
+
+def test_a_measurement_that_fails_is_an_error() -> None:
+    assert run(["-c", "print('table'); print('[1, 2]')"]) == [1, 2]
+    with pytest.raises(ProofError, match="exit code 3"):
+        run(["-c", "raise SystemExit(3)"])
+
+
+def test_figures_are_lines_of_json_and_a_missed_target_is_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    good, bad = rate_figure("good", wilson(9, 10), 0.8), rate_figure("bad", wilson(1, 10), 0.8)
+
+    def broken(_: ProveConfig) -> list[Figure]:
+        raise ProofError("the camera fell over")
+
+    monkeypatch.setitem(module.PARTS, "loop", (lambda _: [good],))
+    assert prove(ProveConfig(output=tmp_path / "out" / "figures.json")) == 0
+    assert json.loads((tmp_path / "out" / "figures.json").read_text())[0]["name"] == "good"
+    monkeypatch.setitem(module.PARTS, "loop", (lambda _: [good, bad],))
+    capsys.readouterr()
+    assert prove(ProveConfig()) == 1
+    shown = capsys.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    assert [row["met"] for row in rows] == [True, False]
+    assert "1 of 2 targets met" in shown.err
+    first, second = [line.split() for line in shown.err.splitlines() if "0.8" in line]  # what is missed comes first
+    assert (first[1], first[3], first[-2]) == ("bad", "0.1", "NO") and (second[1], second[-2]) == ("good", "yes")
+    assert set(rows[0]) == {"name", "value", "interval", "n", "target", "met"}
+    monkeypatch.setitem(module.PARTS, "loop", (broken, lambda _: [good]))
+    assert prove(ProveConfig()) == 1  # the others are measured all the same
+    told = capsys.readouterr()
+    assert "the camera fell over" in told.err
+    assert json.loads(told.out)["name"] == "good"
+
+
+def test_what_the_same_code_finished_in_a_folder_is_not_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ran = []
+
+    def measure(config: ProveConfig) -> list[Figure]:
+        ran.append(config.quick)
+        return [rate_figure("good", wilson(9, 10), 0.8)]
+
+    monkeypatch.setitem(module.PARTS, "memory", (measure,))
+    assert [prove(ProveConfig("memory", work=tmp_path)) for _ in range(2)] == [0, 0]
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second and ran == [False]
+    assert prove(ProveConfig("memory", quick=True, work=tmp_path)) == 0
+    monkeypatch.setattr(module, "digest", lambda *_: "other code")
+    assert prove(ProveConfig("memory", work=tmp_path)) == 0
+    assert ran == [False, True, False]
+
+
+def test_other_weights_in_the_same_folder_are_measured_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = []
+    monkeypatch.setitem(module.PARTS, "policy", (lambda _: ran.append(1) or [rate_figure("good", wilson(9, 10), 0.8)],))
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"one")
+    config = ProveConfig("policy", policy=str(mine), others=(f"none={other}",), work=tmp_path)
+    assert [prove(config), prove(config), len(ran)] == [0, 0, 1]
+    (mine / "model.safetensors").write_bytes(b"two")
+    assert [prove(config), len(ran)] == [0, 2]
+    (other / "config.json").write_text("{}")
+    assert [prove(config), len(ran)] == [0, 3]
+
+
+def test_a_piece_of_the_store_s_proof_that_failed_is_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = []
+
+    def call(words: list[str], env: dict[str, str], **_: object) -> int:
+        ran.append((words[-1], env["ENGRAM_KILLS"], env["ENGRAM_SEED"]))
+        return int(words[-1] == "flipped" and len(ran) < 8)
+
+    monkeypatch.setattr(module.subprocess, "call", call)
+    kills, damages = module.prove_store(ProveConfig("memory", work=tmp_path))
+    assert (kills.value, kills.n, kills.met) == (0, 300, True)
+    assert (damages.value, damages.n, damages.met) == (None, 200, False)
+    assert ran[:6] == [("kill_9", "50", str(seed)) for seed in range(20, 26)]
+    assert module.prove_store(ProveConfig("memory", work=tmp_path))[1].met is True
+    assert [seed for *_, seed in ran[6:]] == ["20", "21", "22", "23", "20"]
+
+
+def test_unknown_parts_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="'lop'; did you mean 'loop'"):
+        prove(ProveConfig(part="lop"))
+    with pytest.raises(UnknownNameError, match="'simm'; did you mean 'sim'"):
+        bench(BenchConfig(parts=("simm",)))
+
+
+def test_only_benchmarks_that_exist_are_offered() -> None:
+    assert {"sim", "loop", "perception", "memory"} <= set(available_benchmarks())
+    assert bench_command("sim", True) == [sys.executable, "-m", "engram.benchmarks.sim", "--quick"]
+    assert bench_command("perception", True)[-2:] == ["--scenes", "40"]
+
+
+def test_swapped_words_are_counted_by_the_goal_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = []
+
+    def ran(command: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+        words.append(command)
+        counts = {"unswapped": (9, 8), "swapped_goal": (8, 9), "original_goal": (0, 1)}
+        return {k: {t: asdict(wilson(n, 10)) for t, n in zip("ab", v, strict=True)} for k, v in counts.items()}
+
+    monkeypatch.setattr(module, "run", ran)
+    found = {figure.name: figure for figure in module.prove_swap(ProveConfig("policy", quick=True))}
+    assert words == [["-m", "engram.app.cli", "eval", "memory", "--swap", "--episodes", "3"]]
+    assert {name: (figure.value, figure.n, figure.met) for name, figure in found.items()} == {
+        "swap_unswapped": (0.85, 20, None),
+        "swap_swapped_goal": (0.85, 20, True),
+        "swap_original_goal": (0.05, 20, None),
+    }
+
+
+def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = []
+
+    def ran(command: list[str]) -> dict[str, dict[str, float]]:
+        words.append(command[3:])
+        return {"mean": asdict(wilson(3 if "no_context" in command else 9, 10))}
+
+    monkeypatch.setattr(module, "run", ran)
+    found = module.prove_context(ProveConfig("policy", quick=True))
+    usual = ["spatial", "--tasks", "unseen", "--episodes", "10"]
+    assert words == [usual, [*usual, "--ablation", "no_context"]]
+    assert [(figure.name, figure.value, figure.n, figure.met) for figure in found] == [
+        ("unseen_context_given", 0.9, 10, True), ("unseen_context_not_given", 0.3, 10, None)
+    ]  # fmt: skip
+
+
+def test_the_policy_is_compared_with_arms_that_are_trained_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ran(words: list[str]) -> dict[str, object]:
+        asked.append(words)
+        return {"none": "arms/none/policy"} if words[1].endswith("memory_arms") else {"figures": []}
+
+    monkeypatch.setattr(module, "run", ran)
+    module.prove_memory_tasks(ProveConfig("policy", work=Path("w")))
+    assert asked[0] == ["-m", "engram.benchmarks.memory_arms", "--work", "w/arms"]
+    assert asked[1][-2:] == ["--others", "none=arms/none/policy"]
+    asked.clear()
+    module.prove_memory_tasks(ProveConfig("policy", quick=True))
+    module.prove_memory_tasks(ProveConfig("policy", others=("gru=mine",)))
+    assert [words[1] for words in asked] == ["engram.benchmarks.memory_tasks"] * 2
+    assert "--others" not in asked[0] and asked[1][-2:] == ["--others", "gru=mine"]

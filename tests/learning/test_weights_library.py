@@ -1,0 +1,66 @@
+"""Versions on disk: which drove, promotion, rollback, damage."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from engram.core.errors import UnknownNameError, WeightsError
+from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.manifest import make_manifest
+
+
+def weights(value: float) -> bytes:
+    return save({"w": np.full(3, value, np.float32)})
+
+
+@pytest.fixture
+def library(tmp_path):
+    made = WeightsLibrary(tmp_path)
+    for i, name in enumerate(("a", "b", "c")):
+        made.add(weights(i), make_manifest(weights(i), name))
+    return made
+
+
+def test_promotion_and_rollback_survive_a_restart(library, tmp_path):
+    for name in ("a", "b", "c"):
+        library.approve(name, "test")
+    assert library.current == "c"
+    data, manifest = library.roll_back("", "worse")
+    assert (data, manifest.version, manifest.stage) == (weights(1), "b", "approved")
+    again = WeightsLibrary(tmp_path)
+    assert again.deployed == ["a", "b"]
+    assert again.get("c")[1].stage == "rolled_back"
+    assert again.get("b")[1].stage == "approved"
+
+
+def test_rollback_goes_only_to_what_drove_before(library):
+    library.approve("a", "test")
+    with pytest.raises(UnknownNameError, match=r"unknown earlier weights version ''; valid: \(none\)"):
+        library.roll_back("", "")
+    library.approve("b", "test")
+    with pytest.raises(UnknownNameError, match="unknown earlier weights version 'c'; valid: a"):
+        library.roll_back("c", "")
+
+
+def test_an_unknown_version_is_named_with_the_known(library):
+    with pytest.raises(UnknownNameError, match="unknown weights version 'z'; valid: a, b, c"):
+        library.get("z")
+
+
+def test_damaged_weights_are_refused(library, tmp_path):
+    path = tmp_path / "b.safetensors"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(WeightsError, match="weights 'b': sha256"):
+        library.approve("b", "test")
+
+
+def test_versions_that_never_drove_go_when_there_are_too_many(tmp_path):
+    library = WeightsLibrary(tmp_path, keep=2)
+    library.add(weights(0), make_manifest(weights(0), "first"))
+    library.approve("first", "test")
+    for i in range(1, 5):
+        library.add(weights(i), make_manifest(weights(i), f"v{i}"))
+    assert len(library.versions) == 3
+    assert {"first", "v4"} <= set(library.versions)

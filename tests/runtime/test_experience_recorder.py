@@ -1,0 +1,119 @@
+"""Observations, chunks, executed actions and statuses of one episode become its transitions."""
+
+import numpy as np
+import pytest
+
+from engram.core.robot import PANDA_2F85
+from engram.core.types import ActionChunk, EpisodeStatus, JointState, Observation
+from engram.runtime.experience_recorder import ExperienceRecorder
+from engram.sim.robots.panda_kinematics import PandaKinematics
+from tests.core.frames import camera_frame
+
+STEP_NS = 100_000_000
+
+
+@pytest.fixture(scope="module")
+def kinematics():
+    return PandaKinematics()
+
+
+class Episode:
+    """Feeds a recorder with steps of one episode; proposed row i is filled with i / 10."""
+
+    def __init__(self, kinematics):
+        self.out = []
+        self.recorder = ExperienceRecorder(kinematics, PANDA_2F85, self.out.append, lambda: len(self.out) + 1)
+
+    def status(self, step, state="running", episode=1, reward=0.0):
+        success, truncated = state == "succeeded", state == "failed"
+        return EpisodeStatus(step * STEP_NS, "r", episode, "reach", "go", step, state, success, reward, truncated)
+
+    def observe(self, step, episode=1, state="running"):
+        stamp = step * STEP_NS
+        joints = JointState(stamp, PANDA_2F85.joint_names, np.append(PANDA_2F85.home, 0.0), np.zeros(8))
+        observation = Observation(stamp, {"front": camera_frame(stamp, shade=step)}, joints)
+        self.recorder.observed(observation, self.status(step, state, episode), "go")
+
+    def chunk(self, step, episode=1):
+        rows = np.tile(np.arange(4)[:, None] / 10, (1, 7))
+        self.recorder.chunk(ActionChunk(step * STEP_NS, episode, "ee_delta", rows, 0.1, 3, "v1", ("m",)))
+
+    def execute(self, step, value, author="v1", episode=1):
+        row = np.full((1, 7), value)
+        self.recorder.executed(ActionChunk(step * STEP_NS, episode, "ee_delta", row, 0.1, 1, author))
+
+
+def test_two_steps_by_hand(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.observe(1)
+    episode.execute(1, -0.5, "human:ann")
+    episode.recorder.became(episode.status(2, "succeeded", reward=1.0))
+    first, last = episode.out
+    assert (first.step, first.episode, first.reward, first.terminated) == (0, 1, 0.0, False)
+    assert (last.step, last.reward, last.terminated, last.success, last.truncated) == (1, 1.0, True, True, False)
+    assert (first.intervention, last.intervention) == (False, True)
+    np.testing.assert_allclose(last.action, 0.1, rtol=1e-6)  # row 1 was proposed
+    np.testing.assert_allclose(last.executed_action, -0.5)  # the human's was executed
+    assert (last.policy_version, last.memory_ids, last.images["front"].max()) == ("v1", ("m",), 1)
+
+
+def test_a_step_waits_for_what_was_executed_whatever_the_order(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.observe(1)
+    episode.chunk(0)
+    assert episode.out == []
+    episode.execute(0, 0.0)
+    assert [t.step for t in episode.out] == [0]
+
+
+def test_executed_and_status_may_come_before_the_pictures(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.recorder.became(episode.status(1, reward=0.25))
+    episode.execute(1, 0.5)
+    episode.recorder.became(episode.status(2, "succeeded", reward=1.0))
+    episode.observe(1)
+    assert [(t.step, t.reward, t.terminated) for t in episode.out] == [(0, 0.25, False), (1, 1.0, True)]
+    np.testing.assert_allclose(episode.out[1].action, 0.1, rtol=1e-6)
+
+
+def test_truncation_is_not_termination(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.recorder.became(episode.status(1, "failed"))
+    assert (episode.out[0].terminated, episode.out[0].truncated, episode.out[0].success) == (False, True, False)
+
+
+def test_an_episode_that_was_broken_off_ends_truncated_and_the_next_is_numbered_anew(kinematics):
+    episode = Episode(kinematics)
+    for step in (0, 1):
+        episode.observe(step)
+        episode.chunk(step)
+        episode.execute(step, 0.0)
+    episode.observe(7, episode=2)
+    assert [(t.step, t.truncated) for t in episode.out] == [(0, False), (1, True)]
+    episode.chunk(7, episode=2)
+    episode.execute(7, 0.0, episode=2)
+    episode.recorder.became(episode.status(8, "succeeded", episode=2))
+    assert (episode.out[-1].episode, episode.out[-1].step) == (3, 0)  # named by its first sequence number
+
+
+def test_what_a_held_arm_was_told_was_not_executed_but_for_the_gripper(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0, state="held")
+    episode.chunk(0)
+    episode.execute(0, 0.3)
+    episode.observe(1)
+    episode.execute(1, 0.3)
+    episode.recorder.became(episode.status(2, "succeeded", reward=1.0))
+    held, free = episode.out
+    np.testing.assert_allclose(held.executed_action, [0, 0, 0, 0, 0, 0, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(free.executed_action, 0.3, rtol=1e-6)

@@ -1,0 +1,67 @@
+"""What a parameter's name turns into."""
+
+import dataclasses
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.pipeline import CommandPipeline
+from engram.core.robot import PANDA_2F85
+from engram.nodes.policy_node import PolicyNode, PolicyNodeConfig
+from engram.policies import VlaPolicy, load_policy
+from engram.policies.vla.chunking import AdaptiveChunks
+from engram.runtime.factories import check_policy_name, make_policy
+from engram.runtime.loop import Runtime
+from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+def test_a_policy_is_ready_when_it_is_made():
+    program = (
+        "import sys\n"
+        "from engram.runtime.factories import make_policy\n"
+        "make_policy('base')\n"
+        "assert 'engram.perception.minilm' in sys.modules, 'the text encoder is not loaded yet'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
+    for name in ("base", str(tmp_path), "owner/name", "some.module:factory"):
+        check_policy_name(name)
+    for name in ("bass", "no/such/folder", "./nothing"):
+        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*base, memory, owner/name"):
+            check_policy_name(name)
+    program = "import sys; from engram.runtime.factories import check_policy_name; check_policy_name('base')\n"
+    subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
+
+
+def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():
+    node = SimpleNamespace(config=PolicyNodeConfig(), robot=PANDA_2F85)
+    assert isinstance(PolicyNode._make_policy(node, "memory", ""), AdaptiveChunks)
+    node.config = PolicyNodeConfig(adaptive_m=0.0)
+    assert isinstance(PolicyNode._make_policy(node, "memory", ""), VlaPolicy)
+
+
+def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate(monkeypatch):
+    own = dataclasses.replace(PANDA_2F85, gripper_closed=0.085)
+    node = SimpleNamespace(config=PolicyNodeConfig(), robot=own)
+    made = PolicyNode._make_policy(node, "base", "")
+    assert made.robot is own and isinstance(made.kinematics, PandaKinematics)
+    node.config = PolicyNodeConfig(control_dt_s=0.05)
+    with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: .* steps of 0.1 s"):
+        PolicyNode._make_policy(node, "base", "")
+
+
+def test_making_it_ready_leaves_no_trace_in_what_it_does():
+    world = MujocoWorld(WorldConfig())
+    fresh, ready = (
+        Runtime(world, policy, CommandPipeline(world.kinematics, world.robot)).run_episode("reach", 3)
+        for policy in (load_policy("base"), make_policy("base"))
+    )
+    np.testing.assert_array_equal(fresh.commands, ready.commands)
+    world.close()

@@ -1,0 +1,179 @@
+"""The in-process loop in a world small enough to follow by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engram.core.contracts import Detector, MemoryQuery, Policy, World
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import ActionChunk, JointCommand, JointState, Observation, OracleOutcome
+from engram.memory.robot_memory import RobotMemory
+from engram.runtime.loop import Runtime
+from tests.contracts.world import WorldContract
+from tests.core.frames import camera_frame
+from tests.core.gantry import GANTRY, GantryKinematics, joints
+from tests.memory.scenes import WordEncoder, seen, view
+
+MAX_STEPS = 12
+
+
+class GantryWorld(World):
+    """The gantry goes exactly where it is told; success is x >= 0.08 m."""
+
+    def __init__(self) -> None:
+        self.stamp_ns = 0
+        self.position = np.zeros(4)
+        self.episode = self.steps = self.seed = 0
+        self.instruction = ""
+
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        if task != "reach":
+            raise unknown_name("task", task, ["reach"])
+        self.instruction = instruction or "go right"
+        self.position, self.steps, self.seed = np.zeros(4), 0, seed
+        self.episode += 1
+        return self._observe()
+
+    def step(self, command: JointCommand) -> Observation:
+        self.position = np.array(command.positions)
+        self.steps += 1
+        return self._observe()
+
+    def _observe(self) -> Observation:
+        self.stamp_ns += 100_000_000
+        state = JointState(self.stamp_ns, GANTRY.joint_names, self.position, np.zeros(4))
+        return Observation(self.stamp_ns, {"front": camera_frame(self.stamp_ns, shade=self.seed)}, state)
+
+    def oracle_outcome(self) -> OracleOutcome:
+        success = bool(self.position[0] >= 0.08)
+        over = self.steps >= MAX_STEPS and not success
+        return OracleOutcome("reach", self.instruction, self.episode, self.steps, success, float(success), over)
+
+    def close(self) -> None:
+        pass
+
+
+class GoRight(Policy):
+    """Moves along x by ``speed`` a step, three rows a chunk, and remembers what it was shown."""
+
+    def __init__(self, speed: float = 0.4) -> None:
+        self.speed = speed
+        self.seen: list[int] = []
+        self.chunks = 0
+
+    def reset(self, instruction, episode=0, seed=0):
+        self.instruction, self.episode = instruction, episode
+
+    def observe(self, observation, memory=None):
+        if observation.stamp_ns not in self.seen:
+            self.seen.append(observation.stamp_ns)
+
+    def act(self):
+        self.chunks += 1
+        actions = np.tile([self.speed, 0, 0, 0, 0, 0, -1.0], (4, 1))
+        return ActionChunk(self.seen[-1], self.episode, "ee_delta", actions, 0.1, 3, "v0")
+
+    def load_weights(self, path, version):
+        raise NotImplementedError("this policy has no weights")
+
+    @property
+    def version(self):
+        return "v0"
+
+
+class TestGantryWorld(WorldContract):
+    def make(self):
+        return GantryWorld()
+
+
+def pipeline() -> CommandPipeline:
+    return CommandPipeline(GantryKinematics(), GANTRY)
+
+
+def test_an_episode_by_hand():
+    policy = GoRight(speed=0.4)  # 0.4 x 0.05 m a step: 0.08 m after 4 steps, so 2 chunks of 3 rows
+    result = Runtime(GantryWorld(), policy, pipeline()).run_episode("reach", seed=7)
+    assert (result.oracle_success, result.steps, result.instruction) == (True, 4, "go right")
+    np.testing.assert_allclose(result.commands[:, 0], [0.02, 0.04, 0.06, 0.08])
+    assert policy.chunks == 2
+    assert len(policy.seen) == 4  # every step is observed, not only those that answer with a chunk
+
+
+def test_a_policy_that_does_not_move_is_truncated():
+    result = Runtime(GantryWorld(), GoRight(speed=0.0), pipeline()).run_episode("reach", seed=0)
+    assert (result.oracle_success, result.steps) == (False, MAX_STEPS)
+
+
+def test_a_stopped_robot_holds_and_asks_for_no_chunks():
+    policy, stopped = GoRight(), pipeline()
+    stopped.filter.stop("test")
+    result = Runtime(GantryWorld(), policy, stopped).run_episode("reach", seed=0)
+    assert not result.oracle_success
+    assert policy.chunks == 0
+    np.testing.assert_array_equal(result.commands, np.zeros((MAX_STEPS, 4)))
+
+
+def test_a_human_goes_before_the_policy():
+    p = pipeline()
+    command = p.command(joints(), override=np.array([0, 0.5, 0, 0, 0, 0, -1.0]))
+    np.testing.assert_allclose(command.positions, [0, 0.025, 0, 0])
+
+
+def test_a_non_finite_action_becomes_a_hold():
+    p = pipeline()
+    command = p.execute(np.full(7, np.nan), joints(0.1))
+    assert command.held == "non_finite"
+    assert command.positions[0] == 0.1
+
+
+def test_perception_without_memory_is_refused():
+    with pytest.raises(InvalidInputError, match="detector and memory come together"):
+        Runtime(GantryWorld(), GoRight(), pipeline(), detector=object())
+
+
+class SameView(Detector):
+    """Sees a red cup at one place, whatever the frame."""
+
+    def detect(self, frame):
+        return view([seen("red cup", (0.5, 0.1, 0.02))], frame.stamp_ns)
+
+
+class GoRightAndSay(GoRight):
+    """Names in each chunk what it had read."""
+
+    def observe(self, observation, memory=None):
+        super().observe(observation, memory)
+        self.read = tuple(np.array(memory.source_ids)[memory.mask].tolist())
+
+    def act(self):
+        return replace(super().act(), memory_ids=self.read)
+
+
+def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
+    memory = RobotMemory(encoder=WordEncoder())
+    runtime = Runtime(GantryWorld(), GoRightAndSay(), pipeline(), detector=SameView(), memory=memory)
+    runtime.run_episode("reach", seed=7)
+    runtime.run_episode("reach", seed=8)
+    memory.commit()
+    memory.query(MemoryQuery(text="red cup"))  # waits for the threads
+    first, second = memory.episodic.episodes
+    assert (first.outcome, first.return_, first.policy_version) == ("succeeded", 1.0, "v0")
+    assert first.memory_ids == ("object_0001",)
+    assert second.memory_ids == ("object_0001", "episode_000001")  # the first task was a case for the second
+    assert memory.episodic.values.uses("episode_000001") == (2, 1.0)
+    assert memory.semantic.success("reach", "v0").n == 2
+
+
+def test_what_a_stopped_robot_was_not_let_do_counts_as_not_done():
+    pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=False)
+    actions = np.tile([0.2, 0, 0, 0, 0, 0, -1.0], (8, 1))
+    pipeline.executor.accept(ActionChunk(0, 1, "ee_delta", actions, 0.1, 3, "v0"))
+    pipeline.filter.stop("test")
+    for step in range(3):
+        assert pipeline.command(replace(joints(), stamp_ns=step * 100_000_000)).held
+    pipeline.filter.reset()
+    late = np.tile([0.1, 0, 0, 0, 0, 0, -1.0], (8, 1))
+    pipeline.executor.accept(ActionChunk(200_000_000, 1, "ee_delta", late, 0.1, 3, "v0"))
+    assert pipeline.executor.action(300_000_000)[0] == pytest.approx(0.2)  # its own row, and that of step 2

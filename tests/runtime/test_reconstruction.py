@@ -1,0 +1,125 @@
+"""What leaves the cameras' view stays in the scene graph's tokens, and reaches dataset and policy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.core.contracts import Policy
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import ActionChunk
+from engram.perception.embedding import default_text_encoder
+from engram.policies.lerobot import configuration_engram_vla as keys
+from engram.policies.lerobot.policy_config import MEMORY_PREFIX
+from engram.runtime.loop import Runtime
+from engram.runtime.reconstruction import PREFIX, SceneRecorder, features, make_perception, past_tasks
+from engram.runtime.record import RecordConfig, record, record_episode
+from engram.sim.experts import make_expert
+from engram.sim.tasks import get_task
+from engram.sim.world import MujocoWorld, WorldConfig
+
+TASK = "touch_unseen:delay=2"
+
+pytestmark = pytest.mark.render
+
+
+@pytest.fixture(scope="module")
+def world():
+    world = MujocoWorld(WorldConfig(depth=True))
+    yield world
+    world.close()
+
+
+def red_place(tokens: np.ndarray, place: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the place (3,) of the entry that is most like a red cube."""
+    likeness = tokens @ default_text_encoder().encode(["red cube"])[0]
+    return place[np.where(mask, likeness, -1.0).argmax()]
+
+
+def test_the_features_are_those_the_policy_reads():
+    wanted = (keys.MEMORY_TOKENS_KEY, keys.MEMORY_AGE_KEY, keys.MEMORY_PLACE_KEY, keys.MEMORY_MASK_KEY)
+    assert set(features()) == set(wanted)
+    assert PREFIX == MEMORY_PREFIX
+
+
+def test_where_the_red_block_is_stays_known_when_nothing_can_be_seen_any_more(world):
+    scene = SceneRecorder(world.kinematics, world.robot)
+    for seed in range(3):
+        frames = record_episode(world, TASK, seed, None, 1, scene)
+        true = np.append(world.task.places[world.task.oracle_cue], 0.02)
+        last = frames[-2]  # of the last, the hand is on the block
+        for camera in ("front", "wrist"):
+            picture = last[f"observation.images.{camera}"].astype(float)
+            assert picture.std((0, 1)).max() < 4.0  # nothing but a cap
+        known = red_place(last[f"{PREFIX}tokens"], last[f"{PREFIX}place"], last[f"{PREFIX}mask"])
+        np.testing.assert_allclose(known[:2], true[:2], atol=0.015)
+        assert last[f"{PREFIX}age_s"][last[f"{PREFIX}mask"]].min() > 0.2
+        assert not frames[0][f"{PREFIX}age_s"][:3].any()  # the blocks; then come tasks of the past
+
+
+def test_an_episode_has_up_to_two_past_tasks_that_say_other_places(world):
+    encoder, words = default_text_encoder(), get_task("touch_unseen").instructions
+    drawn = [past_tasks(TASK, np.random.default_rng((seed, 3))) for seed in range(20)]
+    assert {len(cases) for cases in drawn} == {0, 1, 2}
+    places = np.array([case.place for cases in drawn for case in cases])
+    assert (places.std(0) > (0.08, 0.15, 0.03)).all()  # uniform over the table: 0.12, 0.20, 0.04
+    for case in (case for cases in drawn for case in cases):
+        assert any(np.allclose(case.vector, vector) for vector in encoder.encode(list(words)))
+    seed = next(i for i, cases in enumerate(drawn) if len(cases) == 2)
+    frames = record_episode(world, TASK, seed, None, 1, SceneRecorder(world.kinematics, world.robot))
+    for frame in (frames[0], frames[-1]):
+        assert frame[f"{PREFIX}mask"].sum() == 5  # three blocks before them
+        np.testing.assert_array_equal(frame[f"{PREFIX}place"][3:5], np.float32([case.place for case in drawn[seed]]))
+    aged = frames[-1][f"{PREFIX}age_s"][3] - frames[0][f"{PREFIX}age_s"][3]
+    assert aged == pytest.approx(0.1 * (len(frames) - 1), abs=1e-3)
+
+
+def test_a_dataset_holds_them_as_they_were(world, tmp_path: Path):
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    config = RecordConfig(str(tmp_path / "data"), tasks=(TASK,), episodes=1, workers=1, noise=0.0, reconstruction=True)
+    report = record(config)
+    dataset = LeRobotDataset(config.repo_id, root=report.root)
+    expected = record_episode(
+        world, TASK, config.first_seed, None, config.tail_steps, SceneRecorder(world.kinematics, world.robot)
+    )
+    assert len(dataset) == len(expected)
+    for index in (0, len(dataset) - 1):
+        for name in features():
+            np.testing.assert_array_equal(dataset[index][name].numpy(), expected[index][name])
+
+
+class Reader(Policy):
+    """Goes blindly to where the tokens say that the red block is: no picture, no truth."""
+
+    version = "reader"
+
+    def __init__(self, world: MujocoWorld) -> None:
+        self.expert = make_expert(TASK, world)
+        self.world = world
+
+    def reset(self, instruction, episode=0, seed=0):
+        self.episode, self.counts = episode, []
+
+    def observe(self, observation, memory=None):
+        self.observation, self.tokens = observation, memory
+
+    def act(self):
+        self.counts.append(int(self.tokens.mask.sum()))
+        found = red_place(self.tokens.tokens, self.tokens.place, self.tokens.mask)
+        task = self.world.task
+        task.places = np.tile(found[:2], (task.k, 1))  # what its expert goes by
+        action = self.expert.act()
+        return ActionChunk(self.observation.stamp_ns, self.episode, "ee_delta", action[None], 0.1, 1, "reader")
+
+    def load_weights(self, path, version):
+        raise NotImplementedError
+
+
+def test_whoever_reads_the_tokens_succeeds_and_every_episode_begins_anew(world):
+    detector, fresh_memory = make_perception()
+    policy, pipeline = Reader(world), CommandPipeline(world.kinematics, world.robot)
+    runtime = Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+    for seed in range(3):
+        assert runtime.run_episode(TASK, seed).oracle_success
+        assert policy.counts[0] == 3  # nothing of the episode before

@@ -1,0 +1,215 @@
+"""Recording: LeRobot reads it back, labels are clean, runs resume, seeds stay apart."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.core.control import proprioception
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.provenance import dataset_hash
+from engram.runtime.record import (
+    EPISODE_LOG,
+    RECORDED_PUSHES,
+    MergeConfig,
+    RecordConfig,
+    RecordReport,
+    merge,
+    record,
+    record_episode,
+)
+from engram.sim.experts import make_expert
+from engram.sim.experts.noise import NoiseConfig
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> RecordConfig:
+    root = tmp_path_factory.mktemp("data") / "small"
+    return RecordConfig(
+        str(root), tasks=("reach", "press_button"), episodes=2, part_episodes=1, workers=2, image_size=32, noise=0.0
+    )
+
+
+@pytest.fixture(scope="module")
+def report(config: RecordConfig) -> RecordReport:
+    return record(config)
+
+
+@pytest.mark.render
+def test_lerobot_reads_it_back(config: RecordConfig, report: RecordReport) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    dataset = LeRobotDataset(config.repo_id, root=report.root)
+    assert (dataset.num_episodes, len(dataset), dataset.fps) == (4, report.frames, 10)
+    assert report.dropped == {"reach": 0, "press_button": 0}
+    first = dataset[0]
+    world = MujocoWorld(WorldConfig(profile="fast", image_size=32))
+    seen = world.reset("reach", config.first_seed)
+    np.testing.assert_array_equal(
+        first["observation.state"], proprioception(seen.joints, world.kinematics, world.robot)
+    )
+    np.testing.assert_array_equal(first["action"], make_expert("reach", world).act().astype(np.float32))
+    pixels = np.moveaxis(first["observation.images.front"].numpy(), 0, -1) * 255
+    np.testing.assert_array_equal(pixels.round(), seen.camera("front").color)
+    assert first["task"] == world.oracle_outcome().instruction
+    world.close()
+    done = np.array(dataset.hf_dataset["next.success"])
+    episode = np.array(dataset.hf_dataset["episode_index"])
+    for index in range(4):
+        assert done[episode == index][-config.tail_steps :].all()
+        assert not done[episode == index][: -config.tail_steps].any()
+
+
+@pytest.mark.render
+def test_hash_is_of_the_content(report: RecordReport) -> None:
+    assert dataset_hash(report.root) == report.sha256
+    log = Path(report.root) / "meta" / "engram_episodes.jsonl"
+    text = log.read_text()
+    log.write_text(text + "\n")
+    assert dataset_hash(report.root) != report.sha256
+    log.write_text(text)
+    assert dataset_hash(report.root) == report.sha256
+
+
+@pytest.mark.render
+def test_an_existing_dataset_is_not_overwritten(config: RecordConfig, report: RecordReport) -> None:
+    with pytest.raises(InvalidInputError, match="exists; choose another folder"):
+        record(config)
+
+
+@pytest.mark.render
+def test_a_killed_run_resumes_at_its_last_whole_part(
+    config: RecordConfig, report: RecordReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.runtime.record as module
+
+    again = replace(config, root=str(tmp_path / "again"), workers=1)
+    whole, done = module._record_part, []
+
+    def killed(part: module.Part) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        whole(part)
+        done.append(part)
+
+    monkeypatch.setattr(module, "_record_part", killed)
+    with pytest.raises(KeyboardInterrupt):
+        record(again)
+    resumed = []
+    monkeypatch.setattr(module, "_record_part", lambda part: resumed.append(part) or whole(part))
+    with pytest.raises(InvalidInputError, match="parts of another recording"):
+        record(replace(again, noise=1.0))
+    with monkeypatch.context() as patched, pytest.raises(InvalidInputError, match="use its config and code"):
+        patched.setattr(module, "recorder", lambda _: "other experts")
+        record(again)
+    assert record(again).sha256 == report.sha256  # which two workers recorded in one go
+    assert len(resumed) == 2
+
+
+@pytest.mark.render
+def test_pushed_episodes_show_how_the_expert_follows(tmp_path: Path) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    small = RecordConfig(str(tmp_path / "still"), tasks=("pick_place", "press_button"), episodes=2, workers=1,
+                         image_size=32, noise=0.0)  # fmt: skip
+    still, pushed = record(small), record(replace(small, root=str(tmp_path / "pushed"), pushed=1.0))
+    log = [json.loads(line) for line in (Path(pushed.root) / EPISODE_LOG).read_text().splitlines()]
+    assert [(e["task"], e["pushed"]) for e in log] == [("pick_place", True)] * 2 + [("press_button", False)] * 2
+    ways = []
+    for root in (still.root, pushed.root):
+        rows = LeRobotDataset(small.repo_id, root=root).hf_dataset
+        episode, action = np.array(rows["episode_index"]), np.array(rows["action"])
+        ways.append([action[episode == i] for i in range(4)])
+    for before, after in zip(*(way[:2] for way in ways), strict=True):
+        same = min(len(before), len(after))
+        differs = np.flatnonzero((before[:same] != after[:same]).any(axis=1))
+        assert 2 <= differs[0] <= RECORDED_PUSHES.steps[1] + 1  # a push shows one step later
+    for before, after in zip(*(way[2:] for way in ways), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.render
+def test_two_recordings_become_one_dataset_whose_tasks_stay_apart(
+    config: RecordConfig, report: RecordReport, tmp_path: Path
+) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    more = record(
+        replace(config, root=str(tmp_path / "more"), tasks=("shell_touch:delay=2",), episodes=1, first_seed=200_000)
+    )
+    merged = merge(MergeConfig((report.root, more.root), str(tmp_path / "all")))
+    assert (merged.episodes, merged.frames) == (5, report.frames + more.frames)
+    assert merged.sha256 == dataset_hash(merged.root)
+    stats = json.loads((Path(merged.root) / "meta" / "stats.json").read_text())
+    assert list(stats) == sorted(stats)  # or the hash would be another in every process
+    log = [json.loads(line) for line in (Path(merged.root) / "meta" / "engram_episodes.jsonl").read_text().splitlines()]
+    assert [entry["episode_index"] for entry in log] == [0, 1, 2, 3, 4]
+    assert log[4]["task"] == "shell_touch:delay=2" and log[4]["seed"] >= 200_000
+    whole, old, new = (LeRobotDataset("any", root=root) for root in (merged.root, report.root, more.root))
+    for at, (dataset, row) in {0: (old, 0), report.frames: (new, 0), merged.frames - 1: (new, more.frames - 1)}.items():
+        for key in ("action", "observation.state", "observation.images.front"):
+            np.testing.assert_array_equal(whole[at][key], dataset[row][key])
+
+
+@pytest.mark.render
+def test_what_cannot_be_merged_is_named(config: RecordConfig, report: RecordReport, tmp_path: Path) -> None:
+    small = record(replace(config, root=str(tmp_path / "small"), tasks=("reach",), episodes=1, image_size=16))
+    root = str(tmp_path / "all")
+    (tmp_path / "empty").mkdir()
+    for parts, where, message in (
+        ((report.root, str(tmp_path / "empty")), root, "empty is no recording"),
+        ((report.root, small.root), root, "small has other features than .*; record alike"),
+        ((report.root,), small.root, "exists; choose another folder"),
+        ((), root, "MergeConfig.parts: none"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            merge(MergeConfig(parts, where))
+    assert not Path(root).exists()
+
+
+def test_a_task_with_several_options_gets_several_tables() -> None:
+    import engram.runtime.record as module
+
+    tasks = ("shell_touch", "reach", "shell_touch:delay=5", "shell_touch:delay=20")
+    parts = module._parts(RecordConfig("unused", tasks=tasks, episodes=4, part_episodes=2))
+    seeds = {task: [part.seed for part in parts if part.task == task] for task in tasks}
+    assert seeds == {
+        "shell_touch": [100_000, 101_000],
+        "reach": [100_000, 101_000],
+        "shell_touch:delay=5": [102_000, 103_000],
+        "shell_touch:delay=20": [104_000, 105_000],
+    }
+
+
+@pytest.mark.render
+def test_labels_stay_clean_under_noise() -> None:
+    world = MujocoWorld(WorldConfig(profile="fast", image_size=16))
+    loud = NoiseConfig(burst_probability=1.0, offset_m=(0.02, 0.02))
+    clean, noisy = (record_episode(world, "reach", 100_001, n, tail_steps=1) for n in (None, loud))
+    world.close()
+    assert clean is not None and noisy is not None
+    np.testing.assert_array_equal(clean[0]["action"], noisy[0]["action"])  # the same state, the same label
+    assert np.abs(clean[1]["observation.state"][:3] - noisy[1]["observation.state"][:3]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"tasks": ("juggle",)}, UnknownNameError, "unknown task 'juggle'"),
+        ({"first_seed": 99_999}, InvalidInputError, "lower seeds are for evaluation"),
+        ({"noise": 1.5}, InvalidInputError, "expected 0..1"),
+        ({"pushed": -0.1}, InvalidInputError, "RecordConfig.pushed: -0.1, expected 0..1"),
+        ({"tasks": ("press_button",), "pushed": 0.5}, InvalidInputError, "cube that lies free: press_button"),
+        ({"episodes": 0}, InvalidInputError, "RecordConfig.episodes"),
+        ({"tail_steps": 0}, InvalidInputError, "RecordConfig.tail_steps"),
+        ({"part_episodes": 1001}, InvalidInputError, r"part_episodes: 1001, expected 1\.\.1000"),
+        ({"profile": "none"}, UnknownNameError, "unknown profile to record with 'none'; valid: fast, photo"),
+        ({"tasks": ("memory", "shell_touch")}, InvalidInputError, "shell_touch named more than once"),
+    ],
+)
+def test_bad_configs_are_refused(change: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        RecordConfig("nowhere", **change)

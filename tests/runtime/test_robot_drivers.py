@@ -1,0 +1,53 @@
+"""A LeRobot robot behind our joint states and commands: names, units and gripper range, by hand."""
+
+import numpy as np
+import pytest
+from lerobot.robots.robot import Robot
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import JointCommand
+from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
+from tests.core.gantry import GANTRY
+from tests.runtime.lerobotgantry import MOTORS, LeRobotGantry
+
+
+def test_degrees_and_gripper_range_go_both_ways():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, gripper_open=100.0, gripper_closed=0.0)
+    driver.write(JointCommand(0, GANTRY.joint_names, np.array([np.pi / 2, 0.0, -np.pi, 0.8]), 0.1))
+    assert driver.robot.values == pytest.approx({"left": 90.0, "up": 0.0, "forth": -180.0, "claw": 0.0})
+    joints, images = driver.read(10**9)
+    assert joints.positions == pytest.approx([np.pi / 2, 0.0, -np.pi, 0.8])
+    assert joints.velocities.tolist() == [0.0] * 4
+    assert images["front"].shape == (4, 6, 3)
+
+
+def test_velocity_is_the_difference_over_time():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, unit="rad")
+    driver.read(0)
+    driver.robot.values["left"] = 0.2
+    assert driver.read(500_000_000)[0].velocities[0] == pytest.approx(0.4)
+
+
+def test_it_connects_and_disconnects():
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS)
+    assert driver.robot.is_connected
+    driver.close()
+    assert not driver.robot.is_connected
+
+
+def test_a_factory_and_what_is_not_a_robot():
+    assert isinstance(load_lerobot("tests.runtime.lerobotgantry:LeRobotGantry"), Robot)
+    with pytest.raises(InvalidInputError, match="a dict, expected a lerobot Robot"):
+        load_lerobot("builtins:dict")
+
+
+def test_registered_types_are_built_from_json_as_lerobots_commands_do():
+    robot = load_lerobot('{"type": "test_gantry", "id": "x"}')
+    assert (type(robot).__name__, robot.id) == ("LeRobotGantry", "x")
+    with pytest.raises(UnknownNameError, match=r"unknown lerobot robot type 'so102_follower'.*so101_follower"):
+        load_lerobot('{"type": "so102_follower"}')
+
+
+def test_a_motor_that_is_not_there_is_named():
+    with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot robot 'lift\.pos'.*left\.pos"):
+        LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"))

@@ -1,0 +1,98 @@
+"""The worker thread: order, newest wins, errors do not end it."""
+
+import threading
+
+from engram.runtime.worker import Worker
+
+
+def run(items, capacity, handle=None):
+    """Put ``items`` while the worker is busy with a first one; return what it handled, dropped and failed at."""
+    handled, errors, drops = [], [], []
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work(item):
+        if item == "first":
+            begun.set()
+            go_on.wait(10)
+        elif item == "last":
+            done.set()
+        elif handle is not None:
+            handle(item)
+        handled.append(item)
+
+    worker = Worker("w", work, capacity=capacity, on_error=errors.append, on_drop=lambda: drops.append(1))
+    worker.put("first")
+    assert begun.wait(10)
+    for item in items:
+        worker.put(item)
+    go_on.set()
+    if capacity > 1:
+        worker.put("last")
+    assert (done if (items and items[-1] == "last") or capacity > 1 else begun).wait(10)
+    assert worker.stop()
+    return handled, len(drops), errors
+
+
+def test_a_full_queue_drops_the_oldest_and_counts_it():
+    handled, drops, _ = run(["a", "b", "c", "last"], capacity=1)
+    assert handled == ["first", "last"]
+    assert drops == 3
+
+
+def test_nothing_is_lost_and_order_is_kept_while_there_is_room():
+    handled, drops, _ = run(["a", "b", "c"], capacity=10)
+    assert handled == ["first", "a", "b", "c", "last"]
+    assert drops == 0
+
+
+def test_an_error_is_reported_and_the_next_item_handled():
+    def fail(item):
+        if item == "bad":
+            raise ValueError(item)
+
+    handled, _, errors = run(["bad", "good"], 10, fail)
+    assert handled == ["first", "good", "last"]
+    assert [str(e) for e in errors] == ["bad"]
+
+
+def blocked(capacity):
+    """Return a worker that is busy with a first item, what lets it go on, what it handled and its drops."""
+    handled, drops = [], []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(item):
+        begun.set()
+        go_on.wait(10)
+        handled.append(item)
+        if isinstance(item, threading.Event):
+            item.set()
+
+    worker = Worker("w", work, capacity=capacity, on_error=lambda error: None, on_drop=lambda: drops.append(1))
+    worker.put("first")
+    assert begun.wait(10)
+    return worker, go_on, handled, drops
+
+
+def test_what_is_to_be_kept_is_never_dropped_and_order_is_kept():
+    worker, go_on, handled, drops = blocked(capacity=2)
+    for item in ("a", "KEEP 1", "b", "KEEP 2", "c", "d", "KEEP 3"):
+        worker.put(item, keep=item.startswith("KEEP"))
+    done = threading.Event()
+    worker.put(done, keep=True)
+    go_on.set()
+    assert done.wait(10)
+    assert worker.stop()
+    assert handled == ["first", "KEEP 1", "KEEP 2", "c", "d", "KEEP 3", done]
+    assert len(drops) == 2
+
+
+def test_a_stopped_worker_has_done_what_was_to_be_kept_dropped_the_rest_and_takes_nothing_more():
+    worker, go_on, handled, drops = blocked(capacity=8)
+    for item in ("a", "KEEP 1", "b", "KEEP 2"):
+        worker.put(item, keep=item.startswith("KEEP"))
+    assert not worker.stop(timeout_s=0.05)
+    worker.put("late", keep=True)
+    go_on.set()
+    assert worker.stop()
+    assert handled == ["first", "KEEP 1", "KEEP 2"]
+    assert not drops

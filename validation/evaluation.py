@@ -1,0 +1,348 @@
+"""Success rates with intervals: of the experts, of a policy, and of a policy whose words were swapped.
+
+Seeds are fixed in advance (0..n-1 by default) and below those of the training data.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from engram.core.contracts import Policy, StepHook
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.pipeline import CommandPipeline
+from engram.core.statistics import Rate, mean_rate, wilson
+from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
+from engram.runtime.loop import Runtime
+from engram.runtime.reconstruction import make_perception
+from engram.runtime.record import FIRST_TRAINING_SEED
+from engram.sim.experts import Expert, RandomCueExpert, make_expert
+from engram.sim.oracle import PrivilegedPolicy
+from engram.sim.pushes import PushedRunner
+from engram.sim.tasks import TASKS, Task, each_once
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+class Runner(Protocol):
+    """Runs one episode: ``Runtime.run_episode`` is one, an :class:`ExpertRunner` another."""
+
+    def __call__(
+        self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
+    ) -> EpisodeResult:
+        """Return what came of one episode; an empty instruction is drawn from the seed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Report:
+    """Success per task and their unweighted mean, with every episode behind them."""
+
+    subject: str
+    per_task: dict[str, Rate]
+    mean: Rate
+    mean_steps: dict[str, float]
+    """Of the successful episodes; NaN when there is none."""
+    seeds: tuple[int, int]
+    """First seed and number of seeds per task."""
+    failures: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Seeds of the failed episodes."""
+
+    def to_json(self) -> str:
+        """Return the report as one line of JSON; a mean over nothing is null."""
+        values = asdict(self)
+        values["mean_steps"] = {t: s if np.isfinite(s) else None for t, s in self.mean_steps.items()}
+        return json.dumps(values, allow_nan=False)
+
+    def table(self) -> Table:
+        """Return the report as a table for the terminal."""
+        table = Table("task", "success", "95 % interval", "n", "steps", title=f"{self.subject}, {self.seeds}")
+        for name, rate in {**self.per_task, "mean": self.mean}.items():
+            steps = self.mean_steps.get(name, float("nan"))
+            shown = f"{steps:.1f}" if np.isfinite(steps) else ""
+            table.add_row(name, f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n), shown)
+        return table
+
+
+def evaluate(
+    policy: Policy,
+    world: MujocoWorld,
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
+    first_seed: int = 0,
+    runtime: Runtime | None = None,
+    held_out: bool = False,
+    push: bool = False,
+    progress: bool = True,
+) -> Report:
+    """Run ``policy`` on ``episodes`` seeds of each task through the same loop as the nodes.
+
+    Args:
+        policy: what is evaluated.
+        world: with cameras.
+        tasks: names; UnknownNameError lists the valid ones.
+        episodes: per task.
+        first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
+        runtime: to run with perception and memory; by default policy and world alone.
+        held_out: say each goal in a wording that training never used.
+        push: push the object that the words name once, on the way to it (:mod:`engram.sim.pushes`).
+        progress: show a progress bar.
+    """
+    runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
+    words = HeldOutWords(world) if held_out else _drawn_words
+    subject = f"policy {policy.version}" + (", held-out words" if held_out else "") + (", pushed" if push else "")
+    run: Runner = PushedRunner(runtime.run_episode, world, tasks) if push else runtime.run_episode
+    return measure(run, subject, tasks, episodes, first_seed, progress, words)
+
+
+def evaluate_experts(
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 200,
+    first_seed: int = 0,
+    progress: bool = True,
+    guess: bool = False,
+) -> Report:
+    """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
+    world = MujocoWorld(WorldConfig(profile="none"))
+    expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
+    subject = "guessing experts" if guess else "experts"
+    report = measure(ExpertRunner(world, expert_for), subject, tasks, episodes, first_seed, progress)
+    world.close()
+    return report
+
+
+class ExpertRunner:
+    """Runs one episode of the task's expert in ``world``, through controller and safety filter."""
+
+    def __init__(self, world: MujocoWorld, expert_for: Callable[[str, MujocoWorld], Expert] = make_expert) -> None:
+        self.world = world
+        self.expert_for = expert_for
+
+    def __call__(
+        self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
+    ) -> EpisodeResult:
+        """Return what came of one episode."""
+        observation = self.world.reset(task, seed, instruction)
+        expert = self.expert_for(task, self.world)
+        expert.reset()
+        pipeline = CommandPipeline(self.world.kinematics, self.world.robot)
+        pipeline.reset()
+        outcome, commands = self.world.oracle_outcome(), []
+        while not outcome.over:
+            command = pipeline.execute(expert.act(), observation.joints)
+            commands.append(command.positions)
+            seen, observation = observation, self.world.step(command)
+            outcome = self.world.oracle_outcome()
+            if on_step is not None:
+                on_step(seen, command, outcome)
+        executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
+        return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+
+
+def _drawn_words(task: str, seed: int) -> str:
+    """Leave the words to the seed."""
+    return ""
+
+
+class HeldOutWords:
+    """Says the goal that a seed draws in a held-out wording."""
+
+    def __init__(self, world: MujocoWorld) -> None:
+        self.world = world
+
+    def __call__(self, task: str, seed: int) -> str:
+        """Return the instruction for one episode; resets the world."""
+        self.world.reset(task, seed)
+        return GoalWatch(self.world).goal.held_out_instruction(seed)
+
+
+def measure(
+    run: Runner,
+    subject: str,
+    tasks: Sequence[str],
+    episodes: int,
+    first_seed: int = 0,
+    progress: bool = True,
+    words: Callable[[str, int], str] = _drawn_words,
+) -> Report:
+    """Run every seed of every task and count; ``words`` tells what is said in each episode.
+
+    Raises:
+        InvalidInputError: there is nothing to run, a task is named twice, or the seeds reach into the training data.
+        UnknownNameError: a task does not exist.
+    """
+    _check(tasks, episodes, first_seed)
+    results: dict[str, list[EpisodeResult]] = {task: [] for task in tasks}
+    jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
+    for task, seed in track(jobs, f"evaluating {subject}", disable=not progress, console=Console(stderr=True)):
+        results[task].append(run(task, seed, words(task, seed)))
+    per_task = {task: wilson(sum(r.oracle_success for r in rs), len(rs)) for task, rs in results.items()}
+    steps = {task: [r.steps for r in rs if r.oracle_success] for task, rs in results.items()}
+    return Report(
+        subject,
+        per_task,
+        mean_rate(list(per_task.values())),
+        {task: float(np.mean(s)) if s else float("nan") for task, s in steps.items()},
+        (first_seed, episodes),
+        {task: tuple(r.seed for r in rs if not r.oracle_success) for task, rs in results.items()},
+    )
+
+
+SWAPPABLE = tuple(name for name, task in TASKS.items() if task.slots())
+"""Tasks whose words can name another object on the same table."""
+
+
+@dataclass(frozen=True)
+class SwapReport:
+    """What a policy does when the same table comes with other words.
+
+    A policy that listens reaches the swapped goal about as often as the original one; a policy that does not,
+    still does what the picture alone suggests: ``original_goal`` stays high or both are low.
+    """
+
+    subject: str
+    unswapped: dict[str, Rate]
+    """Original words, original goal."""
+    swapped_goal: dict[str, Rate]
+    """Other words, judged by the goal of the other words."""
+    original_goal: dict[str, Rate]
+    """Other words, judged by the goal of the original words."""
+
+    def to_json(self) -> str:
+        """Return the report as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    def table(self) -> Table:
+        """Return the report as a table for the terminal."""
+        table = Table("task", "own words", "other words, their goal", "other words, own goal", title=self.subject)
+        for task in self.unswapped:
+            kinds = (self.unswapped, self.swapped_goal, self.original_goal)
+            table.add_row(task, *(f"{kind[task].rate:.3f} of {kind[task].n}" for kind in kinds))
+        return table
+
+
+def evaluate_swap(
+    run: Runner,
+    world: MujocoWorld,
+    subject: str,
+    tasks: Sequence[str],
+    *,
+    episodes: int = 50,
+    first_seed: int = 0,
+    progress: bool = True,
+) -> SwapReport:
+    """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
+    _check(tasks, episodes, first_seed)
+    without = [task for task in tasks if task not in SWAPPABLE]
+    if without:
+        valid = ", ".join(SWAPPABLE)
+        raise InvalidInputError(f"swap: {', '.join(without)}: the words name no colour to swap; valid: {valid}")
+    counts = {task: [0, 0, 0] for task in tasks}
+    jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
+    for task, seed in track(jobs, f"swapping {subject}", disable=not progress, console=Console(stderr=True)):
+        original = run(task, seed)
+        watch = GoalWatch(world)
+        swapped = run(task, seed, watch.goal.swapped_instruction(), on_step=watch)
+        counts[task][0] += original.oracle_success
+        counts[task][1] += swapped.oracle_success
+        counts[task][2] += watch.reached
+    rates = [{task: wilson(c[i], episodes) for task, c in counts.items()} for i in range(3)]
+    return SwapReport(subject, *rates)
+
+
+class GoalWatch:
+    """Remembers the goal that ``world`` has now and notes, as a step hook, whether a later episode reaches it."""
+
+    def __init__(self, world: MujocoWorld) -> None:
+        if world.task is None:
+            raise EngramError("no task is running: there is no goal to watch")
+        self.world = world
+        self.goal: Task = copy.copy(world.task)
+        self.reached = False
+
+    def __call__(self, seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+        """Judge the state after one step."""
+        self.reached = self.reached or self.goal.oracle_success(self.world)
+
+
+def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
+    each_once(tasks)  # an unknown one is named with the valid ones
+    if not tasks or episodes < 1:
+        raise InvalidInputError(f"evaluation: {len(tasks)} tasks x {episodes} episodes, expected at least one of each")
+    if first_seed < 0 or first_seed + episodes > FIRST_TRAINING_SEED:
+        raise InvalidInputError(
+            f"evaluation: seeds {first_seed}..{first_seed + episodes - 1}, expected 0..{FIRST_TRAINING_SEED - 1}: "
+            "the rest is training data"
+        )
+
+
+def evaluate_oracle_state(tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 50, execute_steps: int = 0) -> Report:
+    """Run the state oracle: simulator truth, a chunk at a time.
+
+    Args:
+        tasks: names.
+        episodes: per task.
+        execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
+    """
+    world = MujocoWorld(WorldConfig(profile="none"))
+    report = evaluate(PrivilegedPolicy(world, execute_steps or 4), world, tasks, episodes=episodes)
+    world.close()
+    return report
+
+
+def evaluate_checkpoint(
+    checkpoint: str | Path,
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
+    swap: bool = False,
+    held_out: bool = False,
+    ablation: str = "",
+    execute_steps: int = 0,
+    ensemble: bool = False,
+    adaptive_m: float | None = None,
+    push: bool = False,
+) -> Report | SwapReport:
+    """Load a policy and run it; one that acts on memory/context is given where objects are in a scene graph, begun anew
+    with each episode, as ``engram record --reconstruction`` gave it.
+
+    Args:
+        checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
+        tasks: names.
+        episodes: per task.
+        swap: run the instruction-swap evaluation instead.
+        held_out: use wordings that training never used.
+        ablation: spoil what its memory reads: zeroed, swapped (with the episode before), noise; or no_context: it is
+            not given memory/context.
+        execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
+        ensemble: ask at every step and average the chunks where they overlap.
+        adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
+            the policy is used to.
+        push: push the object that the words name once, on the way to it.
+    """
+    from engram.policies import load_policy  # torch: only where it is needed
+    from engram.policies.vla.chunking import follow
+
+    loaded = load_policy(checkpoint, ablation=ablation, execute_steps=execute_steps or None)
+    subject = follow(loaded, ensemble, adaptive_m)
+    world = MujocoWorld(WorldConfig(profile="fast", depth=loaded.reads_context))
+    detector, fresh_memory = make_perception() if loaded.reads_context else (None, None)
+    pipeline = CommandPipeline(world.kinematics, world.robot)
+    runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
+    report: Report | SwapReport
+    if swap:
+        report = evaluate_swap(runtime.run_episode, world, f"policy {subject.version}", tasks, episodes=episodes)
+    else:
+        report = evaluate(subject, world, tasks, episodes=episodes, runtime=runtime, held_out=held_out, push=push)
+    world.close()
+    return report
