@@ -3,8 +3,8 @@
     python -m engram.benchmarks.eviction_training
 
 Policy search by the cross-entropy method (Rubinstein 1999): weights are drawn, live through the training traces, and
-the best of them say where the next are drawn. Writes memory/learned_eviction.json; the last line is JSON. Training
-seeds begin at 1000; the benchmark scores on seeds from 0.
+the best of them say where the next are drawn. Writes memory/stores/short_term/learned_eviction.json; the last line is
+JSON. Training seeds begin at 1000; the benchmark scores on seeds from 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tyro
 from engram.benchmarks.eviction_traces import MadeUpHome, TraceEvent, household, made_up, play
 from engram.memory.stores.short_term.learned_eviction import FEATURES, EvictionWeights, LearnedEviction
 
-OUTPUT = Path(__file__).resolve().parents[1] / "memory" / "learned_eviction.json"
+OUTPUT = Path(__file__).resolve().parents[1] / "memory" / "stores" / "short_term" / "learned_eviction.json"
 FIRST_SEED = 1000
 NO_DELETE, LEAST_GAIN = -1e9, 0.002
 """Entries are only deleted before they must be if that is worth so much reward: a change that is gone tells nothing."""

@@ -14,7 +14,7 @@ from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
 from engram.memory.graph.association import AppearanceFeatures, assign
-from engram.memory.graph.fusion import FusionConfig, born, fuse_positions
+from engram.memory.graph.fusion import FusionConfig, fuse_positions, spawn
 from engram.memory.graph.relations import boxes, relations
 from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.graph.tracker import Tracker
@@ -28,7 +28,7 @@ from tests.memory.scenes import WordEncoder, seen, view
 
 def box(node_id, centre, size, label="cube"):
     """Return an object node with the extents ``size`` m around ``centre`` m."""
-    node = born(node_id, seen(label, centre), 0, FusionConfig())
+    node = spawn(node_id, seen(label, centre), 0, FusionConfig())
     return replace(node, size=np.asarray(size, float))
 
 

@@ -16,7 +16,7 @@ import pytest
 import zarr
 
 from engram.core.errors import StoreError
-from engram.memory.graph.fusion import FusionConfig, born
+from engram.memory.graph.fusion import FusionConfig, spawn
 from engram.memory.storage.columns import NodeColumns
 from engram.memory.storage.disk_budget import bytes_in
 from engram.memory.storage.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
@@ -30,7 +30,7 @@ SEED = int(os.environ.get("ENGRAM_SEED", "20"))
 
 def node(number: int, x: float = 0.0, label: str = "red cube"):
     """Return node ``object_<number>`` at x m."""
-    return born(f"object_{number:04d}", seen(label, (x, 0, 0)), number, FusionConfig())
+    return spawn(f"object_{number:04d}", seen(label, (x, 0, 0)), number, FusionConfig())
 
 
 class Writer:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engram.core.types import GraphEvent, GraphUpdate, SceneEdge, SceneNode
-from engram.memory.graph.fusion import FusionConfig, born
+from engram.memory.graph.fusion import FusionConfig, spawn
 from tests.memory.scenes import WordEncoder, seen
 
 SECOND = 1_000_000_000
@@ -21,7 +21,7 @@ def embed(text: str) -> np.ndarray:
 
 def node(node_id: str, label: str, place: Sequence[float] = HERE, stamp_s: float = 0.0) -> SceneNode:
     """Return an object seen once at ``stamp_s``."""
-    return born(node_id, seen(label, place), int(stamp_s * SECOND), FusionConfig())
+    return spawn(node_id, seen(label, place), int(stamp_s * SECOND), FusionConfig())
 
 
 def event(

@@ -50,7 +50,7 @@ class EvictionWeights:
 
 def shipped_weights() -> EvictionWeights:
     """Return the weights that come with the package."""
-    stored = json.loads((files("engram.memory") / "learned_eviction.json").read_text())
+    stored = json.loads((files("engram.memory.stores.short_term") / "learned_eviction.json").read_text())
     return EvictionWeights(np.array([stored["weights"][name] for name in FEATURES]), stored["delete_below"])
 
 
