@@ -21,8 +21,9 @@ demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by it
 test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)
 	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
 
-lint: setup  ## ruff
+lint: setup  ## ruff, and the arrows between the rooms (.importlinter)
 	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-cache
 
 types: setup  ## mypy over engram
 	@$(BIN)/mypy

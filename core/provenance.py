@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -29,6 +31,12 @@ def digest(*patterns: str) -> str:
     for path in sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()}):
         total.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()[:12]
+
+
+def source_digest(things: Iterable[type]) -> str:
+    """Return 12 hex digits that change when a file changes in which one of these classes is written."""
+    files = sorted({inspect.getsourcefile(thing) or "" for thing in things} - {""})
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:12]
 
 
 def machine() -> str:

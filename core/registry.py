@@ -1,27 +1,148 @@
-"""Objects by name: ``package.module:attribute`` in a parameter, on the command line or in a configuration."""
+"""Parts by name: a name that Engram ships, or ``package.module:attribute`` of your own.
+
+Wherever a configuration, a parameter or the command line names a part (task, detector, world, memory ...), both forms
+are accepted and both are checked by the same functions. A module is looked for on ``sys.path`` (so on ``PYTHONPATH``
+too), then in the folder in which the process was started.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from engram.core.contracts import Kinematics
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, UnknownNameError, unknown_name
 from engram.core.robot import RobotConfig
+
+SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+FORM = "package.module:attribute"
+
+
+def is_spec(name: str) -> bool:
+    """Tell whether ``name`` has the form ``package.module:attribute``."""
+    return SPEC.fullmatch(name) is not None
+
+
+def split_options(name: str) -> tuple[str, str]:
+    """Return a part's name, shipped or ``package.module:attribute``, and the options that it carries.
+
+    >>> split_options("shell_touch:delay=20"), split_options("my_task:Lift")
+    (('shell_touch', 'delay=20'), ('my_task:Lift', ''))
+    """
+    head, _, tail = name.rpartition(":")
+    return (head, tail) if head and "=" in tail else (name, "")
 
 
 def load_object(spec: str) -> Any:
     """Return what ``package.module:attribute`` names; raises InvalidInputError when there is no such thing."""
-    module, _, attribute = spec.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(f"{spec!r}: {error}; expected 'package.module:attribute'") from error
+    return _load(spec, lambda _: True)
+
+
+def resolve[T](kind: str, spec: str, known: Mapping[str, T | Callable[..., T]], contract: type[T], *args: Any) -> T:
+    """Return the part that ``spec`` names, checked against its contract.
+
+    Args:
+        kind: what is looked for, for messages: "detector".
+        spec: a key of ``known``, or ``package.module:attribute``.
+        known: the parts that Engram ships. A part, or a function that makes it.
+        contract: the type of the part. What ``spec`` names is an instance of it, or is called to make one.
+        args: what the call gets.
+
+    Raises:
+        UnknownNameError: there is no such name; lists the valid ones.
+        InvalidInputError: there is something of this name, but it is no ``contract``.
+    """
+    found = known[spec] if spec in known else _outside(kind, spec, known, _makes(contract))
+    part = found if isinstance(found, contract) else found(*args) if callable(found) else found
+    if not isinstance(part, contract):
+        given = f"gives a {type(part).__name__}" if callable(found) else f"is of type {type(part).__name__}"
+        raise InvalidInputError(f"{kind} {spec!r} {given}, expected a {contract.__name__}")
+    return part
+
+
+def resolve_class[T](kind: str, spec: str, known: Mapping[str, type[T]], contract: type[T]) -> type[T]:
+    """Return the class that ``spec`` names, a subclass of ``contract``; arguments and errors as in :func:`resolve`."""
+    if spec in known:
+        return known[spec]
+
+    def fits(thing: Any) -> bool:
+        return isinstance(thing, type) and issubclass(thing, contract) and thing is not contract
+
+    found = _outside(kind, spec, known, fits)
+    if not fits(found):
+        raise InvalidInputError(f"{kind} {spec!r} is {_described(found)}, expected a subclass of {contract.__name__}")
+    return found
 
 
 def make_kinematics(robot: RobotConfig) -> Kinematics:
     """Return the kinematics that ``robot`` names; raises InvalidInputError when it names none."""
-    made = load_object(robot.kinematics)(robot)
-    if not isinstance(made, Kinematics):
-        raise InvalidInputError(f"{robot.kinematics!r} gives a {type(made).__name__}, expected a Kinematics")
-    return made
+    return resolve("kinematics", robot.kinematics, {}, Kinematics, robot)  # type: ignore[type-abstract]
+
+
+def _outside(kind: str, spec: str, known: Iterable[str], fits: Callable[[Any], bool]) -> Any:
+    if ":" not in spec:
+        raise unknown_name(kind, spec, [*known, FORM])
+    try:
+        return _load(spec, fits)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{kind} {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{kind} {error}") from error
+
+
+def _load(spec: str, fits: Callable[[Any], bool]) -> Any:
+    if not is_spec(spec):
+        raise InvalidInputError(f"{spec!r}: expected {FORM!r}")
+    name, _, attribute = spec.partition(":")
+    module = _module(spec, name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        own = [key for key, value in vars(module).items() if not key.startswith("_") and _is_own(value, name)]
+        raise unknown_name(f"{spec!r}: attribute of {name}:", attribute, filter(_fitting(module, fits), own)) from None
+
+
+def _module(spec: str, name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # last: a folder called like an installed package must not hide that
+    importlib.invalidate_caches()  # the file may be younger than the listing of its folder
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise InvalidInputError(f"{spec!r}: {name} imports what is not there: {error}") from error
+        raise InvalidInputError(
+            f"{spec!r}: no module {error.name!r} on PYTHONPATH or in {here}; expected {FORM!r}"
+        ) from error
+    except ImportError as error:
+        raise InvalidInputError(f"{spec!r}: {error}") from error
+
+
+def _is_own(value: Any, module: str) -> bool:
+    """Tell whether ``value`` was defined in ``module``: what that imported is not among the choices."""
+    return getattr(value, "__module__", module) == module and not isinstance(value, ModuleType)
+
+
+def _fitting(module: ModuleType, fits: Callable[[Any], bool]) -> Callable[[str], bool]:
+    return lambda name: fits(getattr(module, name))
+
+
+def _makes(contract: type) -> Callable[[Any], bool]:
+    """Return a test for what may be, or may make, a ``contract``; a function is taken at its word."""
+
+    def fits(thing: Any) -> bool:
+        if isinstance(thing, type):
+            return issubclass(thing, contract)
+        return isinstance(thing, contract) or callable(thing)
+
+    return fits
+
+
+def _described(thing: Any) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"

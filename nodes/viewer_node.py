@@ -29,6 +29,7 @@ from engram.nodes.params import param
 from engram.runtime.factories import make_robot
 from engram.runtime.graph_mirror import GraphMirror
 from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
+from engram.sim.tasks import task_for
 from engram.viewer.page import NodeState, Outcome, PageActions, PolicyState, ViewerPage
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
@@ -61,20 +62,9 @@ class ViewerNodeConfig(NodeConfig):
     """A node whose diagnostics are older than this is shown as stale [s]."""
     choose_task: bool = True
     """Find the simulated task that the words fit and begin it; false: words go to the robot as they are."""
-
-
-def task_for(instruction: str) -> str:
-    """Return the simulated task whose wordings ``instruction`` fits; raises InvalidInputError with examples."""
-    from engram.sim.tasks import SUITES, TASKS, get_task
-
-    for name in SUITES["all"]:
-        try:
-            get_task(name).parse(instruction)
-        except InvalidInputError:
-            continue
-        return name
-    examples = "; ".join(task.instructions[0].format(color="red", other="blue") for task in TASKS.values())
-    raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
+    tasks: str = ""
+    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas; the running
+    one is understood without being named here."""
 
 
 class ViewerNode(EngramNode):
@@ -100,6 +90,7 @@ class ViewerNode(EngramNode):
         self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
         self.wishes: deque[str] = deque()
         self.questions: deque[str] = deque()
+        self.own_tasks = dict.fromkeys(self.config.tasks.split(",") if self.config.tasks else ())
         self.stop_client: Client = self.create_client(Trigger, "safety/stop")
         self.release_client: Client = self.create_client(Trigger, "safety/reset")
         self.graph_client: Client = self.create_client(GetGraph, "memory/get_graph")
@@ -145,6 +136,7 @@ class ViewerNode(EngramNode):
         return take
 
     def _on_status(self, msg: TaskStatus) -> None:
+        self.own_tasks[msg.task] = None  # task_for leaves out what is none
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
         self.page.show_status(f"episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
         known = self.outcomes[0].episode if self.outcomes else None
@@ -236,7 +228,7 @@ class ViewerNode(EngramNode):
             return
         words = self.wishes.popleft()
         try:
-            task = task_for(words) if self.config.choose_task else ""
+            task = task_for(words, self.own_tasks) if self.config.choose_task else ""
         except InvalidInputError as error:
             self.page.answer(str(error))
             return

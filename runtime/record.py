@@ -23,7 +23,8 @@ from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
 from engram.core.pipeline import CommandPipeline
-from engram.core.provenance import dataset_hash, digest
+from engram.core.provenance import dataset_hash, digest, source_digest
+from engram.core.registry import is_spec, split_options
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
 from engram.runtime.reconstruction import SceneRecorder
 from engram.runtime.reconstruction import features as reconstruction_features
@@ -31,7 +32,7 @@ from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseBursts, NoiseConfig
 from engram.sim.pushes import Push, PushConfig, pushable
 from engram.sim.robots.panda import Profile
-from engram.sim.tasks import TASKS, each_once, expand
+from engram.sim.tasks import TASKS, each_once, expand, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 
 FIRST_TRAINING_SEED = 100_000
@@ -313,6 +314,8 @@ def _claim_parts(config: RecordConfig) -> None:
     wanted = {k: v for k, v in asdict(config).items() if k not in ("workers", "root")} | {
         "code": recorder(config.reconstruction)
     }
+    if own := [task_class(task) for task in expand(config.tasks) if is_spec(split_options(task)[0])]:
+        wanted["own_tasks"] = source_digest(own)
     claim = Path(f"{config.root}.parts") / "config.json"
     text = json.dumps(wanted, indent=1)
     if claim.exists() and claim.read_text() != text:
@@ -327,7 +330,7 @@ def _parts(config: RecordConfig) -> list[Part]:
     """Return all parts, the tasks in turn, so that an early stop leaves every task with some."""
     starts = range(0, config.episodes, config.part_episodes)
     tasks = expand(config.tasks)
-    kinds = [task.partition(":")[0] for task in tasks]
+    kinds = [split_options(task)[0] for task in tasks]
     before = [kinds[:place].count(kind) * len(starts) for place, kind in enumerate(kinds)]
     return [
         Part(config, task, index, min(config.part_episodes, config.episodes - start), earlier)

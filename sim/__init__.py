@@ -25,5 +25,9 @@ ENVIRONMENTS = {
 }
 """Gymnasium id -> task name."""
 
+TASK_ENVIRONMENT = "engram/Task-v0"
+"""Any task: ``gymnasium.make("engram/Task-v0", task="my_package.my_module:MyTask")``."""
+
+register(id=TASK_ENVIRONMENT, entry_point="engram.sim.env:TabletopEnv")
 for _id, _task in ENVIRONMENTS.items():
     register(id=_id, entry_point="engram.sim.env:TabletopEnv", kwargs={"task": _task})

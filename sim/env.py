@@ -54,7 +54,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         """Make the environment; nothing is rendered before the first reset.
 
         Args:
-            task: a name that ``engram.sim.tasks.get_task`` knows.
+            task: a shipped task's name, or ``package.module:attribute`` of your own.
             obs_type: whether camera images are observed.
             render_mode: ``rgb_array`` or None.
             image_size: width and height of the observed images [px].

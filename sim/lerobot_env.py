@@ -13,8 +13,10 @@ from lerobot.envs.configs import EnvConfig
 from lerobot.utils.constants import ACTION, OBS_IMAGES, OBS_STATE
 
 from engram.core.errors import unknown_name
+from engram.core.registry import is_spec
 from engram.core.types import EE_ACTION_DIM, STATE_DIM
-from engram.sim import ENVIRONMENTS
+from engram.sim import ENVIRONMENTS, TASK_ENVIRONMENT
+from engram.sim.tasks import task_class
 
 CAMERAS = ("front", "wrist")
 
@@ -34,7 +36,7 @@ class EngramEnvConfig(EnvConfig):
     """One Gymnasium task of ``engram.sim``."""
 
     task: str | None = "PickPlace-v0"
-    """Gymnasium id without its namespace."""
+    """Gymnasium id without its namespace, or a task of your own as ``package.module:attribute``."""
     fps: int = 10
     """Control steps per second."""
     image_size: int = 128
@@ -49,7 +51,9 @@ class EngramEnvConfig(EnvConfig):
     )
 
     def __post_init__(self) -> None:
-        if self.gym_id not in ENVIRONMENTS:
+        if is_spec(str(self.task)):
+            task_class(str(self.task))  # one that cannot be loaded is named here
+        elif self.gym_id not in ENVIRONMENTS:
             raise unknown_name("env.task", str(self.task), [name.removeprefix("engram/") for name in ENVIRONMENTS])
         self.features = _features(self.image_size)
 
@@ -61,9 +65,10 @@ class EngramEnvConfig(EnvConfig):
     @property
     def gym_id(self) -> str:
         """Return the Gymnasium id."""
-        return f"engram/{self.task}"
+        return TASK_ENVIRONMENT if is_spec(str(self.task)) else f"engram/{self.task}"
 
     @property
     def gym_kwargs(self) -> dict[str, Any]:
         """Return the arguments of the environment's constructor."""
-        return {"obs_type": "pixels_agent_pos", "render_mode": "rgb_array", "image_size": self.image_size}
+        own = {"task": self.task} if is_spec(str(self.task)) else {}
+        return {"obs_type": "pixels_agent_pos", "render_mode": "rgb_array", "image_size": self.image_size, **own}

@@ -20,6 +20,7 @@ from rich.table import Table
 from engram.core.contracts import Policy, StepHook
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.pipeline import CommandPipeline
+from engram.core.registry import is_spec
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
 from engram.runtime.loop import Runtime
@@ -28,7 +29,7 @@ from engram.runtime.record import FIRST_TRAINING_SEED
 from engram.sim.experts import Expert, RandomCueExpert, make_expert
 from engram.sim.oracle import PrivilegedPolicy
 from engram.sim.pushes import PushedRunner
-from engram.sim.tasks import TASKS, Task, each_once
+from engram.sim.tasks import TASKS, Task, each_once, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
@@ -199,7 +200,12 @@ def measure(
 
 
 SWAPPABLE = tuple(name for name, task in TASKS.items() if task.slots())
-"""Tasks whose words can name another object on the same table."""
+"""Shipped tasks whose words can name another object on the same table."""
+
+
+def swappable(task: str) -> bool:
+    """Tell whether the words of ``task``, shipped or of your own, can name another object on the same table."""
+    return task in SWAPPABLE or (is_spec(task) and bool(task_class(task).slots()))
 
 
 @dataclass(frozen=True)
@@ -243,7 +249,7 @@ def evaluate_swap(
 ) -> SwapReport:
     """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
     _check(tasks, episodes, first_seed)
-    without = [task for task in tasks if task not in SWAPPABLE]
+    without = [task for task in tasks if not swappable(task)]
     if without:
         valid = ", ".join(SWAPPABLE)
         raise InvalidInputError(f"swap: {', '.join(without)}: the words name no colour to swap; valid: {valid}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.errors import InvalidInputError
-from engram.sim.tasks import SUITES
+from engram.sim.tasks import SUITES, is_task
 from engram.validation.evaluation import evaluate_checkpoint
 
 
@@ -18,7 +18,7 @@ class SimulationEvaluator:
     def tasks(self, groups: Iterable[str]) -> list[str]:
         """Return those ``groups`` of a dataset that are simulated tasks; raises InvalidInputError if there are none."""
         groups, known = list(groups), SUITES["all"]
-        tasks = [group for group in groups if group.partition(":")[0] in known]  # a name may carry options
+        tasks = [group for group in groups if is_task(group)]
         if not tasks:
             named, valid = ", ".join(groups), ", ".join(known)
             raise InvalidInputError(f"evaluate: none of {named} is a simulated task; valid: {valid}")

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.errors import unknown_name
+from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.policy_config import MEMORY_PREFIX
@@ -91,7 +92,7 @@ class Frames:
         """
         more = emphasis or {}
         sizes = np.bincount(self.group, minlength=len(self.groups)).astype(np.float64)
-        names = [group.partition(":")[0] for group in self.groups]
+        names = [split_options(group)[0] for group in self.groups]
         for name in more:
             if name not in names:
                 raise unknown_name("emphasis", name, sorted(set(names)))

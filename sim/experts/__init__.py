@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engram.core.errors import unknown_name
-from engram.sim.experts.base import Expert, ExpertConfig
-from engram.sim.experts.carry import PickPlaceExpert, StackExpert
+from engram.core.errors import InvalidInputError
+from engram.core.registry import split_options
+from engram.sim.experts.base import Expert, ExpertConfig, Waypoint
+from engram.sim.experts.carry import CarryExpert, PickPlaceExpert, StackExpert
 from engram.sim.experts.drawer import DrawerExpert
 from engram.sim.experts.memory import MEMORY_EXPERTS, MemoryExpert
 from engram.sim.experts.push import PushExpert
 from engram.sim.experts.simple import PressExpert, ReachExpert
+from engram.sim.tasks import task_class
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -29,12 +31,16 @@ EXPERTS: dict[str, type[Expert]] = {
 
 
 def make_expert(task: str, world: MujocoWorld, config: ExpertConfig | None = None) -> Expert:
-    """Return the expert for ``task`` in ``world``; raises UnknownNameError with the valid names."""
-    kind = task.partition(":")[0]
-    experts = {**EXPERTS, **MEMORY_EXPERTS}
-    if kind not in experts:
-        raise unknown_name("expert", kind, experts)
-    return experts[kind](world, config)
+    """Return the expert for ``task`` in ``world``.
+
+    Raises:
+        UnknownNameError: there is no such task; lists the valid names.
+        InvalidInputError: the task has no expert.
+    """
+    expert = {**EXPERTS, **MEMORY_EXPERTS}.get(split_options(task)[0]) or task_class(task).expert
+    if expert is None:
+        raise InvalidInputError(f"task {task!r} has no scripted expert: set its class attribute `expert`")
+    return expert(world, config)
 
 
 class RandomCueExpert:
@@ -54,4 +60,14 @@ class RandomCueExpert:
         return expert
 
 
-__all__ = ["EXPERTS", "MEMORY_EXPERTS", "Expert", "ExpertConfig", "MemoryExpert", "RandomCueExpert", "make_expert"]
+__all__ = [
+    "EXPERTS",
+    "MEMORY_EXPERTS",
+    "CarryExpert",
+    "Expert",
+    "ExpertConfig",
+    "MemoryExpert",
+    "RandomCueExpert",
+    "Waypoint",
+    "make_expert",
+]

@@ -1,7 +1,8 @@
 """The tasks: one file each, found by name.
 
-A memory task's name may carry its options: ``shell_touch:delay=20,alternatives=4``. The seeds mean the same table
-whatever the options, as far as the table does not depend on them.
+A task of your own is named ``package.module:attribute``, a subclass of :class:`Task`. A memory task's name may carry
+its options: ``shell_touch:delay=20,alternatives=4``. The seeds mean the same table whatever the options, as far as the
+table does not depend on them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.registry import is_spec, resolve_class, split_options
 from engram.sim.tasks.base import Task
-from engram.sim.tasks.memory import MEMORY_TASKS, UNSEEN_TASKS, MemoryConfig
+from engram.sim.tasks.memory import MEMORY_TASKS, UNSEEN_TASKS, MemoryConfig, MemoryTask
 from engram.sim.tasks.open_drawer import OpenDrawer
 from engram.sim.tasks.pick_place import PickPlace
 from engram.sim.tasks.press_button import PressButton
@@ -33,17 +35,56 @@ SUITES: dict[str, tuple[str, ...]] = {
 """Names of groups of tasks, which stand for them wherever tasks are listed."""
 
 
+def task_class(name: str) -> type[Task]:
+    """Return the class of a task; raises UnknownNameError with the valid names, InvalidInputError if it is no task."""
+    kind, _ = split_options(name)
+    return resolve_class("task", kind, {**TASKS, **MEMORY_TASKS, **UNSEEN_TASKS}, Task)  # type: ignore[type-abstract]
+
+
 def get_task(name: str) -> Task:
     """Return a fresh task; raises UnknownNameError with the valid names, InvalidInputError with the valid options."""
-    kind, _, options = name.partition(":")
-    if kind in (scripted := MEMORY_TASKS | UNSEEN_TASKS):
-        task = scripted[kind]
-        return task(_configured(name, task.defaults, options)) if options else task()
-    if kind not in TASKS:
-        raise unknown_name("task", kind, SUITES["all"])
-    if options:
+    kind, options = split_options(name)
+    made = task_class(name)
+    if not options:
+        task = made()
+    elif issubclass(made, MemoryTask):
+        task = made(_configured(name, made.defaults, options))
+    else:
         raise InvalidInputError(f"task {name!r}: {kind} takes no options")
-    return TASKS[kind]()
+    if is_spec(kind):  # by this name every other process finds it, too
+        task.name = kind  # type: ignore[misc]  # a class variable in shipped tasks
+    return task
+
+
+def is_task(name: str) -> bool:
+    """Tell whether ``name`` names a task."""
+    try:
+        task_class(name)
+    except EngramError:
+        return False
+    return True
+
+
+def task_for(instruction: str, also: Iterable[str] = ()) -> str:
+    """Return the task whose wordings ``instruction`` fits.
+
+    Args:
+        instruction: words, as a user says them.
+        also: further tasks, ``package.module:attribute``, which are asked first.
+
+    Raises:
+        InvalidInputError: no task has such a wording; lists examples.
+    """
+    names = dict.fromkeys((*filter(is_spec, also), *SUITES["all"]))
+    for name in names:
+        try:
+            task_class(name).parse(instruction)
+        except InvalidInputError:
+            continue
+        return name
+    said = [task_class(name).instructions[0] for name in names if is_spec(name) or name in TASKS]
+    examples = "; ".join(words.format(color="red", other="blue") for words in said)
+    raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
 
 
 def with_options(name: str, **options: int | None) -> str:
@@ -79,4 +120,17 @@ def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
     return config
 
 
-__all__ = ["MEMORY_TASKS", "SUITES", "TASKS", "UNSEEN_TASKS", "Task", "each_once", "expand", "get_task", "with_options"]
+__all__ = [
+    "MEMORY_TASKS",
+    "SUITES",
+    "TASKS",
+    "UNSEEN_TASKS",
+    "Task",
+    "each_once",
+    "expand",
+    "get_task",
+    "is_task",
+    "task_class",
+    "task_for",
+    "with_options",
+]

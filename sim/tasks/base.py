@@ -19,6 +19,7 @@ from engram.sim.scene import SceneConfig
 from engram.sim.tasks.placement import COLORS
 
 if TYPE_CHECKING:
+    from engram.sim.experts.base import Expert
     from engram.sim.world import MujocoWorld
 
 
@@ -26,6 +27,7 @@ class Task(ABC):
     """One kind of job on the table; ``{color}``-like slots of the wordings name coloured bodies."""
 
     name: ClassVar[str]
+    """Of a task of your own :func:`get_task` sets it to ``package.module:attribute``, which every process can load."""
     scene: ClassVar[SceneConfig]
     max_steps: ClassVar[int]
     """Control steps after which the episode is truncated."""
@@ -33,8 +35,11 @@ class Task(ABC):
     """Agents that get a colour each, no two the same; the slots choose among them."""
     instructions: ClassVar[tuple[str, ...]]
     """Wordings that ``setup`` draws from."""
-    held_out_instructions: ClassVar[tuple[str, ...]]
+    held_out_instructions: ClassVar[tuple[str, ...]] = ()
     """Wordings that are understood but never drawn: for testing what a policy makes of new words."""
+    expert: ClassVar[type[Expert] | None] = None
+    """Scripted expert of a task of your own, made with the world; those of the shipped tasks are in
+    :mod:`engram.sim.experts`."""
 
     parked: bool = False
     """The cell brings the arm home and holds it there, whatever it is told: while a cue is shown or hidden."""
@@ -108,7 +113,7 @@ class Task(ABC):
                 return template, cls._different(instruction, match.groupdict())
         wordings = "; ".join((*cls.instructions, *cls.held_out_instructions))
         raise InvalidInputError(
-            f"task {cls.name!r}: instruction {instruction!r} fits no wording; valid: {wordings}"
+            f"task {cls._called()!r}: instruction {instruction!r} fits no wording; valid: {wordings}"
             + (f" with colours {', '.join(COLORS)}" if cls.slots() else "")
         )
 
@@ -117,7 +122,13 @@ class Task(ABC):
         return (template or self.template).format(**{slot: self.colors[body] for slot, body in targets.items()})
 
     def held_out_instruction(self, index: int) -> str:
-        """Return the present goal in a held-out wording, ``index`` modulo their number."""
+        """Return the present goal in a held-out wording, ``index`` modulo their number.
+
+        Raises:
+            InvalidInputError: the task has no held-out wordings.
+        """
+        if not self.held_out_instructions:
+            raise InvalidInputError(f"task {self.name!r} has no held_out_instructions")
         return self.say(self.targets, self.held_out_instructions[index % len(self.held_out_instructions)])
 
     def swapped_instruction(self) -> str:
@@ -132,9 +143,14 @@ class Task(ABC):
         return self.say({**self.targets, "color": spare[0]})
 
     @classmethod
+    def _called(cls) -> str:
+        """Return the name for messages; a task of your own need not have one."""
+        return getattr(cls, "name", cls.__name__)
+
+    @classmethod
     def _different(cls, instruction: str, asked: dict[str, str]) -> dict[str, str]:
         if len(set(asked.values())) < len(asked):
-            raise InvalidInputError(f"task {cls.name!r}: instruction {instruction!r} names one colour twice")
+            raise InvalidInputError(f"task {cls._called()!r}: instruction {instruction!r} names one colour twice")
         return asked
 
     def _bind(self, asked: dict[str, str], drawn: list[str]) -> dict[str, str]:

@@ -37,9 +37,9 @@ from engram.core.ports import PortInUseError, free_port
 from engram.core.robot import PANDA_2F85
 from engram.core.types import EpisodeStatus, GraphUpdate, JointState, Pose, SceneEdge, SceneNode
 from engram.nodes import messages, qos
-from engram.nodes.viewer_node import task_for
 from engram.runtime.graph_mirror import GraphMirror
 from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.tasks import task_for
 from engram.viewer.page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
 from engram.viewer.robot_shapes import RobotShapes
 from engram_interfaces.action import ExecuteTask
