@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 
 from engram.app import memory_merging as merging
-from engram.app.memory_opening import StoreArgument, read_store
+from engram.app.memory_opening import StoreArgument, open_to_read
 from engram.core.errors import InvalidInputError, StoreError
 
 STORES = Path("~/.local/share/engram")
@@ -153,16 +153,15 @@ def query(config: Query, path: Path) -> None:
 
     if not config.question:
         raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
-    known = read_store(path, config.snapshot)
-    now_ns = time.time_ns() if known.stamp_ns > 10**17 else known.stamp_ns  # a simulation's clock begins at 0
-    wanted = parse(" ".join(config.question), now_ns, config.limit, QuestionConfig(config.utc_offset_h))
+    memory = open_to_read(path, config.snapshot)
+    wanted = parse(" ".join(config.question), memory.now_ns, config.limit, QuestionConfig(config.utc_offset_h))
     wanted = replace(
         wanted,
         place=np.array(config.near) if config.near else None,
         radius_m=config.radius if config.near else float("inf"),
         robot_place=np.array(config.robot) if config.robot else None,
     )
-    answer = known.memory.query(wanted)
+    answer = memory.query(wanted)
     if config.json:
         print(json.dumps(_as_json(answer), indent=2))
         return
@@ -211,7 +210,7 @@ def history(config: History, path: Path) -> None:
     from engram.memory.query.current import anchors
     from engram.memory.storage.history import FOREVER
 
-    tracker = read_store(path, "").memory.tracker
+    tracker = open_to_read(path).tracker
     ids = anchors(tracker, config.object, MemoryQuery(valid_ns=(-FOREVER, FOREVER - 1)))
     for node_id in ids:
         for fact in tracker.history.of(node_id):
@@ -246,7 +245,7 @@ def export(config: Export, path: Path) -> None:
 
     if config.file.suffix == ".graphml":
         at_ns = None if config.at is None else round(config.at * 1e9)
-        graph = to_networkx(read_store(path, config.snapshot).memory.graph(at_ns))
+        graph = to_networkx(open_to_read(path, config.snapshot).graph(at_ns))
         nx.write_graphml(graph, config.file)
         print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
     elif config.file.suffix == ".jsonl":
@@ -259,7 +258,7 @@ def export(config: Export, path: Path) -> None:
         from engram.memory.storage.spark_dsg_file import save
 
         at_ns = None if config.at is None else round(config.at * 1e9)
-        found = read_store(path, config.snapshot).memory.graph(at_ns)
+        found = open_to_read(path, config.snapshot).graph(at_ns)
         save(found, config.file)
         print(f"{config.file}: {len(found.nodes)} nodes, {len(found.edges)} relations")
     else:

@@ -6,7 +6,6 @@ All but ``conflicts`` write and are refused while a node holds the store; its se
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from engram.app.memory_opening import StoreArgument, Writer, read_store
+from engram.app.memory_opening import StoreArgument, open_to_read, open_to_write
 from engram.core.errors import InvalidInputError, StoreError
 
 
@@ -75,9 +74,8 @@ def merge(config: Merge, path: Path) -> None:
     if config.transform is not None:
         *shift, yaw = config.transform
         guess = PlaneTransform(yaw, np.array(shift))
-    with closing(Writer(path, "memory/merge")) as writer:
-        report = writer.memory.merge_from(other, config.robot, guess)
-        writer.memory.commit()
+    with open_to_write(path, "memory/merge") as memory:
+        report = memory.merge_from(other, config.robot, guess)
     x, y, z = report.transform.shift
     print(
         f"merged: {len(report.matched)} objects known to both, {len(report.added)} new; their frame in ours: "
@@ -91,9 +89,8 @@ def merge(config: Merge, path: Path) -> None:
 
 def unmerge(config: Unmerge, path: Path) -> None:
     """Undo a merge."""
-    with closing(Writer(path, "memory/merge or memory/resolve, with undo")) as writer:
-        undone = _undo(writer.memory, config.what)
-        writer.memory.commit()
+    with open_to_write(path, "memory/merge or memory/resolve, with undo") as memory:
+        undone = _undo(memory, config.what)
     print(f"undone: {undone}")
 
 
@@ -117,7 +114,7 @@ def _undo(memory: Any, what: str) -> str:
 
 def conflicts(config: Conflicts, path: Path) -> None:
     """Print what is undecided."""
-    tracker = read_store(path, "").memory.tracker
+    tracker = open_to_read(path).tracker
     store = f"--store {shlex.quote(str(path))} " if config.store else ""
     found = tracker.conflicts.undecided(tracker.columns.row_of)
     if not found:
@@ -132,15 +129,13 @@ def conflicts(config: Conflicts, path: Path) -> None:
 
 def join(config: Join, path: Path) -> None:
     """Make two objects one."""
-    with closing(Writer(path, "memory/resolve")) as writer:
-        number, _ = writer.memory.join(config.kept, config.gone, "engram memory join")
-        writer.memory.commit()
+    with open_to_write(path, "memory/resolve") as memory:
+        number, _ = memory.join(config.kept, config.gone, "engram memory join")
     print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
 
 
 def keep_apart(config: KeepApart, path: Path) -> None:
     """Decide a conflict."""
-    with closing(Writer(path, "memory/resolve")) as writer:
-        writer.memory.keep_apart(config.a, config.b)
-        writer.memory.commit()
+    with open_to_write(path, "memory/resolve") as memory:
+        memory.keep_apart(config.a, config.b)
     print(f"kept apart: {config.a} and {config.b}")

@@ -1,15 +1,15 @@
-"""Opening the store of a memory from the command line: to read it beside a node, or to write instead of one."""
+"""Opening a store from the command line: to read it beside a running memory node, or to write instead of one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from engram.core.errors import StoreError, StoreLockedError
+from engram.core.errors import StoreLockedError
 
-CONSOLIDATION_S = 2.0
-"""CPU time that a question from the command line may spend on habits, which the store keeps as counts [s]."""
+if TYPE_CHECKING:
+    from engram.memory.robot_memory import RobotMemory
 
 
 @dataclass(frozen=True)
@@ -20,50 +20,18 @@ class StoreArgument:
     """Folder of the store; default: of the robots' memories in ~/.local/share/engram the one last written."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """A memory as a snapshot holds it, and when that was."""
+def open_to_write(path: Path, service: str) -> RobotMemory:
+    """Open a store to change it; ``service`` does the same in a memory node that holds it."""
+    from engram.memory import RobotMemory
 
-    memory: Any  # RobotMemory, or GraphMemory where the other stores are not needed
-    stamp_ns: int
-
-
-class Writer:
-    """The scene graph of a store, to be changed; ``service`` does the same in a memory node that holds it."""
-
-    def __init__(self, path: Path, service: str) -> None:
-        from engram.memory.graph_memory import GraphMemory
-        from engram.memory.storage.store import GraphStore
-
-        try:
-            self._store = GraphStore(path)
-        except StoreLockedError as error:
-            raise StoreLockedError(f"{error}; if that is a memory node, call its service {service}") from error
-        self.memory = GraphMemory(self._store, graph_config(self._store.load()))
-
-    def close(self) -> None:
-        """Let the next writer in."""
-        self._store.close()
+    try:
+        return RobotMemory.open(path)
+    except StoreLockedError as error:
+        raise StoreLockedError(f"{error}; if that is a memory node, call its service {service}") from error
 
 
-def read_store(path: Path, snapshot: str) -> Known:
-    """Open a snapshot as a memory that cannot be committed."""
-    from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-    from engram.memory.storage.store import read_snapshot
+def open_to_read(path: Path, snapshot: str = "") -> RobotMemory:
+    """Open a snapshot (empty = the newest)."""
+    from engram.memory import RobotMemory
 
-    stored = read_snapshot(path, snapshot or None)
-    if stored is None:
-        raise StoreError(f"{path}: the store is empty")
-    memory = RobotMemory(config=RobotMemoryConfig(graph=graph_config(stored)), stored=stored)
-    memory.consolidate(CONSOLIDATION_S)
-    return Known(memory, stored.stamp_ns)
-
-
-def graph_config(stored: Any) -> Any:
-    """Return the settings under which ``stored`` (None = nothing) opens: its own frame and map."""
-    from engram.memory.graph.tracker_config import TrackerConfig
-    from engram.memory.graph_memory import GraphMemoryConfig
-    from engram.memory.storage.map_frames import Anchor, anchor_of
-
-    anchor = Anchor() if stored is None else anchor_of(stored)
-    return GraphMemoryConfig(map=anchor.map, tracker=TrackerConfig(frame=anchor.frame))
+    return RobotMemory.open(path, read_only=True, snapshot=snapshot)

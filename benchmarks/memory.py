@@ -164,7 +164,7 @@ def frames(world: World, config: MemoryBenchmark, first_ns: int, count: int) -> 
     def detected(i: int) -> DetectedObject:
         pose = Pose(world.places[i] + rng.normal(0, 0.002, 3), upright)
         return DetectedObject(
-            f"thing {i}", 0.9, pose, np.eye(3) * 4e-6, np.full(3, 0.04), world.colors[i], world.vectors[i]
+            f"thing {i}", pose, 0.9, np.eye(3) * 4e-6, np.full(3, 0.04), world.colors[i], world.vectors[i]
         )
 
     camera = Pose(middle + np.array([0, 0, 2.0]), np.array([0.0, 1.0, 0.0, 0.0]))

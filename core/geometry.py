@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.types import Body, Pose, SceneObservation
+from engram.core.types import POSITION_SIGMA_M, Body, DetectedObject, Pose, SceneObservation
 
 
 def rotation(pose: Pose) -> Rotation:
@@ -73,14 +73,11 @@ def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray, 
     def carried(pose: Pose) -> Pose:
         return make_pose(to_frame(pose.position, base), turn * rotation(pose), base.frame)
 
-    objects = tuple(
-        replace(
-            seen,
-            pose=carried(seen.pose),
-            position_covariance=matrix_ @ seen.position_covariance @ matrix_.T + covariance,
-        )
-        for seen in scene.objects
-    )
+    def spread(seen: DetectedObject) -> np.ndarray:
+        own = POSITION_SIGMA_M**2 * np.eye(3) if seen.position_covariance is None else seen.position_covariance
+        return matrix_ @ own @ matrix_.T + covariance
+
+    objects = tuple(replace(seen, pose=carried(seen.pose), position_covariance=spread(seen)) for seen in scene.objects)
     hand = None if scene.hand is None else replace(scene.hand, pose=carried(scene.hand.pose))
     body = Body(base, agent) if agent else None
     return replace(scene, objects=objects, camera_pose=carried(scene.camera_pose), hand=hand, body=body)

@@ -21,6 +21,7 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
+from engram.memory.graph.completion import completed
 from engram.memory.graph.context import ContextConfig, context_tokens
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.tracker_config import TrackerConfig
@@ -33,7 +34,7 @@ from engram.memory.query.current import Encoder, Hits, RetrievalConfig, Stays, c
 from engram.memory.query.search import search
 from engram.memory.query.temporal import chances, nodes_then
 from engram.memory.storage.columns import ABSENT, ROW_BYTES
-from engram.memory.storage.map_frames import Anchor, check_anchor
+from engram.memory.storage.map_frames import Anchor, anchor_of, check_anchor
 from engram.memory.storage.records import (
     RECORD_BYTES,
     LookedTable,
@@ -64,6 +65,15 @@ class GraphMemoryConfig:
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     advice: AdviceConfig = field(default_factory=AdviceConfig)
     fleet: FleetConfig = field(default_factory=FleetConfig)
+
+
+def opened_config(
+    config: GraphMemoryConfig, stored: Stored | None, frame: str | None, map_name: str | None
+) -> GraphMemoryConfig:
+    """Return ``config`` with the frame and the map that are given, else those of ``stored``, else its own."""
+    known = Anchor(config.tracker.frame, config.map) if stored is None else anchor_of(stored)
+    tracker = replace(config.tracker, frame=known.frame if frame is None else frame)
+    return replace(config, tracker=tracker, map=known.map if map_name is None else map_name)
 
 
 def table(top_z: float = 0.0) -> SceneNode:
@@ -133,7 +143,7 @@ class GraphMemory(Memory):
         Raises:
             InvalidInputError: an object or the camera is not in ``base_link``.
         """
-        update = self._indexed(self.tracker.update(scene))
+        update = self._indexed(self.tracker.update(completed(scene, self.tracker.columns, self.embed)))
         self._stay_in_budget()
         return update
 

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
-from engram.core.contracts import MemoryAnswer, MemoryQuery, MemoryStore, TaskMemory
+from engram.core.contracts import MemoryAnswer, MemoryQuery, TaskMemory
+from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.graph.context import Case, with_cases
 from engram.memory.graph.tracker import Tracker
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config
 from engram.memory.merging.fleet import FleetReport
 from engram.memory.query.answer import answer, with_evidence
 from engram.memory.query.current import Encoder
+from engram.memory.query.language import QuestionConfig, parse
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, Stored
+from engram.memory.storage.store import GraphStore, Stored, read_snapshot
 from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
+from engram.memory.stores.lane import StoreLane
 from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
 from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemory
 
+CONSOLIDATION_S = 2.0
+"""CPU time that opening a memory to read may spend on habits, which the store keeps as counts [s]."""
+WALL_CLOCK_NS = 10**17
+"""Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 _SKILLS = 64
 """Pairs of task and policy version in a robot's profile, those tried last; semantic memory keeps more."""
 
@@ -49,82 +58,6 @@ class RobotMemoryConfig:
         )
 
 
-_WORTH_A_THREAD_S = 0.02
-"""A store that usually answers later than this is asked on its own thread. Python's threads share one lock: to hand
-over a question that is answered by computing costs more than it saves, unless the answer has to be waited for."""
-_NEWEST = 0.1
-"""Weight of the newest answer in what is usual."""
-
-
-class _Lane:
-    """One store: its calls run in order, those of different stores side by side.
-
-    What it takes in, it takes in on a thread of its own. A question is answered there too while that is going on, or
-    when answers usually take long; else by the caller's thread.
-    """
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=store.name)
-        self._writes: list[Future[object]] = []
-        self._last: Future[Any] | None = None  # given to the thread; when it is done, so are those before it
-        self._usual_s: float | None = None
-
-    @property
-    def apart(self) -> bool:
-        """Whether the next question goes to the store's own thread."""
-        return self._busy or (self._usual_s is not None and self._usual_s > _WORTH_A_THREAD_S)
-
-    @property
-    def _busy(self) -> bool:
-        return self._last is not None and not self._last.done()
-
-    def write(self, call: Callable[[], object]) -> None:
-        """Queue ``call``; what it raises comes out of the next :meth:`settle`."""
-        self._writes = [write for write in self._writes if not write.done() or write.exception()]
-        self._writes.append(self._queue(call))
-
-    def read(self, call: Callable[[], Any]) -> Future[Any]:
-        """Run ``call`` after everything that was written before: at once when there is nothing to wait for."""
-        return self._queue(call) if self._busy else _done(call)
-
-    def recall(self, query: MemoryQuery) -> Future[tuple[Evidence, ...]]:
-        """Ask the store, after everything that was written before."""
-        call = partial(self._timed_recall, query)
-        return self._queue(call) if self.apart else _done(call)
-
-    def settle(self) -> None:
-        """Wait for what was written; raise what went wrong."""
-        writes, self._writes = self._writes, []
-        for write in writes:
-            write.result()
-
-    def close(self) -> None:
-        """Finish what was queued and end the thread."""
-        self._thread.shutdown()
-
-    def _queue(self, call: Callable[[], Any]) -> Future[Any]:
-        self._last = self._thread.submit(call)
-        return self._last
-
-    def _timed_recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
-        begin = time.perf_counter()
-        found = self.store.recall(query)
-        took = time.perf_counter() - begin
-        self._usual_s = took if self._usual_s is None else self._usual_s + _NEWEST * (took - self._usual_s)
-        return found
-
-
-def _done(call: Callable[[], Any]) -> Future[Any]:
-    """Return what ``call`` gave or raised, called here."""
-    future: Future[Any] = Future()
-    try:
-        future.set_result(call())
-    except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
-        future.set_exception(error)
-    return future
-
-
 class RobotMemory(TaskMemory):
     """The scene graph answers; the other stores live on what changes in it and add what they remember.
 
@@ -146,12 +79,105 @@ class RobotMemory(TaskMemory):
         self.short_term = ShortTermMemory(self.config.short_term)
         self.episodic = EpisodicMemory(self.scene.embed, self.config.episodic)
         self.semantic = SemanticMemory(self.scene.embed, self.config.semantic)
-        self._lanes = {store.name: _Lane(store) for store in (self.short_term, self.episodic, self.semantic)}
+        self._lanes = {store.name: StoreLane(store) for store in (self.short_term, self.episodic, self.semantic)}
+        self._owns_store = self._read_only = False
         self._cases: tuple[str, Future[tuple[Case, ...]] | None] = ("", None)  # instruction, chosen for it
         known = self.scene.graph()
         for name, lane in self._lanes.items():
             lane.store.restore(self.scene.restored.get(name, ()))
             lane.store.update(replace(known, events=()), known.stamp_ns)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        snapshot: str = "",
+        frame: str | None = None,
+        map_name: str | None = None,
+        places: Sequence[SceneNode] = (),
+        encoder: Encoder | None = None,
+        config: RobotMemoryConfig | None = None,
+    ) -> Self:
+        """Open the memory stored in the folder ``path``, or create it there.
+
+        Args:
+            path: the store's folder, for example ``~/.local/share/engram/<robot_id>/memory``.
+            read_only: take no lock, so that it works beside a running memory node. Nothing can be written.
+            snapshot: id of a past state to open instead of the newest; only with ``read_only``.
+            frame: of all poses: ``base_link`` for an arm on its table, ``map`` for a robot that drives. Default:
+                what the store says, ``base_link`` for a new one.
+            map_name: name and version of the map that ``frame`` belongs to. Default: what the store says.
+            places: fixed rooms and places; those whose label the store does not know yet are added.
+            encoder: embeds labels and questions; default: MiniLM, loaded when it is first needed.
+            config: all other settings.
+
+        Raises:
+            StoreError: there is no store (with ``read_only``), it is damaged, another process writes it, or its
+                places belong to another frame or map.
+        """
+        path = Path(path).expanduser()
+        if snapshot and not read_only:
+            raise InvalidInputError(f"snapshot {snapshot!r}: a past state opens with read_only=True alone")
+        store = None if read_only else GraphStore(path)
+        try:
+            stored = store.load() if store is not None else read_snapshot(path, snapshot or None)
+            if stored is None and read_only:
+                raise StoreError(f"{path}: the store is empty")
+            config = config or RobotMemoryConfig()
+            config = replace(config, graph=opened_config(config.graph, stored, frame, map_name))
+            memory = cls(store, config, encoder, places, stored)
+        except BaseException:
+            if store is not None:
+                store.close()
+            raise
+        memory._owns_store, memory._read_only = True, read_only
+        if read_only:
+            memory.consolidate(CONSOLIDATION_S)
+        return memory
+
+    def __enter__(self) -> Self:
+        """Return the memory; :meth:`close` runs at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; after an exception, what was not committed is dropped."""
+        self.close(commit=kind is None)
+
+    @property
+    def now_ns(self) -> int:
+        """The present on the clock of the memory's stamps: the wall clock, or the newest stamp of a simulation."""
+        newest = self.scene.tracker.stamp_ns
+        return time.time_ns() if newest == 0 or newest > WALL_CLOCK_NS else newest
+
+    def ask(
+        self,
+        question: str,
+        *,
+        now_ns: int | None = None,
+        limit: int = 5,
+        robot_place: np.ndarray | None = None,
+        utc_offset_h: float | None = None,
+    ) -> MemoryAnswer:
+        """Answer a question in English, such as "where was the red cup before lunch".
+
+        Args:
+            question: see :mod:`engram.memory.query.language` for what is understood.
+            now_ns: when it is asked; default: :attr:`now_ns`.
+            limit: most objects and pieces of evidence in the answer.
+            robot_place: (3,) m, where the robot is: the advice then weighs the way to a place against its chance.
+            utc_offset_h: local time less UTC [h], for times of day; default: this machine's.
+
+        Raises:
+            InvalidInputError: the question names a time that does not exist or is still to come.
+            UnknownNameError: it is about something that the memory has never known; lists what it knows.
+        """
+        offset = time.localtime().tm_gmtoff / 3600 if utc_offset_h is None else utc_offset_h
+        query = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
+        return self.query(replace(query, robot_place=robot_place))
 
     @property
     def tracker(self) -> Tracker:
@@ -160,6 +186,7 @@ class RobotMemory(TaskMemory):
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed in the scene graph."""
+        self._check_writable("update")
         return self._share(self.scene.update(scene))
 
     def query(self, query: MemoryQuery) -> MemoryAnswer:
@@ -169,7 +196,9 @@ class RobotMemory(TaskMemory):
             self._tell_skills()
         about_things = query.ability in ("", "do")  # the other abilities are the scene graph's alone
         asked = tuple(self._lanes) if about_things else ()
-        first = sorted(asked, key=lambda name: not self._lanes[name].apart)  # they work while the others are asked
+        first = sorted(
+            asked, key=lambda name: not self._lanes[name].is_asynchronous
+        )  # they work while the others are asked
         reads = {name: self._lanes[name].recall(query) for name in first}
         hits = self.scene.search(query, self._still_there)
         found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
@@ -195,6 +224,7 @@ class RobotMemory(TaskMemory):
 
     def commit(self) -> int:
         """Make all four stores durable in one atomic step; return the sequence that survives a crash."""
+        self._check_writable("commit")
         if self.scene.store is None:
             return 0
         for lane in self._lanes.values():
@@ -267,10 +297,26 @@ class RobotMemory(TaskMemory):
         reads = {name: lane.read(lane.store.bytes_used) for name, lane in self._lanes.items()}
         return {"graph": self.scene.bytes_used()} | {name: read.result() for name, read in reads.items()}
 
-    def close(self) -> None:
-        """End the threads; may be called twice. What was not committed is lost."""
-        for lane in self._lanes.values():
-            lane.close()
+    def close(self, commit: bool = True) -> None:
+        """End the threads; may be called twice.
+
+        A memory from :meth:`open` commits first (unless ``commit`` is False) and lets the next writer in. One that was
+        given its store leaves both to whoever owns the store.
+        """
+        store, owned = self.scene.store, self._owns_store
+        self._owns_store = False
+        try:
+            if owned and commit and store is not None:
+                self.commit()
+        finally:
+            for lane in self._lanes.values():
+                lane.close()
+            if owned and store is not None:
+                store.close()
+
+    def _check_writable(self, action: str) -> None:
+        if self._read_only:
+            raise InvalidInputError(f"{action}: the memory was opened with read_only=True")
 
     def _tell_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""

@@ -17,6 +17,7 @@ from engram.core.types.experience import (
 )
 from engram.core.types.scene import (
     EVENT_KINDS,
+    POSITION_SIGMA_M,
     Advice,
     Body,
     DetectedObject,
@@ -41,6 +42,7 @@ __all__ = [
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
+    "POSITION_SIGMA_M",
     "STATE_DIM",
     "ActionChunk",
     "ActionSpace",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,29 +14,38 @@ from engram.core.statistics import Rate, wilson
 from engram.core.types.basics import EMBEDDING_DIM, set_fields
 from engram.core.types.sensing import Pose
 
+POSITION_SIGMA_M = 0.01
+"""Standard deviation of a detected position whose covariance is not given [m]."""
+
 
 @dataclass(frozen=True, slots=True)
 class DetectedObject:
-    """One object that a detector found in one frame, in ``base_link``."""
+    """One object that a detector found in one frame.
+
+    A label and a pose are enough. The memory fills in what is None: see :mod:`engram.memory.graph.completion`.
+    """
 
     label: str
-    score: float  # 0..1
-    pose: Pose
-    position_covariance: np.ndarray  # (3, 3) m^2
-    size: np.ndarray  # (3,) m, extents along the pose's axes
-    color: np.ndarray  # (3,) rgb, 0..1
-    embedding: np.ndarray  # (384,) float32, unit length
+    pose: Pose  # of the centre of the object's box
+    score: float = 1.0  # 0..1, confidence of the detector
+    position_covariance: np.ndarray | None = None  # (3, 3) m^2
+    size: np.ndarray | None = None  # (3,) m, extents along the pose's axes
+    color: np.ndarray | None = None  # (3,) rgb, 0..1
+    embedding: np.ndarray | None = None  # (384,) float32, unit length, of the appearance or of the label
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:
             raise InvalidInputError(f"DetectedObject.score: {self.score}, expected 0..1")
-        set_fields(
-            self,
-            position_covariance=checked("DetectedObject.position_covariance", self.position_covariance, (3, 3)),
-            size=checked("DetectedObject.size", self.size, (3,)),
-            color=checked("DetectedObject.color", self.color, (3,)),
-            embedding=checked("DetectedObject.embedding", self.embedding, (EMBEDDING_DIM,), np.float32),
-        )
+        for name, shape in _OBJECT_ARRAYS.items():
+            value = getattr(self, name)
+            if value is not None:
+                dtype = np.float32 if name == "embedding" else np.float64
+                set_fields(self, **{name: checked(f"DetectedObject.{name}", value, shape, dtype)})
+
+
+_OBJECT_ARRAYS: Mapping[str, tuple[int, ...]] = {
+    "position_covariance": (3, 3), "size": (3,), "color": (3,), "embedding": (EMBEDDING_DIM,)
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +107,21 @@ class Embodiment:
 
 @dataclass(frozen=True, slots=True)
 class SceneObservation:
-    """All objects seen in one frame, with the camera's frustum: what was looked at and not seen counts too."""
+    """All objects seen in one frame, and the part of the world that the camera looked at.
+
+    The camera's view makes a missing detection evidence of absence. Without a view (``image_size`` of 0 x 0, the
+    default) the observation says where its objects are and nothing about any other object.
+    """
 
     stamp_ns: int
-    camera: str
-    objects: tuple[DetectedObject, ...]
-    camera_pose: Pose  # optical frame in base_link
-    intrinsics: np.ndarray  # (3, 3) of the full image, pixels
-    image_size: tuple[int, int]  # (width, height), pixels
-    depth_grid: np.ndarray  # (h, w) float32, m: coarse depth over the image, 0 = no return
+    camera: str = "unnamed"
+    objects: tuple[DetectedObject, ...] = ()
+    camera_pose: Pose = field(default_factory=lambda: Pose(np.zeros(3)))  # optical frame in the objects' frame
+    intrinsics: np.ndarray = field(default_factory=lambda: np.eye(3))  # (3, 3) of the full image, pixels
+    image_size: tuple[int, int] = (0, 0)  # (width, height), pixels
+    depth_grid: np.ndarray = field(  # (h, w) float32, m: coarse depth over the image, 0 = no return
+        default_factory=lambda: np.zeros((0, 0), np.float32)
+    )
     hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
     body: Body | None = None  # None: nobody says where the robot stood
 
@@ -116,6 +131,11 @@ class SceneObservation:
             intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),
             depth_grid=checked("SceneObservation.depth_grid", self.depth_grid, (None, None), np.float32),
         )
+
+    @property
+    def has_view(self) -> bool:
+        """Whether it says what the camera looked at."""
+        return min(self.image_size) > 0 and self.depth_grid.size > 0
 
     @property
     def id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -18,7 +18,7 @@ class Pose:
     """A rigid transform of a child frame in ``frame``."""
 
     position: np.ndarray  # (3,) m
-    quaternion: np.ndarray  # (4,) w x y z, unit
+    quaternion: np.ndarray = field(default_factory=lambda: np.array([1.0, 0.0, 0.0, 0.0]))  # (4,) w x y z, unit
     frame: str = "base_link"
 
     def __post_init__(self) -> None:

@@ -56,7 +56,9 @@ class Sights:
 
 
 def spawn(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfig, evidence: str = "") -> SceneNode:
-    """Return the node of an object seen for the first time."""
+    """Return the node of an object seen for the first time; ``seen`` is complete."""
+    assert seen.position_covariance is not None and seen.size is not None
+    assert seen.color is not None and seen.embedding is not None
     return SceneNode(
         id=node_id,
         layer="object",

@@ -80,7 +80,8 @@ class Tracker:
         rows = self._candidates(scene, sights.looks, step)
         verdict = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, sights.looks)
-        self.coverage.add(scene, config.visibility.max_depth_m)
+        if scene.has_view:
+            self.coverage.add(scene, config.visibility.max_depth_m)
         self.coverage.look_into(seen_into(columns, scene, config.visibility), scene.stamp_ns)
         self._update_matched(rows, found, sights, scene, step)
         matched = np.zeros(len(rows), bool)
@@ -144,12 +145,7 @@ class Tracker:
     def _candidates(self, scene: SceneObservation, seen: AppearanceFeatures, step: Step) -> np.ndarray:
         """Return the rows (n,) of objects that this frame can say anything about."""
         columns, reach = self.columns, self.config.visibility.max_depth_m
-        width, height = scene.image_size
-        corners = np.array([(0, 0), (width, 0), (0, height), (width, height)], np.float64)
-        rays = (corners - scene.intrinsics[:2, 2]) / np.diag(scene.intrinsics)[:2] * reach
-        far = to_frame(np.column_stack((rays, np.full(4, reach))), scene.camera_pose)
-        points = np.vstack((far, scene.camera_pose.position))
-        rows = columns.objects_within(points.min(axis=0), points.max(axis=0))
+        rows = self._in_view(scene, reach) if scene.has_view else set()
         if len(seen.labels):
             margin = 0.5
             rows |= columns.objects_within(seen.position.min(axis=0) - margin, seen.position.max(axis=0) + margin)
@@ -157,6 +153,15 @@ class Tracker:
         rows -= {row for _, row in step.gone}
         found = np.fromiter(rows, np.int64, len(rows))
         return np.sort(found[columns.layer[found] == OBJECT])
+
+    def _in_view(self, scene: SceneObservation, reach: float) -> set[int]:
+        """Return the rows of the objects around the camera's frustum, ``reach`` m deep."""
+        width, height = scene.image_size
+        corners = np.array([(0, 0), (width, 0), (0, height), (width, height)], np.float64)
+        rays = (corners - scene.intrinsics[:2, 2]) / np.diag(scene.intrinsics)[:2] * reach
+        far = to_frame(np.column_stack((rays, np.full(4, reach))), scene.camera_pose)
+        points = np.vstack((far, scene.camera_pose.position))
+        return self.columns.objects_within(points.min(axis=0), points.max(axis=0))
 
     def _match(self, rows: np.ndarray, seen: AppearanceFeatures) -> Assignment:
         """Assign sights to ``rows``; those too far from every sight are spared the comparison."""
@@ -288,10 +293,12 @@ class Tracker:
 
 
 def _check_frames(scene: SceneObservation, frame: str) -> None:
-    frames = {scene.camera_pose.frame, *(seen.pose.frame for seen in scene.objects)}
+    frames = {seen.pose.frame for seen in scene.objects}
+    if scene.has_view:
+        frames.add(scene.camera_pose.frame)
     if scene.hand is not None:
         frames.add(scene.hand.pose.frame)
     if scene.body is not None:
         frames.add(scene.body.pose.frame)
-    if frames != {frame}:
+    if frames - {frame}:
         raise InvalidInputError(f"SceneObservation of {scene.camera!r}: frames {sorted(frames)}, valid: {frame}")

@@ -35,7 +35,7 @@ def look(
     axis-aligned boxes of ``sizes`` (n, 3) m."""
     config = config or VisibilityConfig()
     verdict = np.full(len(places), UNSEEN)
-    if len(places) == 0:
+    if len(places) == 0 or not scene.has_view:
         return verdict
     points = from_frame(places, scene.camera_pose)
     ahead = np.flatnonzero((points[:, 2] > 1e-3) & (points[:, 2] < config.max_depth_m))

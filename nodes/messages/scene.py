@@ -55,19 +55,32 @@ def _embedding(values: Any, name: str) -> np.ndarray:
 
 def _object_to_msg(found: DetectedObject) -> ObjectObservation:
     msg = ObjectObservation(label=found.label, score=float(found.score), pose=pose_to_msg(found.pose))
-    msg.position_covariance = found.position_covariance.reshape(9)
-    msg.size = vector3(found.size)
-    msg.color = found.color.astype(np.float32)
-    msg.embedding = floats(found.embedding)
+    if found.position_covariance is not None:
+        msg.position_covariance = found.position_covariance.reshape(9)
+    if found.size is not None:
+        msg.size = vector3(found.size)
+    if found.color is not None:
+        msg.color = found.color.astype(np.float32)
+    if found.embedding is not None:
+        msg.embedding = floats(found.embedding)
     return msg
 
 
 def _object_from_msg(msg: ObjectObservation, frame: str) -> DetectedObject:
     return DetectedObject(
-        msg.label, msg.score, pose_from_msg(msg.pose, frame),
-        np.array(msg.position_covariance, np.float64).reshape(3, 3), xyz(msg.size), np.array(msg.color, np.float64),
-        _embedding(msg.embedding, f"object {msg.label!r} embedding"),
-    )  # fmt: skip
+        msg.label,
+        pose_from_msg(msg.pose, frame),
+        msg.score,
+        _given(np.array(msg.position_covariance, np.float64).reshape(3, 3)),
+        _given(xyz(msg.size)),
+        _given(np.array(msg.color, np.float64)),
+        _embedding(msg.embedding, f"object {msg.label!r} embedding") if len(msg.embedding) else None,
+    )
+
+
+def _given(values: np.ndarray) -> np.ndarray | None:
+    """Return ``values``; None if all are zero, the default of a message: the sender does not know them."""
+    return values if values.any() else None
 
 
 def scene_to_msg(scene: SceneObservation, min_depth_m: float = 0.05, max_depth_m: float = 2.5) -> SceneObservationMsg:

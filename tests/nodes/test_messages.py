@@ -65,7 +65,7 @@ def f32(*shape) -> np.ndarray:
 
 
 def seen() -> DetectedObject:
-    return DetectedObject("red cube", 0.5, pose(), RNG.random((3, 3)), RNG.random(3), f32(3).astype(float), f32(384))
+    return DetectedObject("red cube", pose(), 0.5, RNG.random((3, 3)), RNG.random(3), f32(3).astype(float), f32(384))
 
 
 def node(name="object/1") -> SceneNode:
@@ -178,6 +178,16 @@ def test_poses_and_transforms():
 def test_scene_observation():
     scene = SceneObservation(5, "front", (seen(), seen()), pose(), RNG.random((3, 3)), (128, 96), f32(6, 8))
     assert same(messages.scene_from_msg(through(messages.scene_to_msg(scene))), scene)
+
+
+def test_a_detection_of_a_label_and_a_pose_says_that_nothing_else_is_known():
+    msg = ObjectObservation(label="red cube", pose=messages.pose_to_msg(pose()), score=0.5)
+    sent = SceneObservationMsg(header=messages.header(5, "base_link"), camera="front", objects=[msg])
+    scene = messages.scene_from_msg(sent)
+    (found,) = scene.objects
+    assert (found.size, found.color, found.position_covariance, found.embedding) == (None, None, None, None)
+    assert not scene.has_view
+    assert messages.scene_to_msg(scene).objects[0] == msg
 
 
 def test_graph_update():

@@ -39,8 +39,8 @@ def scene(stamp_ns: int, **objects: tuple[float, float]) -> SceneObservation:
         found.append(
             DetectedObject(
                 words,
+                Pose(np.array([x, y, 0.02])),
                 0.9,
-                Pose(np.array([x, y, 0.02]), np.array([1.0, 0, 0, 0])),
                 np.eye(3) * 1e-5,
                 np.full(3, 0.04),
                 np.array([0.8, 0.1, 0.1]),
