@@ -67,6 +67,25 @@ class World(ABC):
         """Free rendering contexts and other resources; may be called twice."""
 
 
+class ViewableWorld(World):
+    """A world that tools such as RViz can watch, also while no episode runs."""
+
+    @abstractmethod
+    def rest(self, duration_s: float) -> Observation:
+        """Let ``duration_s`` of simulated time pass in which nothing moves; callable before the first reset.
+
+        The episode's verdict, step and number stay as they are.
+        """
+
+    @abstractmethod
+    def robot_description(self) -> str:
+        """Return the robot as URDF, its root link called ``base_link``."""
+
+    @abstractmethod
+    def link_poses(self, *, moving: bool) -> Mapping[str, Pose]:
+        """Return the pose of links in their parent link (``pose.frame``): of those that move, now, or of the fixed."""
+
+
 class Detector(ABC):
     """RGB-D frame -> objects."""
 

@@ -140,8 +140,8 @@ class MemoryNode(EngramNode):
         self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
-        status = qos.status_subscription(lockstep=self.config.lockstep)
-        self.subscribe(TaskStatus, "task/status", self._on_status, status)
+        topic, profile = qos.every_status(lockstep=self.config.lockstep)
+        self.subscribe(TaskStatus, topic, self._on_status, profile)
         if self.kinematics is not None:
             self.subscribe(
                 JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)

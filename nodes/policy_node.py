@@ -150,8 +150,8 @@ class PolicyNode(EngramNode):
         every_step = partial(qos.every_step, lockstep=config.lockstep)
         self.subscribe(JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
         if config.episodes == "status":
-            status = qos.status_subscription(lockstep=config.lockstep)
-            self.subscribe(TaskStatus, "task/status", self._on_status, status)
+            topic, profile = qos.every_status(lockstep=config.lockstep)
+            self.subscribe(TaskStatus, topic, self._on_status, profile)
         self.subscribe(ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR))
         if config.memory != "off":
             self.subscribe(MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND))

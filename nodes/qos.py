@@ -31,7 +31,8 @@ COMMAND = _profile(1)
 CHUNK = _profile(1, latched=True)
 """policy/action_chunk: a safety node that was restarted in mid-episode goes on with the chunk at hand."""
 LATCHED = _profile(1, latched=True)
-"""task/status, policy/manifest, tf_static as we publish it: a node that starts late still learns the last one."""
+"""task/status, safety/stopped, robot_description, policy/manifest, tf_static as we publish it: a node that starts late
+still learns the last one."""
 GRAPH = _profile(64, latched=True)
 """memory/graph: changes in order; a late reader gets the recent ones and asks for the rest."""
 WEIGHTS = _profile(512, latched=True)
@@ -59,12 +60,13 @@ def every_step(profile: QoSProfile, *, lockstep: bool) -> QoSProfile:
     return _profile(CHUNK_STEPS, latched=latched) if lockstep else profile
 
 
-def status_subscription(*, lockstep: bool) -> QoSProfile:
-    """Return the profile for reading task/status with every step: in lock-step those from now on.
+def every_status(*, lockstep: bool) -> tuple[str, QoSProfile]:
+    """Return the topic that has the status of the task at every control step, and the profile for reading it.
 
-    Whoever is late does not want the steps that are over, and is shown the one under way again.
+    task/status is latched and one deep: a late reader gets the newest status alone. In lock-step, where no step may be
+    missed, task/step has each of them from now on; who comes late is shown the step under way again.
     """
-    return _profile(CHUNK_STEPS) if lockstep else LATCHED
+    return ("task/step", _profile(CHUNK_STEPS)) if lockstep else ("task/status", LATCHED)
 
 
 def sensor_subscription(*, lockstep: bool) -> QoSProfile:

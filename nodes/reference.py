@@ -31,6 +31,7 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "nodes.md"
 NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode)
 TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
+    ("robot_description", "std_msgs/String (URDF)", "sim -> RViz, yours", qos.LATCHED),
     (
         "camera/<name>/color/image_raw",
         "sensor_msgs/Image (rgb8; bgr8 is read)",
@@ -50,8 +51,14 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     (
         "task/status",
         "engram_interfaces/TaskStatus",
-        "sim, policy (on a robot) -> policy, safety, memory, viewer",
+        "sim, policy (on a robot) -> policy, safety, memory, viewer; the newest",
         qos.LATCHED,
+    ),
+    (
+        "task/step",
+        "engram_interfaces/TaskStatus",
+        "sim -> policy, memory (lock-step); every control step, and idle between episodes",
+        qos.every_step(qos.SENSOR, lockstep=True),
     ),
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
     ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> viewer, yours", qos.GRAPH),
@@ -64,6 +71,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
         "safety -> policy",
         qos.SENSOR,
     ),
+    ("safety/stopped", "std_msgs/Bool", "safety -> sim, policy, viewer; a stop is latched", qos.LATCHED),
     ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),
     ("experience", "engram_interfaces/Experience", "policy -> learner", qos.EXPERIENCE),
     ("experience/ack", "engram_interfaces/ExperienceAck", "learner -> policy", qos.EXPERIENCE),

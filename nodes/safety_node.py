@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 from sensor_msgs.msg import JointState as JointStateMsg
+from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
@@ -66,6 +67,7 @@ class SafetyNode(EngramNode):
         self.commands = self.create_publisher(JointTrajectory, "command", qos.COMMAND)
         executed = qos.every_step(qos.SENSOR, lockstep=self.config.lockstep)
         self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", executed)
+        self.stopped = self.create_publisher(Bool, "safety/stopped", qos.LATCHED)
         self._forget()
 
     def _forget(self) -> None:
@@ -86,6 +88,7 @@ class SafetyNode(EngramNode):
         self.subscribe(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
         self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         self.subscribe(Intervention, "intervention", self._on_intervention, qos.EVENTS)
+        self._publish_stopped()
         self.serve(Trigger, "safety/stop", self._on_stop)
         self.serve(Trigger, "safety/reset", self._on_release)
         self.every(min(0.1, self.config.chunk_timeout_s / 2), self._give_up_waiting, "waiting")
@@ -134,6 +137,7 @@ class SafetyNode(EngramNode):
         self.pipeline.filter.stop("safety/stop")
         self.health.problem("stopped", "by safety/stop; call safety/reset to go on", ERROR, lasting=True)
         self.get_logger().error("stopped by safety/stop")
+        self._publish_stopped()
         if self.joints is not None and (self.waiting_since is not None or not self.config.lockstep):
             self._send(self.pipeline.execute(None, self.joints), None)
         response.success, response.message = True, "stopped; call safety/reset to go on"
@@ -144,8 +148,12 @@ class SafetyNode(EngramNode):
         self.pipeline.filter.reset()
         self.pipeline.controller.reset()
         self.health.clear("stopped")
+        self._publish_stopped()
         response.success, response.message = True, f"released from: {was}" if was else "was not stopped"
         return response
+
+    def _publish_stopped(self) -> None:
+        self.stopped.publish(Bool(data=bool(self.pipeline.filter.stopped)))
 
     # -- the control step ----------------------------------------------------------------------------------------
 

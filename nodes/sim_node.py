@@ -1,7 +1,8 @@
 """The simulated workcell as a robot: cameras, joint states, tf and clock out, joint commands in.
 
 In lock-step every control step waits for the command with its own stamp; in free running the newest command counts.
-``sim/reset`` begins an episode; ``task/status`` says what it is doing, with the simulator's own verdict.
+``sim/reset`` begins an episode; ``task/status`` says what it is doing, with the simulator's own verdict. Between
+episodes nothing moves: the world at rest is shown twice a second, and the clock goes on.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn
 
-from rclpy.publisher import Publisher
-from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import CameraInfo, Image, JointState
-from tf2_msgs.msg import TFMessage
+from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.types import CameraFrame, EpisodeStatus, Observation, OracleOutcome, Pose
+from engram.core.contracts import ViewableWorld, World
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
+from engram.nodes.sim_outputs import SimOutputs
 from engram.runtime.factories import make_world
+from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
 from engram_interfaces.msg import TaskStatus
@@ -51,6 +52,8 @@ class SimNodeConfig(NodeConfig):
     """Lock-step: show the same step again after waiting this long for its command [s]."""
     command_timeout_s: float = param(10.0, 0.1, 3600.0)
     """Lock-step: report a missing command after this long [s]."""
+    rest_period_s: float = param(0.5, 0.05, 60.0)
+    """Between episodes: how often the robot at rest is published, and how far the clock then goes on [s]."""
 
 
 class SimNode(EngramNode):
@@ -64,44 +67,64 @@ class SimNode(EngramNode):
 
     def setup(self) -> None:
         """Open the world and the topics that do not depend on it."""
-        every_step = partial(qos.every_step, lockstep=self.config.lockstep)
-        self.sensor_qos = every_step(qos.SENSOR)
-        self.clock = self.create_publisher(Clock, "/clock", self.sensor_qos)
-        self.joints = self.create_publisher(JointState, "joint_states", self.sensor_qos)
-        self.tf = self.create_publisher(TFMessage, "tf", self.sensor_qos)
-        self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-        self.status = self.create_publisher(TaskStatus, "task/status", every_step(qos.LATCHED))
-        self.images: dict[str, dict[str, Publisher]] = {}
-        for camera in self.config.cameras:
-            self._outputs(camera)
-        self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
-        self.last_published: dict[str, Mapping[str, object]] = {}  # kind (camera_infos, mounts) -> by camera
-        self.lenses_at_ns = -1  # stamp that they were last published with
         config = self.config
+        self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         self.loop = SimLoop(
-            lambda: make_world(config.world, self.section["world_config"]),
+            self._make_world,
             self._show,
             self._show_rest,
             self._report,
             self.health.count,
-            SimLoopConfig(config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s),
+            SimLoopConfig(
+                config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s, config.rest_period_s
+            ),
+            self._show_idle,
         )
+        self.links_fixed = False  # the robot's fixed links are on tf_static
         self.loop.wait_ready()
+        self._refuse_second_clock()  # making the world took as long as hearing of other nodes does
+        self.outputs = SimOutputs(self, config.cameras, config.static_cameras)
+        if self.viewable is not None:
+            self.outputs.describe(self.viewable.robot_description())
+        steps = qos.every_step(qos.SENSOR, lockstep=config.lockstep)
+        self.step_status = self.create_publisher(TaskStatus, "task/step", steps)
+        self.status = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+
+    def _make_world(self) -> World:
+        """Make the world; in the simulation's thread."""
+        world = make_world(self.config.world, self.section["world_config"])
+        self.viewable = world if isinstance(world, ViewableWorld) else None
+        return world
+
+    def _refuse_second_clock(self) -> None:
+        others = [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic("/clock")]
+        if others:
+            self.loop.stop()
+            raise InvalidInputError(
+                f"{self.resolve_topic_name('/clock')} is already published by {', '.join(others)}: two simulations "
+                "cannot share a clock. Give this one a clock of its own, such as clock:=/r2/clock (launch argument), "
+                "or another ROS_DOMAIN_ID"
+            )
 
     def start(self) -> None:
         """Take commands; begin the first episode if there is one."""
+        self.stopped = False  # as safety/stopped says
         self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.serve(ResetSim, "sim/reset", self._on_reset)
         self._publish_status(EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
         if self.config.task:
             first = self.loop.reset(self.config.task, self.config.seed, "")
-            first.add_done_callback(self._report_refusal)
+            first.add_done_callback(self._check_first_task)
 
     def teardown(self) -> None:
         """Close the world."""
         self.loop.stop()
 
     async def _on_reset(self, request: ResetSim.Request, response: ResetSim.Response) -> ResetSim.Response:
+        if self.stopped:
+            response.message = REFUSED_WHILE_STOPPED
+            return response
         answered = self.promise()
         self.loop.reset(request.task, request.seed, request.instruction).add_done_callback(answered.set_result)
         done = await answered
@@ -123,10 +146,19 @@ class SimNode(EngramNode):
             self.health.seconds("camera to command", time.monotonic() - shown)
         self.loop.command(messages.command_from_msg(msg, msg.joint_names))
 
-    def _report_refusal(self, done: Future) -> None:
-        if not done.cancelled() and done.exception() is not None:
-            self.health.problem("task", str(done.exception()), ERROR, lasting=True)
-            self.get_logger().error(f"task: {done.exception()}")
+    def _on_stopped(self, msg: Bool) -> None:
+        self.stopped = msg.data
+
+    def _check_first_task(self, done: Future) -> None:
+        """End the node for a task that does not exist: the parameter that names it is read once, at the start."""
+        error = None if done.cancelled() else done.exception()
+        if error is None:
+            return
+        self.health.problem("task", str(error), ERROR, lasting=True)
+        if isinstance(error, InvalidInputError | UnknownNameError):
+            self.unfit = error
+        else:
+            self.get_logger().error(f"task: {error}")
 
     def _report(self, key: str, text: str) -> None:
         if not self.context.ok():  # a signal ended the context under the simulation's feet: no problem of ours
@@ -134,8 +166,17 @@ class SimNode(EngramNode):
         if not text:
             self.health.clear(key)
             return
+        if key == "command":
+            text = f"{text}; {self._why_no_command()}"
         self.health.problem(key, text)
         self.get_logger().warning(f"{key}: {text}", throttle_duration_sec=5.0)
+
+    def _why_no_command(self) -> str:
+        if not self.count_publishers("command"):
+            return "nobody publishes 'command': safety_node is not active"
+        if not self.count_publishers("policy/action_chunk"):
+            return "nobody publishes 'policy/action_chunk': policy_node is not active"
+        return "the diagnostics of policy_node and safety_node say what they wait for"
 
     def _show(self, observation: Observation, outcome: OracleOutcome, again: bool) -> None:
         """Publish what the command of this control step waits for; called in the simulation's thread."""
@@ -148,28 +189,31 @@ class SimNode(EngramNode):
             self.shown = {stamp_ns: time.monotonic()}
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
-        camera_infos = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
-        if self._changed("camera_infos", camera_infos):  # those that are known hold until others come
-            self._publish_lenses(observation)
-        for frame in observation.cameras.values():
-            self._publish_color(frame)
-        self._publish_transforms(observation)
-        # Last what wakes most: every process that listens to it may take the processor from the rest of the step.
-        self.joints.publish(messages.joints_to_msg(observation.joints))
+        self.outputs.step(observation, again=again)
         self._publish_status(self._status_of(observation, outcome))
         self.health.trace("shown", stamp_ns)
 
     def _show_rest(self, observation: Observation) -> None:
         """Publish the parts of the step that no command waits for; called in the simulation's thread."""
-        if self.state != "active":
-            return
-        self.clock.publish(Clock(clock=messages.to_stamp(observation.stamp_ns)))
-        if self.lenses_at_ns != observation.stamp_ns:
-            self._publish_lenses(observation)
-        for frame in observation.cameras.values():
-            if frame.depth is not None:
-                depth = messages.depth_to_msg(frame.depth, frame.stamp_ns, messages.optical_frame(frame.name))
-                self._outputs(frame.name)["depth"].publish(depth)
+        if self.state == "active":
+            self.outputs.rest_of_step(observation, self._links())
+
+    def _show_idle(self, observation: Observation) -> None:
+        """Publish the world between two episodes; called in the simulation's thread."""
+        if self.state == "active" and self.viewable is not None:
+            # Not on task/status: there the verdict on the last episode stays for those who come late.
+            status = EpisodeStatus(observation.stamp_ns, self.config.robot_id, 0, "", "", 0, "idle")
+            self.step_status.publish(messages.status_to_msg(status))
+            self.outputs.idle(observation, self._links())
+
+    def _links(self) -> Mapping[str, Pose]:
+        """Return where the robot's moving links are, those that never move having been published."""
+        if self.viewable is None:
+            return {}
+        if not self.links_fixed:  # not sooner: until it is first shown, the world has no scene
+            self.links_fixed = True
+            self.outputs.fix(self.viewable.link_poses(moving=False))
+        return self.viewable.link_poses(moving=True)
 
     def _status_of(self, observation: Observation, outcome: OracleOutcome) -> EpisodeStatus:
         state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
@@ -189,50 +233,9 @@ class SimNode(EngramNode):
         )
 
     def _publish_status(self, status: EpisodeStatus) -> None:
-        self.status.publish(messages.status_to_msg(status))
-
-    def _changed(self, kind: str, values: Mapping[str, object]) -> bool:
-        """Whether ``values`` differ from what was last published of this ``kind``, which they now are."""
-        news = self.last_published.get(kind) != values
-        self.last_published[kind] = values
-        return news
-
-    def _publish_transforms(self, observation: Observation) -> None:
-        poses = {name: frame.pose for name, frame in observation.cameras.items()}
-        static = {name: pose for name, pose in poses.items() if name in self.config.static_cameras}
-        if moving := {name: pose for name, pose in poses.items() if name not in static}:
-            self.tf.publish(_transforms(moving, observation.stamp_ns))
-        where = {name: (p.position.tobytes(), p.quaternion.tobytes(), p.frame) for name, p in static.items()}
-        if static and self._changed("mounts", where):  # latched
-            self.tf_static.publish(_transforms(static, observation.stamp_ns))
-
-    def _outputs(self, camera: str) -> dict[str, Publisher]:
-        if camera not in self.images:
-            base = f"camera/{camera}"
-            self.images[camera] = {
-                "color": self.create_publisher(Image, f"{base}/color/image_raw", self.sensor_qos),
-                "depth": self.create_publisher(Image, f"{base}/depth/image_raw", self.sensor_qos),
-                "info": self.create_publisher(CameraInfo, f"{base}/camera_info", self.sensor_qos),
-            }
-        return self.images[camera]
-
-    def _publish_lenses(self, observation: Observation) -> None:
-        self.lenses_at_ns = observation.stamp_ns
-        for name, frame in observation.cameras.items():
-            height, width, _ = frame.color.shape
-            optical = messages.optical_frame(name)
-            info = messages.camera_info_to_msg(frame.intrinsics, width, height, frame.stamp_ns, optical)
-            self._outputs(name)["info"].publish(info)
-
-    def _publish_color(self, frame: CameraFrame) -> None:
-        color = messages.color_to_msg(frame.color, frame.stamp_ns, messages.optical_frame(frame.name))
-        self._outputs(frame.name)["color"].publish(color)
-
-
-def _transforms(poses: Mapping[str, Pose], stamp_ns: int) -> TFMessage:
-    """Return the poses of cameras as transforms of their optical frames."""
-    frames = messages.optical_frame
-    return TFMessage(transforms=[messages.pose_to_transform(p, frames(name), stamp_ns) for name, p in poses.items()])
+        msg = messages.status_to_msg(status)
+        self.step_status.publish(msg)
+        self.status.publish(msg)
 
 
 def main() -> NoReturn:

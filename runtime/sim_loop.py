@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from engram.core.contracts import World
+from engram.core.contracts import ViewableWorld, World
 from engram.core.errors import EngramError
 from engram.core.types import JointCommand, Observation, OracleOutcome
 
@@ -38,6 +38,8 @@ class SimLoopConfig:
     """Lock-step: after waiting this long the same step is shown again, for nodes that started late [s]."""
     command_timeout_s: float = 10.0
     """Lock-step: after waiting this long for a command the wait is reported (and goes on) [s]."""
+    rest_period_s: float = 0.5
+    """Between episodes: how often the world at rest is shown, and how much simulated time then passes [s]."""
 
 
 class SimLoop:
@@ -50,6 +52,7 @@ class SimLoop:
         show_rest: publishes the parts of the observation that no command waits for.
         report: takes a problem's key and text ("" = over).
         count: takes the name of a counter to add one to.
+        show_idle: publishes an observation between two episodes; only a ViewableWorld gives one.
     """
 
     def __init__(
@@ -60,10 +63,11 @@ class SimLoop:
         report: Callable[[str, str], None],
         count: Callable[[str], None],
         config: SimLoopConfig,
+        show_idle: Callable[[Observation], None] = lambda _: None,
     ) -> None:
         self.config = config
         self._make_world, self._report, self._count = make_world, report, count
-        self._show, self._show_rest = show, show_rest
+        self._show, self._show_rest, self._show_idle = show, show_rest, show_idle
         self._changed = threading.Condition()
         self._command: JointCommand | None = None
         self._reset: ResetRequest | None = None
@@ -109,7 +113,7 @@ class SimLoop:
             return
         self._ready.set_result(None)
         try:
-            while (request := self._next_reset()) is not None:
+            while (request := self._next_reset(world)) is not None:
                 try:
                     self._episode(world, request)
                 except Exception as error:  # a failing step must not end the simulation: the next reset may work
@@ -117,11 +121,22 @@ class SimLoop:
         finally:
             world.close()
 
-    def _next_reset(self) -> ResetRequest | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._reset is not None or self._stopped)
-            request, self._reset, self._command = self._reset, None, None
-            return None if self._stopped else request
+    def _next_reset(self, world: World) -> ResetRequest | None:
+        """Show the world at rest until an episode is asked for; None = the loop was stopped."""
+        period_s = self.config.rest_period_s if isinstance(world, ViewableWorld) else None
+        while True:
+            with self._changed:
+                if self._changed.wait_for(self._interrupted, period_s):
+                    request, self._reset, self._command = self._reset, None, None
+                    return None if self._stopped else request
+            self._rest(world)
+
+    def _rest(self, world: World) -> None:
+        assert isinstance(world, ViewableWorld)
+        try:
+            self._show_idle(world.rest(self.config.rest_period_s))
+        except Exception as error:  # the next reset may work, and says so if it does not
+            self._report("world", f"at rest: {type(error).__name__}: {error}")
 
     def _episode(self, world: World, request: ResetRequest) -> None:
         try:
@@ -173,9 +188,8 @@ class SimLoop:
             if waited >= self.config.command_timeout_s:
                 self._report(
                     "command",
-                    f"none for step {outcome.step} of episode {outcome.episode} (stamp {observation.stamp_ns} ns) "
-                    f"after {waited:.0f} s; is safety_node active? the step is shown again every "
-                    f"{self.config.retry_s:g} s",
+                    f"none for step {outcome.step} of episode {outcome.episode + 1} after {waited:.0f} s; the step is "
+                    f"shown again every {self.config.retry_s:g} s",
                 )
             self._show(observation, outcome, True)
             self._show_rest(observation)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import mujoco
 import numpy as np
 
-from engram.core.contracts import World
+from engram.core.contracts import ViewableWorld
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointCommand, JointState, Observation, OracleOutcome, Pose
 from engram.sim.render import CAMERAS, SceneRenderer, randomise_look
+from engram.sim.robot_description import RobotDescription
 from engram.sim.robots.panda import Profile
 from engram.sim.robots.panda_kinematics import PandaKinematics
 from engram.sim.scene import TIMESTEP_S, SceneConfig, compiled_scene
@@ -61,7 +62,7 @@ class WorldConfig:
     """Move and turn the front camera a little, drawn from the episode's seed."""
 
 
-class MujocoWorld(World):
+class MujocoWorld(ViewableWorld):
     """Executes joint commands on the Panda at a table and returns what its cameras and encoders sense."""
 
     def __init__(self, config: WorldConfig | None = None, robot: RobotConfig = PANDA_2F85) -> None:
@@ -86,6 +87,7 @@ class MujocoWorld(World):
         self._data: mujoco.MjData | None = None
         self._targets: np.ndarray = np.zeros(len(robot.joint_names))  # where the servos were last told to go
         self._closed = False
+        self._links: RobotDescription | None = None
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -126,6 +128,28 @@ class MujocoWorld(World):
             self._renderer.close()
         self._renderer = None
         self._closed = True
+
+    # -- for those who watch ------------------------------------------------------------------------------------
+
+    def rest(self, duration_s: float) -> Observation:
+        """Let time pass in which nothing moves and return what is seen, without depth; at first an empty table."""
+        if self.scene is None:
+            self.load(SceneConfig())
+            self._episode -= 1  # no episode: the first reset begins number 0
+        self._ticks += max(1, round(duration_s / self.config.control_dt_s))
+        return self.observe(depth=False)
+
+    def robot_description(self) -> str:
+        """Return the robot as URDF, in the shapes of the ``fast`` profile."""
+        model = compiled_scene(SceneConfig(), "fast", self.config.timestep_s)
+        return RobotDescription(model, self.robot.arm_joints[0]).urdf(self.robot.name)
+
+    def link_poses(self, *, moving: bool) -> dict[str, Pose]:
+        """Return the pose of each link of the robot in its parent link: of those that move, or of the fixed ones."""
+        if self._links is None or self._links.model is not self.model:
+            self._links = RobotDescription(self.model, self.robot.arm_joints[0])
+        mujoco.mj_kinematics(self.model, self.data)  # a physics step leaves poses one step behind the joints
+        return self._links.poses(self.data, moving=moving)
 
     # -- scenes -------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from engram.core.contracts import ViewableWorld
 from engram.core.errors import UnknownNameError
 from engram.core.types import JointCommand
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
@@ -15,7 +16,7 @@ from tests.runtime.test_loop import MAX_STEPS, GantryWorld
 class Watched:
     """A loop whose steps, problems and counters are collected."""
 
-    def __init__(self, make=GantryWorld, **config):
+    def __init__(self, make=GantryWorld, show_idle=lambda _: None, **config):
         self.shown, self.rest, self.problems, self.counts = queue.Queue(), queue.Queue(), queue.Queue(), []
         self.loop = SimLoop(
             make,
@@ -24,6 +25,7 @@ class Watched:
             lambda key, text: text and self.problems.put((key, text)),
             self.counts.append,
             SimLoopConfig(**config),
+            show_idle,
         )
 
     def next(self):
@@ -103,7 +105,7 @@ def test_without_a_command_the_step_is_shown_again_and_reported(watch):
     assert repeated.stamp_ns == first.stamp_ns
     key, text = sim.problems.get(timeout=20)
     assert key == "command"
-    assert "none for step 0 of episode 1" in text
+    assert "none for step 0 of episode 2" in text  # as task/status counts: the gantry itself begins with 1
 
 
 def test_an_unknown_task_is_an_error_and_the_loop_goes_on(watch):
@@ -146,3 +148,33 @@ def test_the_world_lives_in_one_thread(watch):
     sim.answer(sim.next()[0], 0.09)
     sim.next()
     assert threads == {"sim"}
+
+
+class Watchable(GantryWorld, ViewableWorld):
+    """A gantry that can be watched at rest."""
+
+    def rest(self, duration_s):
+        self.stamp_ns += round(duration_s * 1e9) - 100_000_000
+        return self._observe()
+
+    def robot_description(self):
+        return "<robot/>"
+
+    def link_poses(self, *, moving):
+        return {}
+
+
+def test_a_world_at_rest_is_shown_before_the_first_and_after_the_last_episode(watch):
+    idle = queue.Queue()
+    sim = watch(Watchable, show_idle=idle.put, rest_period_s=0.02, retry_s=60.0)
+    first, second = idle.get(timeout=20), idle.get(timeout=20)
+    assert second.stamp_ns - first.stamp_ns == 20_000_000  # the clock goes on as it does on the wall
+    sim.loop.reset("reach", 1, "").result(20)
+    start, _, _ = sim.next()
+    assert start.stamp_ns > second.stamp_ns
+    while not idle.empty():
+        idle.get()
+    assert idle.empty()  # no rest within an episode
+    sim.answer(start, 0.09)
+    assert sim.next()[1].success
+    assert idle.get(timeout=20).joints.positions[0] == 0.09
