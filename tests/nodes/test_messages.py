@@ -30,6 +30,8 @@ from engram.core.types import (
     Transition,
 )
 from engram.nodes import messages
+from engram_interfaces.msg import ObjectObservation
+from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 
 LAWS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 finite = st.floats(-1e6, 1e6, allow_nan=False)
