@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engram.core.contracts import Detector, Memory, Policy, StepHook, TaskMemory, World
+from engram.core.contracts import Detector, Memory, Policy, StepHook, World
 from engram.core.control import hand
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
@@ -74,7 +74,7 @@ class Runtime:
         self.policy.reset(outcome.instruction, episode=episode, seed=episode)
         if self.fresh_memory is not None:
             self.memory = self.fresh_memory()
-        if isinstance(self.memory, TaskMemory):
+        if self.memory is not None:
             robot = self.pipeline.controller.robot.embodiment((f"{self.perception_camera} camera",))
             self.memory.introduce("robot0", robot, observation.stamp_ns)
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
@@ -86,7 +86,7 @@ class Runtime:
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
-        if isinstance(self.memory, TaskMemory):
+        if self.memory is not None:
             ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
             self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
         executed = np.array(commands).reshape(len(commands), len(observation.joints.names))

@@ -5,10 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import Detector, MemoryQuery, Policy, World
+from engram.core.contracts import Detector, Memory, MemoryAnswer, MemoryQuery, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import ActionChunk, HumanAction, JointCommand, JointState, Observation, OracleOutcome
+from engram.core.types import (
+    ActionChunk,
+    GraphUpdate,
+    HumanAction,
+    JointCommand,
+    JointState,
+    MemoryTokens,
+    Observation,
+    OracleOutcome,
+)
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.loop import Runtime
 from tests.contracts.world import WorldContract
@@ -176,3 +185,34 @@ def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
     assert second.memory_ids == ("object_0001", "episode_000001")  # the first task was a case for the second
     assert memory.episodic.values.uses("episode_000001") == (2, 1.0)
     assert memory.semantic.success("reach", "v0").n == 2
+
+
+class Scenes(Memory):
+    """A memory of one's own, as small as the contract allows: the last scene alone, no tasks."""
+
+    def __init__(self):
+        self.stamps = []
+
+    def update(self, scene):
+        self.stamps.append(scene.stamp_ns)
+        return self.graph()
+
+    def query(self, query):
+        return MemoryAnswer((), ())
+
+    def context(self, instruction, stamp_ns):
+        nothing = np.zeros((1, 384)), np.zeros(1), np.zeros((1, 3)), np.zeros(1, bool)
+        return MemoryTokens(stamp_ns, 0, *nothing, ("",))
+
+    def graph(self, at_ns=None):
+        return GraphUpdate(0, len(self.stamps), True, ())
+
+    def commit(self):
+        return 0
+
+
+def test_five_methods_make_a_memory_that_the_loop_takes():
+    memory = Scenes()
+    result = Runtime(GantryWorld(), GoRight(), pipeline(), detector=SameView(), memory=memory).run_episode("reach", 7)
+    assert result.oracle_success
+    assert memory.stamps == [100_000_000 * step for step in range(1, 5)]
