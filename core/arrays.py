@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, NonFiniteError
 
 Shape = tuple[int | None, ...]
 
@@ -18,7 +18,7 @@ def checked(name: str, value: Any, shape: Shape, dtype: Any = np.float64, *, fin
     a caller that reuses its buffer cannot change what was handed over.
 
     Raises:
-        InvalidInputError: naming ``name``, what it was and what is valid.
+        InvalidInputError: naming ``name``, what it was and what is valid; NonFiniteError for NaN and infinity.
     """
     array = np.asarray(value)
     if array.shape == shape and array.dtype == dtype and not (finite and not np.isfinite(array).all()):
@@ -33,7 +33,7 @@ def checked(name: str, value: Any, shape: Shape, dtype: Any = np.float64, *, fin
         raise InvalidInputError(f"{name}: shape {array.shape}, expected {want}")
     if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
-        raise InvalidInputError(f"{name}: {bad} of {array.size} values are not finite")
+        raise NonFiniteError(f"{name}: {bad} of {array.size} values are not finite")
     return _frozen(array)
 
 

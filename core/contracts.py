@@ -192,20 +192,16 @@ class Memory(ABC):
     def commit(self) -> int:
         """Make everything up to now durable and return the sequence number that now survives a crash."""
 
+    # A memory of scenes alone keeps no tasks and leaves out what follows.
 
-class TaskMemory(Memory):
-    """A memory that also keeps tasks: which were tried, by whom, what came of them, what had been read for them."""
-
-    @abstractmethod
     def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
         """Say what the robot is whose memory this is; return what that changed. Skills come from finished tasks."""
+        return GraphUpdate(stamp_ns, self.graph().sequence, False, ())
 
-    @abstractmethod
-    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
+    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:  # noqa: B027 - optional
         """A task begins; one that still runs is abandoned."""
 
-    @abstractmethod
-    def end_episode(
+    def end_episode(  # noqa: B027 - optional
         self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
     ) -> None:
         """The running task ended: succeeded, failed or stopped.
@@ -213,9 +209,13 @@ class TaskMemory(Memory):
         The memories that its actions carried get the credit for success or failure; a stop says nothing of them.
         """
 
-    @abstractmethod
-    def consolidate(self, budget_s: float) -> None:
+    def consolidate(self, budget_s: float) -> None:  # noqa: B027 - optional
         """Distil what was lived through, in the background, for at most about ``budget_s`` of CPU time."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit would have to wait, for the deletion of old snapshots say; a later one will do then."""
+        return False
 
 
 class Policy(ABC):

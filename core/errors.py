@@ -17,6 +17,10 @@ class InvalidInputError(EngramError, ValueError):
     """A value crossed a boundary with the wrong shape, dtype, range or unit."""
 
 
+class NonFiniteError(InvalidInputError):
+    """A value is NaN or infinite."""
+
+
 class UnknownNameError(EngramError, KeyError):
     """A name that is not among the valid choices."""
 

@@ -262,9 +262,9 @@ class GraphMemory(Memory):
 
     def _stay_in_budget(self) -> None:
         if self.bytes_used() > self.config.budget_mb * _MB:
-            self.consolidate()
+            self.thin()
 
-    def consolidate(self) -> int:
+    def thin(self) -> int:
         """Thin the history to nine tenths of the budget; return how many facts went.
 
         When even that is not enough, the objects that have been gone for longest leave the graph with the next frame;

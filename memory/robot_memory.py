@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from engram.core.contracts import MemoryAnswer, MemoryQuery, TaskMemory
+from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.graph.context import Case, with_cases
@@ -58,7 +58,7 @@ class RobotMemoryConfig:
         )
 
 
-class RobotMemory(TaskMemory):
+class RobotMemory(Memory):
     """The scene graph answers; the other stores live on what changes in it and add what they remember.
 
     ``update`` returns when the scene graph has the frame; the other stores take the change in on threads of their

@@ -23,13 +23,12 @@ from typing import Any, NoReturn
 import numpy as np
 from sensor_msgs.msg import JointState as JointStateMsg
 
-from engram.core.contracts import Kinematics, Memory, TaskMemory
+from engram.core.contracts import Kinematics, Memory
 from engram.core.control import hand
 from engram.core.errors import EngramError, InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.core.geometry import scene_in_frame
 from engram.core.types import EpisodeStatus, GraphUpdate, JointState, SceneObservation
 from engram.memory.graph.fusion import FusionConfig
-from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.assembly import subscribe_transforms
@@ -125,7 +124,7 @@ class MemoryNode(EngramNode):
         self.statuses: dict[int, EpisodeStatus] = {}  # the last ones, by stamp
         self.joints: dict[int, JointState] = {}  # the last ones, by stamp
         self.waiting: tuple[SceneObservation, float] | None = None  # a scene without the joints of its instant
-        self.episodes = EpisodeFollower(self.memory) if isinstance(self.memory, TaskMemory) else None
+        self.episodes = EpisodeFollower(self.memory)
         self.episode_changed = False  # since the last commit
         self.looked_with: set[str] = set()  # cameras that the robot's profile names
         self.scene_ns = self.context_ns = -1  # newest scene taken in; newest scene with a context
@@ -146,8 +145,7 @@ class MemoryNode(EngramNode):
             self.subscribe(
                 JointStateMsg, "joint_states", self._on_joints, qos.sensor_subscription(lockstep=self.config.lockstep)
             )
-        if self.episodes is not None:
-            self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+        self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         if self.config.frame != "base_link":
             subscribe_transforms(self, self.transforms, lambda: self._once(self._place_homeless))
         self.serve(MemoryMerge, "memory/merge", self._on_merge)
@@ -221,9 +219,8 @@ class MemoryNode(EngramNode):
     def _introduce(self, scene: SceneObservation) -> None:
         """Tell the memory whose it is: the robot's own configuration, and the cameras that it has looked with."""
         self.looked_with.add(scene.camera)
-        if isinstance(self.memory, TaskMemory | GraphMemory):
-            known = self.robot.embodiment(tuple(f"{name} camera" for name in sorted(self.looked_with)))
-            self._publish_change(self.memory.introduce(self.config.robot_id, known, scene.stamp_ns))
+        known = self.robot.embodiment(tuple(f"{name} camera" for name in sorted(self.looked_with)))
+        self._publish_change(self.memory.introduce(self.config.robot_id, known, scene.stamp_ns))
 
     def _publish_change(self, update: GraphUpdate) -> None:
         if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
@@ -251,14 +248,12 @@ class MemoryNode(EngramNode):
 
     def _commit(self, wait: bool = False) -> None:
         """Make durable what changed; while old snapshots are deleted, scenes go first: the next period will do."""
-        busy = isinstance(self.memory, RobotMemory | GraphMemory) and self.memory.busy
-        if (self.changed != self.durable or self.episode_changed) and (wait or not busy):
+        if (self.changed != self.durable or self.episode_changed) and (wait or not self.memory.busy):
             with self.health.timed("commit"):
                 self.memory.commit()
             self.durable, self.episode_changed = self.changed, False
             self.health.count("commits")
-        if isinstance(self.memory, TaskMemory):
-            self.memory.consolidate(self.config.background_share * self.config.commit_period_s)
+        self.memory.consolidate(self.config.background_share * self.config.commit_period_s)
 
     # -- topics and services -------------------------------------------------------------------------------------
 
@@ -270,16 +265,14 @@ class MemoryNode(EngramNode):
         self.statuses[status.stamp_ns] = status
         while len(self.statuses) > KEPT:
             del self.statuses[next(iter(self.statuses))]
-        if self.episodes is not None:
-            self.episode_changed |= self.episodes.status(status)
+        self.episode_changed |= self.episodes.status(status)
         if self.config.lockstep:  # the scene of this step may have been there first
             self._publish_context()
 
     def _on_chunk(self, msg: ActionChunk) -> None:
         chunk = messages.chunk_from_msg(msg)
         self.health.count("chunks")
-        if self.episodes is not None:
-            self.thread.put(partial(self.episodes.chunk, chunk))
+        self.thread.put(partial(self.episodes.chunk, chunk))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         joints = messages.joints_from_msg(msg, self.robot.joint_names)

@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
-from engram.nodes.assembly import CameraInbox, subscribe_transforms
+from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.params import param
-from engram.nodes.transforms import TransformBuffer
 from engram.runtime.factories import make_detector
+from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import SceneObservation
 
 
@@ -56,9 +56,9 @@ class PerceptionNode(EngramNode):
         """Subscribe to the camera."""
         self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
         transforms = TransformBuffer()
-        self.inbox = CameraInbox(self.config.camera, transforms, depth=True)
+        self.inbox = make_camera(self.config.camera, transforms, depth=True)
         self.last_stamp, self.frames = -1, 0
-        self.inbox.subscribe(self, self._advance)
+        subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.waiting = 0  # looks of the watch at a frame that does not become complete
         self.every(1.0, self._watch, "camera")

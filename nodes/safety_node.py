@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-import numpy as np
 from sensor_msgs.msg import JointState as JointStateMsg
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
@@ -18,9 +17,9 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.control import ControlConfig
 from engram.core.errors import EngramError
-from engram.core.pipeline import CommandPipeline
+from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.safety import SafetyConfig
-from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand, JointState
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
@@ -74,7 +73,6 @@ class SafetyNode(EngramNode):
         self.status: EpisodeStatus | None = None
         self.joints: JointState | None = None  # newest measured
         self.chunk: ActionChunk | None = None  # newest received
-        self.refused_ns = (0, 0, "")  # from, to [ns], reason: steps whose chunk was not fit to run
         self.human: HumanAction | None = None
         self.human_heard = 0.0  # monotonic s
         self.waiting_since: float | None = None  # monotonic s, for the chunk of the newest joint state
@@ -101,12 +99,12 @@ class SafetyNode(EngramNode):
         if self.config.lockstep:
             self._step()
         elif was_running and not self.status.running and self.joints is not None:
-            self._send(self._hold(self.joints, "no_task"), None)
+            self._send(self.pipeline.hold(self.joints, "no_task"))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         joints = messages.joints_from_msg(msg, self.robot.joint_names)
         self.health.trace("joints received", joints.stamp_ns)
-        dt_ns = self.section["control"].control_dt_s * 1e9
+        dt_ns = self.pipeline.control_dt_s * 1e9
         early = self.last is not None and 0 < joints.stamp_ns - self.last[1] < 0.95 * dt_ns
         if early and not self.config.lockstep:  # a robot may report faster than we control
             return
@@ -120,9 +118,7 @@ class SafetyNode(EngramNode):
         try:
             self.chunk = messages.chunk_from_msg(msg)
         except EngramError as error:
-            reason = "non_finite" if "finite" in str(error) else "invalid_chunk"
-            covered_ns = round(max(1, msg.execute_steps) * self.section["control"].control_dt_s * 1e9)
-            self.refused_ns = (stamp_ns, stamp_ns + covered_ns, reason)
+            self.pipeline.refuse(stamp_ns, msg.execute_steps, error)
             self.report("policy/action_chunk", error)
         if self.waiting_since is not None:
             self._step()
@@ -134,22 +130,20 @@ class SafetyNode(EngramNode):
             self._step()
 
     def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self.pipeline.filter.stop("safety/stop")
+        self.pipeline.stop("safety/stop")
         self.health.problem("stopped", "by safety/stop; call safety/reset to go on", ERROR, lasting=True)
         self.get_logger().error("stopped by safety/stop")
         self._publish_stopped()
         if self.joints is not None and (self.waiting_since is not None or not self.config.lockstep):
-            self._send(self.pipeline.execute(None, self.joints), None)
+            self._send(self.pipeline.hold(self.joints))
         response.success, response.message = True, "stopped; call safety/reset to go on"
         return response
 
     def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        was = self.pipeline.filter.stopped
-        self.pipeline.filter.reset()
-        self.pipeline.controller.reset()
+        reason = self.pipeline.release()
         self.health.clear("stopped")
         self._publish_stopped()
-        response.success, response.message = True, f"released from: {was}" if was else "was not stopped"
+        response.success, response.message = True, f"released from: {reason}" if reason else "was not stopped"
         return response
 
     def _publish_stopped(self) -> None:
@@ -172,42 +166,24 @@ class SafetyNode(EngramNode):
             self.last = None
         if status is not None and status.state == "held":  # sensor_msgs/JointState has no room for it
             joints = replace(joints, held=True)
-        if self.chunk is not None and self.chunk.episode == episode:
-            self.pipeline.executor.accept(self.chunk)
-        self._decide(joints)
+        chunk = self.chunk if self.chunk is not None and self.chunk.episode == episode else None
+        with self.health.timed("controller and filter"):
+            decision = self.pipeline.step(joints, chunk, self._active_human(), self._age_s(joints))
+        if decision is None:
+            self.waiting_since = self.waiting_since or time.monotonic()
+        else:
+            self._send(decision)
 
     def _due(self, joints: JointState, status: EpisodeStatus | None) -> bool:
         if self.config.lockstep:  # joint states and status of one step arrive in any order
             return status is not None and status.running and status.stamp_ns == joints.stamp_ns
-        return (status is not None and status.running) or self._human_action() is not None
+        return (status is not None and status.running) or self._active_human() is not None
 
-    def _decide(self, joints: JointState) -> None:
-        human = self._human_action()
-        begin, end, reason = self.refused_ns
-        chunk = self.pipeline.executor.chunk
-        space = human.space if human is not None else chunk.space if chunk is not None else "ee_delta"
-        action = human.action if human is not None else self.pipeline.executor.action(joints.stamp_ns)
-        if action is None and not self.pipeline.filter.stopped:
-            if begin <= joints.stamp_ns < end:
-                self._send(self._hold(joints, reason), None)
-            elif self.config.lockstep:
-                self.waiting_since = self.waiting_since or time.monotonic()
-            else:
-                self._send(self.pipeline.execute(None, joints), None)
-            return
-        self._send(self._command(action, space, joints), action, human)
+    def _age_s(self, joints: JointState) -> float:
+        """Return how long ago ``joints`` were measured [s]; in lock-step the simulation waits, nothing gets old."""
+        return 0.0 if self.config.lockstep else self.get_clock().now().nanoseconds / 1e9 - joints.stamp_ns / 1e9
 
-    def _command(self, action: np.ndarray | None, space: str, joints: JointState) -> JointCommand:
-        age_s = 0.0 if self.config.lockstep else self.get_clock().now().nanoseconds / 1e9 - joints.stamp_ns / 1e9
-        with self.health.timed("controller and filter"):
-            if space == "joint_position":
-                return self.pipeline.filter.filter(action, joints, self.section["control"].control_dt_s, age_s)
-            return self.pipeline.execute(action, joints, age_s)
-
-    def _hold(self, joints: JointState, reason: str) -> JointCommand:
-        return self.pipeline.filter.hold(joints, reason, self.section["control"].control_dt_s)
-
-    def _human_action(self) -> HumanAction | None:
+    def _active_human(self) -> HumanAction | None:
         if self.human is None or not self.human.active:
             return None
         if time.monotonic() - self.human_heard > self.config.intervention_timeout_s:
@@ -221,12 +197,13 @@ class SafetyNode(EngramNode):
         waited = time.monotonic() - self.waiting_since
         if waited >= self.config.chunk_timeout_s:
             self.health.problem("policy/action_chunk", f"none for step {self.joints.stamp_ns} ns after {waited:.1f} s")
-            self._send(self.pipeline.execute(None, self.joints), None)
+            self._send(self.pipeline.hold(self.joints))
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
-    def _send(self, command: JointCommand, action: np.ndarray | None, human: HumanAction | None = None) -> None:
-        assert self.joints is not None
+    def _send(self, decision: Decision) -> None:
+        """Command the robot, and tell what was let through and whose it was."""
+        command = decision.command
         msg = messages.command_to_msg(command)
         self.health.trace("command sent", command.stamp_ns)
         self.commands.publish(msg)
@@ -236,29 +213,7 @@ class SafetyNode(EngramNode):
         self.health.count("commands")
         if command.held:
             self.health.problem("hold", command.held)
-            action = self._hold_action()
-        assert action is not None  # what was not held was asked for
-        self._publish_executed(command, action, episode, human)
-
-    def _hold_action(self) -> np.ndarray:
-        assert self.joints is not None
-        action = np.zeros(7)
-        action[6] = 2.0 * self.robot.gripper_fraction(self.joints.positions[-1]) - 1.0
-        return action
-
-    def _publish_executed(
-        self, command: JointCommand, action: np.ndarray, episode: int, human: HumanAction | None
-    ) -> None:
-        """Tell what was let through, as a chunk of one row; its policy_version says whose action it was."""
-        chunk = self.pipeline.executor.chunk
-        version = chunk.policy_version if chunk is not None else ""
-        author = f"hold:{command.held}" if command.held else f"human:{human.who}" if human is not None else version
-        space = human.space if human is not None else chunk.space if chunk is not None else "ee_delta"
-        row = np.atleast_2d(np.clip(np.asarray(action, np.float64), -1.0, 1.0) if space == "ee_delta" else action)
-        executed = ActionChunk(
-            command.stamp_ns, episode, "ee_delta" if command.held else space, row, command.duration_s, 1, author
-        )
-        self.executed.publish(messages.chunk_to_msg(executed, self.config.robot_id))
+        self.executed.publish(messages.chunk_to_msg(decision.as_chunk(episode), self.config.robot_id))
 
     def add_diagnostics(self) -> None:
         """Show the filter's own counters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engram.core.contracts import TaskMemory
+from engram.core.contracts import Memory
 from engram.core.types import ActionChunk, EpisodeStatus
 
 MOST_IDS = 256
@@ -17,7 +17,7 @@ class EpisodeFollower:
     Call it from the thread that owns the memory. A chunk may arrive before the first status of its episode.
     """
 
-    def __init__(self, memory: TaskMemory) -> None:
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._episode: int | None = None
         self._over = (-1, 0)  # the last episode that ended, and when

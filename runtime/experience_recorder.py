@@ -14,6 +14,7 @@ import numpy as np
 
 from engram.core.contracts import Kinematics
 from engram.core.control import proprioception
+from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
 from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
 
@@ -145,7 +146,7 @@ class ExperienceRecorder:
             terminated=after.oracle_success or after.state == "succeeded",
             truncated=(after.truncated or after.state in ("failed", "stopped")) and not after.oracle_success,
             success=after.oracle_success or after.state == "succeeded",
-            intervention=executed.policy_version.startswith("human:"),
+            intervention=executed.policy_version.startswith(HUMAN),
             policy_version=step.version,
             memory_ids=step.memory_ids,
         )

@@ -35,14 +35,13 @@ class LateRuntime(Runtime):
     def _decide(self, observation: Observation, instruction: str) -> JointCommand:
         self.policy.observe(observation)
         self._arrive(observation.stamp_ns)
-        running = self.pipeline.executor.chunk
-        if self._coming is None and (running is None or running.row(observation.stamp_ns) >= running.execute_steps):
+        if self._coming is None and self.pipeline.chunk_due(observation.stamp_ns):
             self._coming = self.policy.act()
             if len(self._coming.actions) <= self.delay:
                 rows = f"{len(self._coming.actions)} rows of {self.policy.version}"
                 raise InvalidInputError(f"LateRuntime.delay: {self.delay}, none of the {rows} would be executed")
             self._arrive(observation.stamp_ns)
-        return self.pipeline.command(observation.joints) or self.pipeline.execute(None, observation.joints)
+        return (self.pipeline.step(observation.joints) or self.pipeline.hold(observation.joints)).command
 
     def _arrive(self, now_ns: int) -> None:
         if self._coming is not None and self._coming.row(now_ns) >= self.delay:

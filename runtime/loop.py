@@ -11,18 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from engram.core.contracts import Detector, Memory, Policy, StepHook, TaskMemory, World
+from engram.core.contracts import Detector, Memory, Policy, StepHook, World
 from engram.core.control import hand
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import (
-    CameraFrame,
-    EpisodeResult,
-    Hand,
-    JointCommand,
-    MemoryTokens,
-    Observation,
-)
+from engram.core.types import CameraFrame, EpisodeResult, Hand, HumanAction, JointCommand, MemoryTokens, Observation
+
+HumanSource = Callable[[Observation], HumanAction | None]
+"""Returns what a person does at a control step; None = the policy drives."""
 
 
 class Runtime:
@@ -38,6 +34,7 @@ class Runtime:
         memory: Memory | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
         perception_camera: str = "front",
+        human: HumanSource | None = None,
     ) -> None:
         """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all."""
         if (detector is None) != (memory is None and fresh_memory is None):
@@ -49,6 +46,7 @@ class Runtime:
         self.memory = memory
         self.fresh_memory = fresh_memory
         self.perception_camera = perception_camera
+        self.human = human
         self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
 
     def run_episode(
@@ -76,7 +74,7 @@ class Runtime:
         self.policy.reset(outcome.instruction, episode=episode, seed=episode)
         if self.fresh_memory is not None:
             self.memory = self.fresh_memory()
-        if isinstance(self.memory, TaskMemory):
+        if self.memory is not None:
             robot = self.pipeline.controller.robot.embodiment((f"{self.perception_camera} camera",))
             self.memory.introduce("robot0", robot, observation.stamp_ns)
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
@@ -88,7 +86,7 @@ class Runtime:
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
-        if isinstance(self.memory, TaskMemory):
+        if self.memory is not None:
             ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
             self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
         executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
@@ -101,14 +99,14 @@ class Runtime:
 
     def _decide(self, observation: Observation, instruction: str) -> JointCommand:
         self.policy.observe(observation, self._remember(observation, instruction))
-        command = self.pipeline.command(observation.joints)
-        if command is None:
+        chunk = None
+        if self.pipeline.chunk_due(observation.stamp_ns):  # while a human drives too: the policy goes on from there
             chunk = self.policy.act()
             self._read.update(dict.fromkeys(chunk.memory_ids))
-            self.pipeline.executor.accept(chunk)
-            command = self.pipeline.command(observation.joints)
+        human = self.human(observation) if self.human is not None else None
+        decision = self.pipeline.step(observation.joints, chunk, human)
         # A chunk that does not cover its own observation leaves nothing to execute: hold.
-        return command or self.pipeline.execute(None, observation.joints)
+        return (decision or self.pipeline.hold(observation.joints)).command
 
     def _remember(self, observation: Observation, instruction: str) -> MemoryTokens | None:
         if self.detector is None or self.memory is None:

@@ -101,7 +101,7 @@ class PolicyRunner:
         return self.chunk
 
     def _due(self, stamp_ns: int) -> bool:
-        return self.chunk is None or self.chunk.row(stamp_ns) >= self.chunk.execute_steps
+        return self.chunk is None or self.chunk.spent(stamp_ns)
 
     def _weights_fit(self) -> bool:
         """Tell whether new weights can go on with what is remembered: nothing, or what they wrote themselves."""

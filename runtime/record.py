@@ -283,7 +283,7 @@ def record_episode(
     while left > 0 and (outcome.success or not outcome.over):
         action = expert.act()
         executed = action if bursts is None or outcome.success else bursts.disturb(action)
-        seen, observation = observation, world.step(pipeline.execute(executed, observation.joints))
+        seen, observation = observation, world.step(pipeline.step_action(observation.joints, executed).command)
         outcome = world.oracle_outcome()
         if push is not None:
             push.after_step()

@@ -117,7 +117,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         """Run one control step."""
         if self._joints is None:
             raise EngramError("step before reset: call reset first")
-        observation = self.world.step(self.pipeline.execute(action, self._joints))
+        observation = self.world.step(self.pipeline.step_action(self._joints, action).command)
         self._joints = observation.joints
         outcome = self.world.oracle_outcome()
         done = outcome.success or outcome.failed

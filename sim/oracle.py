@@ -68,7 +68,7 @@ class PrivilegedPolicy(Policy):
         actions = []
         for _ in range(self.execute_steps):
             actions.append(self._expert.act())
-            twin.advance(self._pipeline.execute(actions[-1], twin.joint_state()))
+            twin.advance(self._pipeline.step_action(twin.joint_state(), actions[-1]).command)
         dt_s, n = twin.config.control_dt_s, self.execute_steps
         self._chunk = ActionChunk(seen.stamp_ns, self._episode, "ee_delta", np.array(actions), dt_s, n, self.version)
         return self._chunk

@@ -28,7 +28,7 @@ def strip(world: MujocoWorld, name: str, seed: int) -> np.ndarray:
     frames, decided = [observation.camera("front").color], 0
     while not (task.done or task.lost):
         decided = decided if task.deciding else len(frames)
-        observation = world.step(pipeline.execute(expert.act(), observation.joints))
+        observation = world.step(pipeline.step_action(observation.joints, expert.act()).command)
         frames.append(observation.camera("front").color)
     chosen = (max(task.oracle_cue_steps), decided, (decided + len(frames)) // 2, len(frames) - 1)
     return np.concatenate([frames[i] for i in chosen], axis=1)

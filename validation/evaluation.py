@@ -140,7 +140,7 @@ class ExpertRunner:
         pipeline.reset()
         outcome, commands = self.world.oracle_outcome(), []
         while not outcome.over:
-            command = pipeline.execute(expert.act(), observation.joints)
+            command = pipeline.step_action(observation.joints, expert.act()).command
             commands.append(command.positions)
             seen, observation = observation, self.world.step(command)
             outcome = self.world.oracle_outcome()

@@ -43,6 +43,10 @@ class ActionChunk:
         """Return the row that is meant for the control step at ``stamp_ns``; below 0 or past the end, there is none."""
         return round((stamp_ns - self.stamp_ns) / (self.dt_s * 1e9))
 
+    def spent(self, stamp_ns: int) -> bool:
+        """Tell whether the next chunk is due at the control step at ``stamp_ns``: ``execute_steps`` rows are over."""
+        return self.row(stamp_ns) >= self.execute_steps
+
 
 @dataclass(frozen=True, slots=True)
 class JointCommand:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engram.core.contracts import Memory, MemoryQuery
+from engram.core.robot import PANDA_2F85
 from engram.core.types import EMBEDDING_DIM
 from tests.memory.scenes import WordEncoder, seen, view
 
@@ -109,3 +110,14 @@ class MemoryContract:
         first = memory.commit()
         memory.update(view([seen("red cube", PLACE)], stamp_ns=1))
         assert memory.commit() >= first
+
+    def test_tasks_may_be_told_to_any_memory_and_leave_its_objects_alone(self, memory):
+        before = memory.update(view([seen("red cube", PLACE)], stamp_ns=1))
+        robot = memory.introduce("robot0", PANDA_2F85.embodiment(), 2)
+        assert robot.sequence == memory.graph().sequence >= before.sequence
+        memory.begin_episode("reach", "go right", 2)
+        memory.end_episode("reach", "failed", 3, (before.nodes[0].id,), "v0")
+        memory.consolidate(0.01)
+        assert memory.busy is False
+        objects = {node.id: node.label for node in memory.graph().nodes if node.layer == "object"}
+        assert list(objects.values()) == ["red cube"]

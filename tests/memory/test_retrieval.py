@@ -141,7 +141,7 @@ def test_what_is_gone_had_the_size_that_it_had(tmp_path, again):
     np.testing.assert_allclose(then.size, size, atol=1e-6)
     memory.tracker.history.retract(gone, 50 * SECOND)
     memory.tracker.history.thin(0)  # what no fact tells of any more needs no size
-    memory.consolidate()
+    memory.thin()
     assert not list(memory.tracker.gone)
     if memory.store is not None:
         memory.update(view([], 100 * SECOND))

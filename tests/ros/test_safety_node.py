@@ -9,11 +9,14 @@ from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.nodes import messages, qos
+from engram.runtime.loop import Runtime
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
-from tests.core.gantry import joints
+from tests.core.gantry import GANTRY, GantryKinematics, joints
+from tests.runtime.test_loop import GantryWorld, GoRight
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
@@ -48,7 +51,7 @@ class Robot:
     def chunk(self, stamp_ns, actions, episode=1):
         return messages.chunk_to_msg(ActionChunk(stamp_ns, episode, "ee_delta", np.atleast_2d(actions), 0.1, 1, "v"))
 
-    def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None):
+    def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None, state=None):
         """Show one step and return the command that answers it."""
         status = EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
         before = self.heard("chunks"), self.heard("interventions")
@@ -60,7 +63,7 @@ class Robot:
         if chunk is not None:  # topics have no order between them: the chunk first, then the step
             self.chunks.publish(chunk)
             self.graph.wait(lambda: self.heard("chunks") > before[0], 60, "the chunk is taken in")
-        self.joints.publish(messages.joints_to_msg(joints(x, stamp_ns=stamp_ns)))
+        self.joints.publish(messages.joints_to_msg(state or joints(x, stamp_ns=stamp_ns)))
         return self.graph.wait(lambda: self._answer(stamp_ns), 60, f"command for {stamp_ns}")
 
     def _answer(self, stamp_ns):
@@ -111,3 +114,43 @@ def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(grap
     msg.name = ["x", "y", "zet", "gripper"]
     robot.joints.publish(msg)
     graph.problem("safety_node", "unknown joint in joint_states 'z'; valid: gripper, x, y, zet")
+
+
+class Chunks(GoRight):
+    """Keeps the chunks that it gave, by stamp."""
+
+    def __init__(self):
+        super().__init__(speed=0.2)
+        self.given = {}
+
+    def act(self):
+        chunk = super().act()
+        self.given[chunk.stamp_ns] = chunk
+        return chunk
+
+
+def ann(step):
+    """Return what a human does at a step: relative motions at 2 and 3, joint positions at 5 and 6."""
+    space = {2: "ee_delta", 3: "ee_delta", 5: "joint_position", 6: "joint_position"}.get(step)
+    row = [0.03, 0, 0, 0.1] if space == "joint_position" else [-0.3, 0.1, 0, 0, 0, 0, 1.0]
+    return HumanAction(0, "ann", space is not None, space or "ee_delta", np.array(row))
+
+
+def test_the_same_human_rows_give_the_same_commands_in_the_node_and_in_the_loop(graph):
+    policy, seen = Chunks(), []
+    loop = Runtime(GantryWorld(), policy, CommandPipeline(GantryKinematics(), GANTRY), human=lambda _: ann(len(seen)))
+    expected = loop.run_episode("reach", 7, episode=1, on_step=lambda saw, *_: seen.append(saw.joints))
+    robot = Robot(graph, lockstep=True, intervention_timeout_s=10.0)
+    executed = graph.listen(ActionChunkMsg, "safety/executed", qos.every_step(qos.SENSOR, lockstep=True))
+    graph.matched()
+    commands = []
+    for step, measured in enumerate(seen):
+        chunk = policy.given.get(measured.stamp_ns)
+        msg = None if chunk is None else messages.chunk_to_msg(chunk)
+        changed = step and ann(step).active is not ann(step - 1).active
+        human = ann(step) if ann(step).active or changed else None
+        commands.append(robot.step(measured.stamp_ns, chunk=msg, human=human, state=measured))
+    np.testing.assert_array_equal(commands, expected.commands)
+    graph.wait(lambda: len({messages.from_stamp(e.header.stamp) for e in executed}) == len(seen), 60, "all told")
+    authors = [e.policy_version for e in sorted(executed, key=lambda e: messages.from_stamp(e.header.stamp))]
+    assert authors[:8] == ["v0", "v0", "human:ann", "human:ann", "v0", "human:ann", "human:ann", "v0"]

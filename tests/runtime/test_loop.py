@@ -5,15 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import Detector, MemoryQuery, Policy, World
+from engram.core.contracts import Detector, Memory, MemoryAnswer, MemoryQuery, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import ActionChunk, JointCommand, JointState, Observation, OracleOutcome
+from engram.core.types import (
+    ActionChunk,
+    GraphUpdate,
+    HumanAction,
+    JointCommand,
+    JointState,
+    MemoryTokens,
+    Observation,
+    OracleOutcome,
+)
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.loop import Runtime
 from tests.contracts.world import WorldContract
 from tests.core.frames import camera_frame
-from tests.core.gantry import GANTRY, GantryKinematics, joints
+from tests.core.gantry import GANTRY, GantryKinematics
 from tests.memory.scenes import WordEncoder, seen, view
 
 MAX_STEPS = 12
@@ -115,17 +124,29 @@ def test_a_stopped_robot_holds_and_asks_for_no_chunks():
     np.testing.assert_array_equal(result.commands, np.zeros((MAX_STEPS, 4)))
 
 
-def test_a_human_goes_before_the_policy():
-    p = pipeline()
-    command = p.command(joints(), override=np.array([0, 0.5, 0, 0, 0, 0, -1.0]))
-    np.testing.assert_allclose(command.positions, [0, 0.025, 0, 0])
+def human(x: float, who: str = "ann", space: str = "ee_delta", *, active: bool = True) -> HumanAction:
+    row = [x, 0, 0, 0, 0, 0, -1.0] if space == "ee_delta" else [x, 0, 0, 0]
+    return HumanAction(0, who, active, space, np.array(row))
 
 
-def test_a_non_finite_action_becomes_a_hold():
-    p = pipeline()
-    command = p.execute(np.full(7, np.nan), joints(0.1))
-    assert command.held == "non_finite"
-    assert command.positions[0] == 0.1
+def test_a_human_drives_the_steps_that_he_takes_and_the_policy_goes_on_from_there():
+    """Steps 0 and 1 are the policy's (0.02 m each), 2 and 3 a human's (-0.01 m each), the rest the policy's again."""
+    steps: list[int] = []
+
+    def ann(observation):
+        steps.append(len(steps))
+        return human(-0.2) if steps[-1] in (2, 3) else human(-0.2, active=False)
+
+    policy = GoRight(speed=0.4)
+    result = Runtime(GantryWorld(), policy, pipeline(), human=ann).run_episode("reach", seed=7)
+    np.testing.assert_allclose(result.commands[:, 0], [0.02, 0.04, 0.03, 0.02, 0.04, 0.06, 0.08])
+    assert policy.chunks == 3  # asked at steps 0, 3 and 6: while the human drives too, as the policy node is
+
+
+def test_a_human_may_say_where_the_joints_shall_be():
+    world = GantryWorld()
+    runtime = Runtime(world, GoRight(), pipeline(), human=lambda _: human(0.03, space="joint_position"))
+    assert runtime.run_episode("reach", seed=7).commands[0].tolist() == [0.03, 0, 0, 0]
 
 
 def test_perception_without_memory_is_refused():
@@ -166,14 +187,32 @@ def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
     assert memory.semantic.success("reach", "v0").n == 2
 
 
-def test_what_a_stopped_robot_was_not_let_do_counts_as_not_done():
-    pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=False)
-    actions = np.tile([0.2, 0, 0, 0, 0, 0, -1.0], (8, 1))
-    pipeline.executor.accept(ActionChunk(0, 1, "ee_delta", actions, 0.1, 3, "v0"))
-    pipeline.filter.stop("test")
-    for step in range(3):
-        assert pipeline.command(replace(joints(), stamp_ns=step * 100_000_000)).held
-    pipeline.filter.reset()
-    late = np.tile([0.1, 0, 0, 0, 0, 0, -1.0], (8, 1))
-    pipeline.executor.accept(ActionChunk(200_000_000, 1, "ee_delta", late, 0.1, 3, "v0"))
-    assert pipeline.executor.action(300_000_000)[0] == pytest.approx(0.2)  # its own row, and that of step 2
+class Scenes(Memory):
+    """A memory of one's own, as small as the contract allows: the last scene alone, no tasks."""
+
+    def __init__(self):
+        self.stamps = []
+
+    def update(self, scene):
+        self.stamps.append(scene.stamp_ns)
+        return self.graph()
+
+    def query(self, query):
+        return MemoryAnswer((), ())
+
+    def context(self, instruction, stamp_ns):
+        nothing = np.zeros((1, 384)), np.zeros(1), np.zeros((1, 3)), np.zeros(1, bool)
+        return MemoryTokens(stamp_ns, 0, *nothing, ("",))
+
+    def graph(self, at_ns=None):
+        return GraphUpdate(0, len(self.stamps), True, ())
+
+    def commit(self):
+        return 0
+
+
+def test_five_methods_make_a_memory_that_the_loop_takes():
+    memory = Scenes()
+    result = Runtime(GantryWorld(), GoRight(), pipeline(), detector=SameView(), memory=memory).run_episode("reach", 7)
+    assert result.oracle_success
+    assert memory.stamps == [100_000_000 * step for step in range(1, 5)]

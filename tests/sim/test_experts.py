@@ -30,7 +30,7 @@ def drive(world: MujocoWorld, task: str, steps: int, observation=None) -> None:
     for _ in range(steps):
         if world.oracle_outcome().success:
             return
-        observation = world.step(pipeline.execute(expert.act(), observation.joints))
+        observation = world.step(pipeline.step_action(observation.joints, expert.act()).command)
 
 
 def test_every_task_has_an_expert() -> None:

@@ -69,7 +69,7 @@ def episode(world: MujocoWorld, task: str, seed: int) -> tuple[int, np.ndarray, 
     while not world.task.deciding:
         if step in times:
             shown.append(picture(world))
-        world.advance(pipeline.execute(expert.act(), world.joint_state()))
+        world.advance(pipeline.step_action(world.joint_state(), expert.act()).command)
         step += 1
     state = proprioception(world.joint_state(), world.kinematics, world.robot)
     return world.task.oracle_cue, np.concatenate(shown), picture(world), np.round(state / RESOLUTION) * RESOLUTION

@@ -47,7 +47,7 @@ class Driver:
         self.world, self.pipeline = world, CommandPipeline(world.kinematics, world.robot)
 
     def act(self, action: np.ndarray) -> None:
-        self.world.advance(self.pipeline.execute(action, self.world.joint_state()))
+        self.world.advance(self.pipeline.step_action(self.world.joint_state(), action).command)
 
 
 def test_every_task_has_an_expert_and_no_wording_means_two_tasks() -> None:

@@ -49,7 +49,7 @@ def test_a_robot_that_went_elsewhere_is_noticed(world: MujocoWorld) -> None:
     first = policy.act()
     assert policy.act() is first  # asking again changes nothing
     pipeline = CommandPipeline(world.kinematics, world.robot)
-    policy.observe(world.step(pipeline.execute(-first.actions[0], observation.joints)))
+    policy.observe(world.step(pipeline.step_action(observation.joints, -first.actions[0]).command))
     with pytest.raises(EngramError, match="the twin is not where the robot is"):
         policy.act()
     with pytest.raises(WeightsError, match="no weights"):

@@ -30,7 +30,7 @@ class Arm:
         for _ in range(steps):
             stamp = self.steps * round(DT * 1e9)
             joints = JointState(stamp, PANDA_2F85.joint_names, self.positions, self.velocities)
-            command = self.pipeline.execute(np.array([*direction, 0, 0, 0, -1.0]), joints)
+            command = self.pipeline.step_action(joints, np.array([*direction, 0, 0, 0, -1.0])).command
             self.velocities = (command.positions - self.positions) / DT
             self.positions = command.positions.copy()
             self.steps += 1

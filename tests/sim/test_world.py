@@ -41,7 +41,7 @@ class Driver:
         self.world, self.pipeline = world, CommandPipeline(world.kinematics, world.robot)
 
     def act(self, *action: float) -> None:
-        self.world.step(self.pipeline.execute(np.array(action), self.world.joint_state()))
+        self.world.step(self.pipeline.step_action(self.world.joint_state(), np.array(action)).command)
 
     def go(self, position: tuple[float, float, float], gripper: float, steps: int = 20) -> None:
         for _ in range(steps):
