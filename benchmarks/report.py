@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from engram.core.provenance import commit
+from engram.core.provenance import command_line, commit
 
 RESULTS = Path(__file__).resolve().parent / "results"
 """The figures that the documents quote: written by whole runs only."""
@@ -69,7 +69,7 @@ def save_report(output: Path, benchmark: str, where: str, config: Any = None, **
     if config is not None:
         fields = asdict(config)
         report["config"] = {k: str(v) if isinstance(v, Path) else v for k, v in fields.items() if k != "output"}
-    report |= {"commit": COMMIT, "machine": where}
+    report |= {"command": command_line(), "commit": COMMIT, "machine": where}
     written = result_file(output, bool(getattr(config, "quick", False)), content.get("figures", ()))
     written.parent.mkdir(parents=True, exist_ok=True)
     written.write_text(json.dumps(report, indent=1) + "\n")

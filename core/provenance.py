@@ -7,6 +7,7 @@ import inspect
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,13 @@ def commit() -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False).stdout.strip()
 
     return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def command_line() -> str:
+    """Return the command that this process runs, as it would be typed: ``engram bench loop``, ``python -m module``."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    name = spec.name.removesuffix(".__main__") if spec is not None else ""
+    return " ".join([f"python -m {name}" if name else Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def digest(*patterns: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes ``docs/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
+"""Writes ``docs/reference/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
 
 ``python -m engram.nodes.reference``; a test holds the file to what this writes.
 """
@@ -27,7 +27,7 @@ from engram.nodes.safety_node import SafetyNode
 from engram.nodes.sim_node import SimNode
 from engram.nodes.viewer_node import ViewerNode
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "nodes.md"
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "nodes.md"
 NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode)
 TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),

@@ -31,6 +31,7 @@ def test_the_file_and_the_last_line_are_the_same_report(tmp_path, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said == json.loads(output.read_text())
     assert said.pop("commit") != ""
+    assert "pytest" in said.pop("command")
     assert said == {
         "benchmark": "x",
         "figures": [{"name": "speed", "value": 2.0}],

@@ -1,0 +1,158 @@
+"""Write docs/results.md, and the table of results in README.md, from ``benchmarks/results/*.json``.
+
+    python -m engram.benchmarks.results_page
+
+No number of the documentation is typed by hand. ``tests/docs/test_results.py`` compares both with what this writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engram.benchmarks import results_memory as memory
+from engram.benchmarks import results_policies as policies
+from engram.benchmarks import results_speed as speed
+from engram.benchmarks.result_files import ResultFile, load_results, number, percent, samples, table
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGE = REPOSITORY / "docs" / "results.md"
+README = REPOSITORY / "README.md"
+BEGIN, END = "<!-- results: written by python -m engram.benchmarks.results_page -->", "<!-- end of results -->"
+
+Results = Mapping[str, ResultFile]
+Section = Callable[[Results], list[str]]
+
+CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
+    "Policies": {
+        "Six tabletop tasks": (policies.tabletop, ("eval_base", "eval_base_held_out", "eval_experts")),
+        "Another instruction on the same scene": (policies.swapped_words, ("eval_base_swap", "eval_memory_swap")),
+        "Replanning and disturbances": (policies.decision_rates, ("chunking",)),
+        "Disturbances with `memory`": (policies.pushed_memory, ("eval_memory_push",)),
+        "Tasks that need memory": (policies.memory_arms, ("memory_tasks", "memory_once")),
+        "Tasks that need memory, one by one": (policies.memory_per_task, ("memory_tasks",)),
+        "Targets of the memory tasks": (policies.memory_targets, ("memory_tasks",)),
+        "Outside the training distribution": (policies.memory_conditions, ("memory_tasks",)),
+        "A target that no camera sees": (policies.unseen, ("eval_unseen", "eval_unseen_without")),
+    },
+    "The robot's memory": {
+        "Where is it now?": (memory.household_now, ("household",)),
+        "Where was it?": (memory.household_past, ("household",)),
+        "What the scene graph gets right": (memory.household_quality, ("household",)),
+        "Fetching": (memory.fetching, ("fetch", "fetch_limit")),
+        "Advice on where to look": (memory.advice, ("fetch",)),
+        "Short-term memory: what to keep": (memory.eviction, ("eviction",)),
+        "Speed and size": (memory.speed, ("memory", "memory_ram", "memory_weeks")),
+        "Speed of the other stores": (lambda results: speed.plain(results["stores"]), ("stores",)),
+    },
+    "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
+    "Speed of the loop": {
+        "From camera to command": (speed.latency, ("loop",)),
+        "The policy": (speed.policy_speed, ("policy",)),
+        "Simulation": (speed.simulation, ("sim",)),
+        "The learner": (lambda results: speed.plain(results["learner"]), ("learner",)),
+    },
+}
+"""Chapter, then section: the function that writes it and the result files that it reads."""
+
+HEAD = """# Results
+
+Written by `python -m engram.benchmarks.results_page` from the files in `benchmarks/results/`; a test compares the two.
+Square brackets hold 95 % intervals: Wilson intervals for rates, bootstrap intervals for means and ratios. *n* is the
+number of episodes, questions or repetitions. "Target" is the figure that was fixed before the measurement.
+[Where each figure comes from](#provenance) lists commit, seeds and machine of every file.
+[Reproducing the figures](how-to/reproduce.md) says how to measure again.
+"""
+
+
+def page(results: Results) -> str:
+    """Return the whole page."""
+    lines = [HEAD]
+    used: set[str] = set()
+    for chapter, sections in CHAPTERS.items():
+        lines += [f"## {chapter}", ""]
+        for title, (write, names) in sections.items():
+            used |= set(names)
+            lines += [f"### {title}", "", *write(results), _sources(names)]
+    rest = [result for name, result in results.items() if name not in used]
+    if rest:
+        lines += ["## More measurements", ""]
+    for result in rest:
+        body = policies.evaluation(result) if "per_task" in result.content else speed.plain(result)
+        title = str(result.content.get("title") or result.name.replace("_", " "))
+        lines += [f"### {title[0].upper()}{title[1:]}", "", *body, _sources((result.name,))]
+    lines += ["## Provenance", "", *_provenance(results)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sources(names: tuple[str, ...]) -> str:
+    return "Source: " + ", ".join(f"`{name}.json`" for name in names) + ".\n"
+
+
+def _provenance(results: Results) -> list[str]:
+    rows = [[f"`{r.name}.json`", r.command, r.commit, r.seeds, r.machine] for r in results.values()]
+    return [
+        "What a file does not say is shown as *not recorded*. A `+` after a commit says that tracked files had been",
+        "changed when the measurement ran.",
+        "",
+        *table(("file", "command", "commit", "seeds", "machine"), rows),
+    ]
+
+
+def readme_table(results: Results) -> str:
+    """Return the table of results for the README."""
+    base, experts = results["eval_base"].content["mean"], results["eval_experts"].content["mean"]
+    tasks = results["memory_tasks"]
+    arms = {arm: tasks.figure(f"memory_tasks_mean_{arm}") for arm in ("ours", "bank", "hcam", "none")}
+    seen, covered = (results[name].content["mean"] for name in ("eval_unseen", "eval_unseen_without"))
+    home, fetch, loop = results["household"], results["fetch"], results["loop"]
+    now, before = (
+        [home.figure(f"{who}_{kind}") for who in ("engram", "full_history")]
+        for kind in ("answers_right", "past_knowable_right")
+    )
+    found = [fetch.figure(f"fetch_{arm}_success") for arm in ("both", "none")]
+    ratio = loop.figure("loop_overhead_p99_over_raw_rest_later_p99")
+    rows = [
+        _row("six tabletop tasks", base, f"upper bound, privileged expert: {percent(experts)}", "six-tabletop-tasks"),
+        _row("twelve memory tasks", arms["ours"], f"no memory {percent(arms['none'])}", "tasks-that-need-memory"),
+        _row("the same, trained alike", arms["bank"], f"HCAM {percent(arms['hcam'])}", "tasks-that-need-memory"),
+        _row("cameras covered", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
+        _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
+        _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),
+        _row("household: fetch it", found[0], f"no memory {percent(found[1])}", "fetching"),
+        [
+            "loop overhead, p99",
+            f"{number(ratio)} x",
+            "raw rclpy, same bytes: 1",
+            samples(ratio),
+            _link("from-camera-to-command"),
+        ],
+    ]
+    return "\n".join(table(("task suite", "ours", "best baseline", "n", ""), rows))
+
+
+def _row(name: str, ours: Mapping[str, object], baseline: str, anchor: str) -> list[str]:
+    return [name, percent(ours), baseline, samples(ours), _link(anchor)]
+
+
+def _link(anchor: str) -> str:
+    return f"[details](docs/results.md#{anchor})"
+
+
+def with_table(readme: str, results: Results) -> str:
+    """Return the README with the table between its two markers written anew."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{readme_table(results)}\n{END}{after}"
+
+
+def main() -> None:
+    """Write both."""
+    results = load_results()
+    PAGE.write_text(page(results))
+    README.write_text(with_table(README.read_text(), results))
+    print(f"{PAGE}\n{README}")
+
+
+if __name__ == "__main__":
+    main()

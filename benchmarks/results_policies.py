@@ -1,0 +1,182 @@
+"""The tables of the results page that are about policies: success rates in simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engram.benchmarks.result_files import ResultFile, percent, samples, table, target
+
+Results = Mapping[str, ResultFile]
+
+ARMS = {
+    "ours": "shipped `memory`",
+    "bank": "bank",
+    "bank_k4": "bank, gradients through 4 writes",
+    "bank_k1": "bank, gradients through 1 write",
+    "hcam": "HCAM",
+    "gru": "GRU",
+    "retrieval": "retrieval",
+    "first_frame": "first frame",
+    "fast_forgetful": "Fast and Forgetful Memory",
+    "place": "place",
+    "frame_stack": "frame stack",
+    "none": "no memory",
+}
+"""The policies that the memory tasks were run with, by their name in ``memory_tasks.json``."""
+ABLATIONS = {
+    "ours-zeroed": "memory emptied (`zeroed`)",
+    "ours-swapped": "memory of the previous episode (`swapped`)",
+    "ours-noise": "memory replaced by noise (`noise`)",
+    "oracle_state": "privileged expert: knows the cue, replans every 4 steps",
+    "chance": "chance: guesses the cue, then acts perfectly",
+}
+CONDITIONS = {
+    "held_out_words": "instructions in held-out wordings",
+    "delay_x2": "twice the longest training delay",
+    "delay_x4": "four times the longest training delay",
+    "things_x3": "three times as many objects",
+    "new_colours": "colors never seen in training",
+    "most_alternatives": "the most alternatives a task has",
+}
+
+
+def evaluation(result: ResultFile) -> list[str]:
+    """Return the table of one ``engram eval`` run."""
+    per_task, mean = result.content["per_task"], result.content["mean"]
+    rows = [[f"`{task}`", percent(row), str(row["n"])] for task, row in per_task.items()]
+    if len(per_task) > 1:
+        rows.append(["**mean**", f"**{percent(mean)}**", str(mean["n"])])
+    return table(("task", "success", "n"), rows)
+
+
+def tabletop(results: Results) -> list[str]:
+    """The six Markovian tasks: the shipped policy beside the scripted experts, with held-out words."""
+    base, experts, words = (results[name].content for name in ("eval_base", "eval_experts", "eval_base_held_out"))
+
+    def row(name: str, key: str | None) -> list[str]:
+        cells = [content["per_task"][key] if key else content["mean"] for content in (base, words, experts)]
+        return [name, *(percent(cell) for cell in cells), " / ".join(str(cell["n"]) for cell in cells)]
+
+    rows = [row(f"`{task}`", task) for task in base["per_task"]] + [row("**mean**", None)]
+    head = ("task", "`base`", "`base`, held-out wordings", "scripted experts (privileged)", "n")
+    return [
+        "Success from camera images on seeds that training never used. The experts read poses from the simulator.",
+        "",
+        *table(head, rows),
+    ]
+
+
+def swapped_words(results: Results) -> list[str]:
+    """The same scene with the instruction of another object."""
+    lines = [
+        "The scene stays the same and the instruction names another object. A policy that ignores the words would still",
+        "reach the original goal.",
+        "",
+    ]
+    rows = []
+    for name in ("eval_base_swap", "eval_memory_swap"):
+        content = results[name].content
+        for task in content["swapped_goal"]:
+            cells = [content[key][task] for key in ("unswapped", "swapped_goal", "original_goal")]
+            rows.append([f"`{name.split('_')[1]}`", f"`{task}`", *(percent(c, 0) for c in cells), samples(*cells)])
+    head = ("policy", "task", "usual instruction", "swapped: new goal", "swapped: original goal", "n")
+    return lines + table(head, rows)
+
+
+def decision_rates(results: Results) -> list[str]:
+    """How often the policy replans, undisturbed and when an object is pushed."""
+    rows = [[name, percent(row), samples(row)] for name, row in results["chunking"].figures.items()]
+    return [
+        "The policy `base` plans action chunks of 16 steps. The rows differ in how many steps it executes before it",
+        'replans. "Pushed": the object is displaced by about 6 cm while the arm moves towards it. "Late": the answer',
+        "arrives that many control steps after the observation while the robot keeps moving. "
+        '"Left early at x m": the policy',
+        "replans at every step and switches to the new chunk when the two differ by more than x.",
+        "",
+        *table(("variant", "success", "n"), rows),
+    ]
+
+
+def pushed_memory(results: Results) -> list[str]:
+    """The memory policy when the object is pushed."""
+    return ["The policy `memory`, with the object pushed in the same way:", "", *evaluation(results["eval_memory_push"])]
+
+
+def memory_arms(results: Results) -> list[str]:
+    """Mean success on the twelve memory tasks and on the six Markovian ones, by kind of sequence memory."""
+    result = results["memory_tasks"]
+    rows = []
+    for key, name in (ARMS | ABLATIONS).items():
+        mean, plain = result.figure(f"memory_tasks_mean_{key}"), result.figure(f"markovian_tasks_mean_{key}")
+        steps = result.content["arms"].get(key, {}).get("step")
+        n = "–" if key == "chance" else samples(mean)  # its row counts tasks, not episodes
+        rows.append([name, percent(mean), n, percent(plain), samples(plain), f"{steps:,}" if steps else "–"])
+    head = ("policy", "memory tasks", "n", "Markovian tasks", "n", "training steps")
+    return [
+        "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same frozen",
+        "perception, from the same start. *Shipped `memory`* was trained longer and on more demonstrations, and its",
+        "perception learned too. The ablations are the shipped policy with its memory tampered with at run time. Chance",
+        "is not measured: it follows from the number of alternatives.",
+        "",
+        *table(head, rows),
+    ]
+
+
+def memory_per_task(results: Results) -> list[str]:
+    """Successes of every arm on every memory task."""
+    rows_of: Mapping[str, Mapping[str, Any]] = results["memory_tasks"].content["rows"]
+    arms = [arm for arm in (*ARMS, *ABLATIONS) if arm in rows_of]
+    tasks = [task for task in rows_of["ours-zeroed"]]
+    rows = [
+        [f"`{task}`", *(f"{rows_of[arm][task]['successes']} / {rows_of[arm][task]['n']}" for arm in arms)] for task in tasks
+    ]
+    names = {**ARMS, "ours-zeroed": "emptied", "ours-swapped": "swapped", "ours-noise": "noise", "oracle_state": "expert"}
+    return ["Successes and episodes:", "", *table(("task", *(names[arm] for arm in arms)), rows)]
+
+
+def memory_targets(results: Results) -> list[str]:
+    """The targets that the memory policy was held to."""
+    result = results["memory_tasks"]
+    named = {
+        "memory_tasks_solved_ours": "tasks with at least 90 % success, of 12",
+        "memory_tasks_gain_over_none": "shipped `memory` minus no memory, memory tasks",
+        "memory_tasks_gain_over_chance": "shipped `memory` minus chance, memory tasks",
+        "markovian_tasks_ours_minus_base": "shipped `memory` minus `base`, Markovian tasks",
+        "markovian_tasks_ours_minus_none": "shipped `memory` minus no memory, Markovian tasks",
+    }
+    rows = []
+    for key, name in named.items():
+        row = result.figure(key)
+        value = str(row["value"]) if key.endswith("solved_ours") else percent(row).replace(" %", " points")
+        goal = row.get("target")
+        points = row | {"target": f"{100 * goal:g} points"} if isinstance(goal, float) else row
+        rows.append([name, value, samples(row), target(points)])
+    return table(("figure", "value", "n", "target"), rows)
+
+
+def memory_conditions(results: Results) -> list[str]:
+    """The memory policy outside the distribution that it was trained on."""
+    result = results["memory_tasks"]
+    rows = []
+    for key, name in CONDITIONS.items():
+        row, change = result.figure(f"memory_tasks_mean_{key}"), result.figure(f"memory_tasks_{key}_minus_ours")
+        rows.append([name, percent(row), percent(change).replace(" %", " points"), samples(row)])
+    return table(("condition, shipped `memory`", "success", "change", "n"), rows)
+
+
+def unseen(results: Results) -> list[str]:
+    """The policy that acts on the scene graph while both cameras are covered."""
+    given, without = results["eval_unseen"].content["mean"], results["eval_unseen_without"].content["mean"]
+    return [
+        "Both cameras are covered and the policy `spatial` has to touch a block that it saw before. Only the scene graph,",
+        "through `memory/context`, knows where the block is. Guessing one of three blocks succeeds in a third.",
+        "",
+        *table(
+            ("`touch_unseen`, policy `spatial`", "success", "n"),
+            [
+                ["with `memory/context`", percent(given), str(given["n"])],
+                ["without it (`--ablation no_context`)", percent(without), str(without["n"])],
+            ],
+        ),
+    ]
