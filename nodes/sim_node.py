@@ -24,9 +24,9 @@ from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
-from engram.runtime.factories import make_world
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
+from engram.sim.worlds import make_world
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 
@@ -35,8 +35,8 @@ from engram_interfaces.srv import ResetSim
 class SimNodeConfig(NodeConfig):
     """Parameters of the simulation node."""
 
-    world: str = "mujoco"
-    """World to simulate: mujoco, or package.module:factory of your own."""
+    world: str = "tabletop"
+    """World to simulate: tabletop, or package.module:attribute of your own."""
     task: str = ""
     """Task to begin with; empty: wait for sim/reset."""
     seed: int = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.registry import load_object
@@ -34,11 +34,6 @@ def make_robot(spec: str) -> RobotConfig:
 def make_kinematics(spec: str) -> Kinematics:
     """Return the kinematics called ``spec``."""
     return _make(Kinematics, "kinematics", spec, {"panda": _panda_kinematics})
-
-
-def make_world(spec: str, config: Any = None) -> World:
-    """Return the world called ``spec``: "mujoco" with ``config``, or a factory of your own."""
-    return _make(World, "world", spec, {"mujoco": lambda: _mujoco_world(config)})
 
 
 def make_detector(spec: str) -> Detector:
@@ -197,16 +192,6 @@ def _panda_kinematics() -> Kinematics:
     from engram.sim.robots.panda_kinematics import PandaKinematics
 
     return PandaKinematics()
-
-
-def _mujoco_world(config: Any) -> World:
-    from engram.sim.render import check_rendering
-    from engram.sim.world import MujocoWorld
-
-    world = MujocoWorld(config)
-    if world.config.profile != "none":
-        check_rendering()  # a machine that cannot render shall be told at the start, not by the first episode
-    return world
 
 
 def _geometric() -> Detector:
