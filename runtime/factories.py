@@ -130,10 +130,25 @@ def make_policy(
     return follow(policy, ensemble, adaptive_m, real_time_delay)
 
 
+def shipped_policies() -> dict[str, Path]:
+    """Return the folders of the checkpoints that Engram ships, by name; loads no network."""
+    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
+    return {folder.name: folder for folder in sorted(checkpoints.iterdir()) if (folder / "config.json").is_file()}
+
+
+def policy_folder(name: str) -> Path:
+    """Return the folder of a shipped checkpoint or of your own; UnknownNameError lists the shipped ones."""
+    shipped, folder = shipped_policies(), Path(name).expanduser()
+    if name in shipped and not (folder / "config.json").is_file():  # a checkout has a folder called memory, too
+        return shipped[name]
+    if not (folder / "config.json").is_file():
+        raise unknown_name("policy", name, [*shipped, "a folder with a config.json"])
+    return folder.resolve()
+
+
 def check_policy_name(spec: str) -> None:
     """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
-    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
-    shipped = sorted(folder.name for folder in checkpoints.iterdir() if folder.is_dir())
+    shipped = shipped_policies()
     on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
     if not (spec in shipped or ":" in spec or on_hub or Path(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
