@@ -10,7 +10,9 @@ from pathlib import Path
 from setuptools import Distribution, find_packages, setup
 
 HERE = Path(__file__).resolve().parent
-PROJECT = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((HERE / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+LEFT_OUT = PYPROJECT["tool"]["setuptools"]["packages"]["find"]["exclude"]
 
 
 class PlainDistribution(Distribution):
@@ -34,7 +36,7 @@ setup(
     name=PROJECT["name"],
     version=PROJECT["version"],
     package_dir={"": ".python"},
-    packages=find_packages(str(HERE / ".python")),
+    packages=find_packages(str(HERE / ".python"), exclude=LEFT_OUT),
     entry_points={"console_scripts": [f"{name} = {target}" for name, target in PROJECT["scripts"].items()]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/engram"]),

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Command] = {
         *("engram.app.memory_command", "memory", "ask a robot's memory, look into its past, export, merge, repair"),
         config="engram.app.memory_command:MemoryConfig",
     ),
+    "policy": Command("engram.app.policy_command", "policy", "list the shipped policies, or print a policy's folder"),
     "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
     "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
     "prove": Command("engram.app.prove", "prove", "figures of one part, measured again from their seeds"),

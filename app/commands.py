@@ -162,8 +162,15 @@ class BenchConfig:
     """An honest shorter run."""
 
 
+def require_benchmarks() -> None:
+    """Raise InvalidInputError where the benchmarks are missing, because only the wheel is installed."""
+    if find_spec("engram.benchmarks") is None:
+        raise InvalidInputError("benchmarks are not in the wheel: run this in a checkout of the repository")
+
+
 def available_benchmarks() -> list[str]:
-    """Return the benchmarks that exist."""
+    """Return the benchmarks that exist; raises InvalidInputError where only the wheel is installed."""
+    require_benchmarks()
     return [name for name in BENCHMARKS if find_spec(f"engram.benchmarks.{name}") is not None]
 
 

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from engram.app.commands import require_benchmarks
 from engram.core.errors import EngramError, unknown_name
 from engram.core.provenance import digest
 from engram.core.statistics import Rate, mean_rate, wilson
@@ -325,6 +326,7 @@ def prove(config: ProveConfig) -> int:
     """Run every measurement of the part; 1 when one failed or a target was not met."""
     if config.part not in PARTS:
         raise unknown_name("part to prove", config.part, PARTS)
+    require_benchmarks()
     figures: list[Figure] = []
     broken: list[str] = []
     if config.work is not None:

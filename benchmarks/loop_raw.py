@@ -41,8 +41,9 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from engram.core.types import JointCommand, Observation
 from engram.nodes import qos
-from engram.runtime.factories import black_observation, make_policy, make_world
+from engram.runtime.factories import black_observation, make_policy
 from engram.sim.world import WorldConfig
+from engram.sim.worlds import make_world
 from engram_interfaces.msg import ActionChunk, TaskStatus
 
 CAMERAS = ("front", "wrist")
@@ -150,7 +151,7 @@ class Scene:
     """What the simulation does before each step: physics and two cameras."""
 
     def __init__(self, size: int) -> None:
-        self.world = make_world("mujoco", WorldConfig(image_size=size, depth=True))
+        self.world = make_world("tabletop", WorldConfig(image_size=size, depth=True))
         self.observation: Observation | None = None
         self.episode = 0
 

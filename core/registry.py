@@ -8,6 +8,7 @@ too), then in the folder in which the process was started.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -43,7 +44,9 @@ def load_object(spec: str) -> Any:
     return _load(spec, lambda _: True)
 
 
-def resolve[T](kind: str, spec: str, known: Mapping[str, T | Callable[..., T]], contract: type[T], *args: Any) -> T:
+def resolve[T](
+    kind: str, spec: str, known: Mapping[str, T | Callable[..., T]], contract: type[T], *args: Any, **offered: Any
+) -> T:
     """Return the part that ``spec`` names, checked against its contract.
 
     Args:
@@ -52,13 +55,16 @@ def resolve[T](kind: str, spec: str, known: Mapping[str, T | Callable[..., T]], 
         known: the parts that Engram ships. A part, or a function that makes it.
         contract: the type of the part. What ``spec`` names is an instance of it, or is called to make one.
         args: what the call gets.
+        offered: what the call gets of these, by name: those that its signature names.
 
     Raises:
         UnknownNameError: there is no such name; lists the valid ones.
         InvalidInputError: there is something of this name, but it is no ``contract``.
     """
     found = known[spec] if spec in known else _outside(kind, spec, known, _makes(contract))
-    part = found if isinstance(found, contract) else found(*args) if callable(found) else found
+    part: Any = found
+    if callable(found) and not isinstance(found, contract):
+        part = found(*args, **_wanted(found, offered))
     if not isinstance(part, contract):
         given = f"gives a {type(part).__name__}" if callable(found) else f"is of type {type(part).__name__}"
         raise InvalidInputError(f"{kind} {spec!r} {given}, expected a {contract.__name__}")
@@ -82,6 +88,17 @@ def resolve_class[T](kind: str, spec: str, known: Mapping[str, type[T]], contrac
 def make_kinematics(robot: RobotConfig) -> Kinematics:
     """Return the kinematics that ``robot`` names; raises InvalidInputError when it names none."""
     return resolve("kinematics", robot.kinematics, {}, Kinematics, robot)  # type: ignore[type-abstract]
+
+
+def _wanted(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of ``offered`` that ``call`` takes."""
+    try:
+        parameters = inspect.signature(call).parameters
+    except ValueError:  # a builtin without a signature
+        return {}
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(offered)
+    return {name: value for name, value in offered.items() if name in parameters}
 
 
 def _outside(kind: str, spec: str, known: Iterable[str], fits: Callable[[Any], bool]) -> Any:

@@ -24,10 +24,10 @@ from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
 from engram.nodes.sim_outputs import SimOutputs
-from engram.runtime.factories import make_world
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
+from engram.sim.worlds import make_world
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 
@@ -36,8 +36,8 @@ from engram_interfaces.srv import ResetSim
 class SimNodeConfig(NodeConfig):
     """Parameters of the simulation node."""
 
-    world: str = "mujoco"
-    """World to simulate: mujoco, or package.module:factory of your own."""
+    world: str = "tabletop"
+    """World to simulate: tabletop, or package.module:attribute of your own."""
     task: str = ""
     """Task to begin with; empty: wait for sim/reset."""
     seed: int = 0

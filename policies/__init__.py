@@ -1,7 +1,7 @@
 """The vision-language-action policies, registered with LeRobot as ``engram_vla`` and ``engram_backbone``.
 
-LeRobot's commands find it with ``--policy.discover_packages_path=engram.policies`` (``lerobot-train``) or, with
-``--policy.path``, ``--env.discover_packages_path=engram.policies`` (``lerobot-eval``).
+LeRobot's commands find them, and our environment, with ``--policy.discover_packages_path=engram.lerobot``
+(``lerobot-train``) or ``--env.discover_packages_path=engram.lerobot`` (``lerobot-eval``).
 """
 
 # importing these registers the policy's configuration and processor steps with LeRobot

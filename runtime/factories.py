@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
+from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.registry import load_object
@@ -34,11 +34,6 @@ def make_robot(spec: str) -> RobotConfig:
 def make_kinematics(spec: str) -> Kinematics:
     """Return the kinematics called ``spec``."""
     return _make(Kinematics, "kinematics", spec, {"panda": _panda_kinematics})
-
-
-def make_world(spec: str, config: Any = None) -> World:
-    """Return the world called ``spec``: "mujoco" with ``config``, or a factory of your own."""
-    return _make(World, "world", spec, {"mujoco": lambda: _mujoco_world(config)})
 
 
 def make_detector(spec: str) -> Detector:
@@ -135,10 +130,25 @@ def make_policy(
     return follow(policy, ensemble, adaptive_m, real_time_delay)
 
 
+def shipped_policies() -> dict[str, Path]:
+    """Return the folders of the checkpoints that Engram ships, by name; loads no network."""
+    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
+    return {folder.name: folder for folder in sorted(checkpoints.iterdir()) if (folder / "config.json").is_file()}
+
+
+def policy_folder(name: str) -> Path:
+    """Return the folder of a shipped checkpoint or of your own; UnknownNameError lists the shipped ones."""
+    shipped, folder = shipped_policies(), Path(name).expanduser()
+    if name in shipped and not (folder / "config.json").is_file():  # a checkout has a folder called memory, too
+        return shipped[name]
+    if not (folder / "config.json").is_file():
+        raise unknown_name("policy", name, [*shipped, "a folder with a config.json"])
+    return folder.resolve()
+
+
 def check_policy_name(spec: str) -> None:
     """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
-    checkpoints = Path(str(resources.files("engram"))) / "policies" / "checkpoints"
-    shipped = sorted(folder.name for folder in checkpoints.iterdir() if folder.is_dir())
+    shipped = shipped_policies()
     on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
     if not (spec in shipped or ":" in spec or on_hub or Path(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
@@ -197,16 +207,6 @@ def _panda_kinematics() -> Kinematics:
     from engram.sim.robots.panda_kinematics import PandaKinematics
 
     return PandaKinematics()
-
-
-def _mujoco_world(config: Any) -> World:
-    from engram.sim.render import check_rendering
-    from engram.sim.world import MujocoWorld
-
-    world = MujocoWorld(config)
-    if world.config.profile != "none":
-        check_rendering()  # a machine that cannot render shall be told at the start, not by the first episode
-    return world
 
 
 def _geometric() -> Detector:

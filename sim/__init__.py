@@ -1,6 +1,15 @@
 """Simulation: worlds, robot, tasks, experts, environments. Importing it registers the Gymnasium environments."""
 
+from typing import TYPE_CHECKING
+
 from gymnasium.envs.registration import register
+
+from engram.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from engram.sim.tasks import Task
+    from engram.sim.world import MujocoWorld, WorldConfig
+    from engram.sim.worlds import make_world
 
 ENVIRONMENTS = {
     "engram/Reach-v0": "reach",
@@ -31,3 +40,12 @@ TASK_ENVIRONMENT = "engram/Task-v0"
 register(id=TASK_ENVIRONMENT, entry_point="engram.sim.env:TabletopEnv")
 for _id, _task in ENVIRONMENTS.items():
     register(id=_id, entry_point="engram.sim.env:TabletopEnv", kwargs={"task": _task})
+
+_MODULES = {
+    "MujocoWorld": "engram.sim.world",
+    "Task": "engram.sim.tasks",
+    "WorldConfig": "engram.sim.world",
+    "make_world": "engram.sim.worlds",
+}
+__all__ = ["ENVIRONMENTS", "TASK_ENVIRONMENT", "MujocoWorld", "Task", "WorldConfig", "make_world"]
+__getattr__, __dir__ = lazy(__name__, _MODULES)

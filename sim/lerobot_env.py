@@ -1,6 +1,6 @@
 """Engram's tabletop tasks as an environment of LeRobot's commands: ``--env.type=engram --env.task=PickPlace-v0``.
 
-LeRobot finds it with ``--env.discover_packages_path=engram.policies``.
+LeRobot finds it with ``--env.discover_packages_path=engram.lerobot``.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from engram.core.contracts import Policy, StepHook
+from engram.core.contracts import Policy, StatefulPolicy, StepHook, World
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.pipeline import CommandPipeline
-from engram.core.registry import is_spec
+from engram.core.registry import is_spec, make_kinematics
+from engram.core.robot import PANDA_2F85
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
 from engram.runtime.loop import Runtime
@@ -73,9 +74,31 @@ class Report:
         return table
 
 
+def make_runtime(policy: Policy, world: World) -> Runtime:
+    """Return what runs ``policy`` in ``world`` as the nodes would.
+
+    A network's chunks follow one another as its configuration says. One that acts on memory/context is given where
+    objects are in a scene graph, begun anew with each episode, as ``engram record --reconstruction`` gave it.
+
+    Args:
+        policy: what drives.
+        world: with cameras, and with depth for a policy that acts on memory/context. Its attributes ``robot`` and
+            ``kinematics`` say what is driven; a world without them holds the Panda.
+    """
+    if isinstance(policy, StatefulPolicy):
+        from engram.policies.vla.chunking import follow  # torch: only where there is a network
+
+        policy = follow(policy)
+    robot = getattr(world, "robot", PANDA_2F85)
+    kinematics = getattr(world, "kinematics", None) or make_kinematics(robot)
+    detector, fresh_memory = make_perception() if policy.reads_context else (None, None)
+    pipeline = CommandPipeline(kinematics, robot)
+    return Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+
+
 def evaluate(
     policy: Policy,
-    world: MujocoWorld,
+    world: World,
     tasks: Sequence[str] = tuple(TASKS),
     *,
     episodes: int = 50,
@@ -89,20 +112,29 @@ def evaluate(
 
     Args:
         policy: what is evaluated.
-        world: with cameras.
-        tasks: names; UnknownNameError lists the valid ones.
+        world: with cameras: ``engram.sim.make_world()``.
+        tasks: names or ``package.module:attribute``; UnknownNameError lists the valid names.
         episodes: per task.
         first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
-        runtime: to run with perception and memory; by default policy and world alone.
+        runtime: what runs the episodes; by default that of :func:`make_runtime`.
         held_out: say each goal in a wording that training never used.
         push: push the object that the words name once, on the way to it (:mod:`engram.sim.pushes`).
         progress: show a progress bar.
+
+    Raises:
+        InvalidInputError: held-out words or pushes are wanted in a world that is no MujocoWorld.
     """
-    runtime = runtime or Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
-    words = HeldOutWords(world) if held_out else _drawn_words
+    runtime = runtime or make_runtime(policy, world)
+    words = HeldOutWords(_simulated(world)) if held_out else _drawn_words
     subject = f"policy {policy.version}" + (", held-out words" if held_out else "") + (", pushed" if push else "")
-    run: Runner = PushedRunner(runtime.run_episode, world, tasks) if push else runtime.run_episode
+    run: Runner = PushedRunner(runtime.run_episode, _simulated(world), tasks) if push else runtime.run_episode
     return measure(run, subject, tasks, episodes, first_seed, progress, words)
+
+
+def _simulated(world: World) -> MujocoWorld:
+    if not isinstance(world, MujocoWorld):
+        raise InvalidInputError(f"a {type(world).__name__} shows no simulated state, expected a MujocoWorld")
+    return world
 
 
 def evaluate_experts(

@@ -88,7 +88,7 @@ def test_the_command_exists(page, line, parsed_only, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("line", ["engram evil base", "engram eval base --no-such-flag 1", "engram up sim no_such:=1"])
 def test_a_command_that_does_not_exist_is_found(line, parsed_only):
-    with pytest.raises((AssertionError, Exception)):  # noqa: B017 an unknown launch argument is our own error
+    with pytest.raises((AssertionError, Exception)):
         for words in commands_in(line):
             check(words)
 

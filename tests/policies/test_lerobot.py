@@ -83,7 +83,7 @@ def test_lerobot_train_runs_a_few_steps(tmp_path):
     dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=96)
     command = [
         sys.executable, "-m", "lerobot.scripts.lerobot_train",
-        "--policy.discover_packages_path=engram.policies", "--policy.type=engram_vla", "--policy.device=cpu",
+        "--policy.discover_packages_path=engram.lerobot", "--policy.type=engram_vla", "--policy.device=cpu",
         "--policy.push_to_hub=false", "--policy.dim=16", "--policy.heads=2", "--policy.head_width=16",
         "--dataset.repo_id=engram/synthetic", f"--dataset.root={dataset}", f"--output_dir={tmp_path / 'out'}",
         "--steps=2", "--batch_size=2", "--num_workers=0", "--save_freq=2", "--env_eval_freq=0", "--wandb.enable=false",

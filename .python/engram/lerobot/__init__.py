@@ -1,0 +1,14 @@
+"""What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone``, our environment ``engram``.
+
+    lerobot-eval --policy.path=$(engram policy path base) --env.type=engram --env.task=PickPlace-v0 \\
+      --env.discover_packages_path=engram.lerobot
+    lerobot-train --policy.type=engram_vla --policy.discover_packages_path=engram.lerobot ...
+
+Importing a module registers it with LeRobot.
+"""
+
+from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
+from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
+from engram.sim.lerobot_env import EngramEnvConfig
+
+__all__ = ["EngramBackboneConfig", "EngramEnvConfig", "EngramVLAConfig"]
