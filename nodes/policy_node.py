@@ -18,23 +18,24 @@ from sensor_msgs.msg import JointState
 
 from engram.core.contracts import Policy
 from engram.core.errors import WeightsError
-from engram.core.types import EpisodeStatus, MemoryTokens, Observation
+from engram.core.pipeline import HOLD, HUMAN
+from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
-from engram.nodes.assembly import CameraInbox, ObservationInbox, subscribe_transforms
+from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.params import param
 from engram.nodes.task_goals import RunningGoal, TaskGoals
-from engram.nodes.transforms import TransformBuffer
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
+from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.factories import make_kinematics, make_policy, make_robot
 from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep
+from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
+from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
 
-KEPT = qos.CHUNK_STEPS
-"""Observations, statuses and memory contexts kept while they wait for each other."""
 AS_USED = -1.0
 """Of ``adaptive_m``: what the policy's own configuration says."""
 
@@ -123,15 +124,12 @@ class PolicyNode(EngramNode):
         """Subscribe to what an observation consists of, and offer execute_task."""
         config = self.config
         transforms = TransformBuffer()
-        cameras = [CameraInbox(name, transforms, depth=False) for name in config.cameras]
+        cameras = [make_camera(name, transforms, depth=False) for name in config.cameras]
         self.inbox = ObservationInbox(cameras, config.camera_tolerance_s)
-        self.status: EpisodeStatus | None = None
-        self.statuses: dict[int, EpisodeStatus] = {}
-        self.memory: dict[int, MemoryTokens] = {}
-        self.ready: dict[int, Observation] = {}  # complete observations that wait for status or memory
+        waits = StepInputsConfig(config.lockstep, config.memory, config.context_age_s, config.missing_after_s)
+        self.inputs = StepInputs(waits, lambda: self.runner.reads_context, self.health.problem, self.health.count)
         self.last_stamp = -1
         self.progress_at = time.monotonic()
-        self.stale_since: float | None = None  # since when a memory/context that is fresh enough is waited for
         self.phase = "waiting"  # as the safety node last told: acting, holding, intervention
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
@@ -145,7 +143,7 @@ class PolicyNode(EngramNode):
             kinematics = make_kinematics(config.kinematics)
             self.experience = ExperienceSender(self, self._folder(config.spool), kinematics, self.robot)
         for camera in cameras:
-            camera.subscribe(self, self._advance)
+            subscribe_camera(self, camera, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         every_step = partial(qos.every_step, lockstep=config.lockstep)
         self.subscribe(JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
@@ -218,7 +216,7 @@ class PolicyNode(EngramNode):
         early = 0 < joints.stamp_ns - self.last_stamp < 0.95e9 * self.config.control_dt_s
         if joints.stamp_ns == self.last_stamp or (early and not self.config.lockstep):
             return  # shown again, or a robot that reports faster than we control
-        self.inbox.on_joints(joints)
+        self.inbox.add_joints(joints)
         self._advance()
 
     def _on_status(self, msg: TaskStatus) -> None:
@@ -226,16 +224,9 @@ class PolicyNode(EngramNode):
 
     def take_status(self, status: EpisodeStatus) -> None:
         """Take in what the episode is doing, from the simulation or from a goal of our own."""
-        if self.status is not None and status.stamp_ns < self.status.stamp_ns:  # the simulation was restarted
-            self.statuses.clear()
-            self.memory.clear()
-            self.ready = {stamp: found for stamp, found in self.ready.items() if stamp <= status.stamp_ns}
-        self.status = status
+        self.inputs.became(status)
         if self.experience is not None:
             self.experience.became(status)
-        self.statuses[status.stamp_ns] = status
-        while len(self.statuses) > KEPT:
-            del self.statuses[next(iter(self.statuses))]
         self.goals.on_status(status)
         self._advance()
 
@@ -247,68 +238,36 @@ class PolicyNode(EngramNode):
     def _on_executed(self, msg: ActionChunk) -> None:
         if self.experience is not None:
             self.experience.executed(messages.chunk_from_msg(msg))
-        author = msg.policy_version.partition(":")[0]
-        self.phase = {"hold": "holding", "human": "intervention"}.get(author, "acting")
+        author = msg.policy_version
+        self.phase = "holding" if author.startswith(HOLD) else "intervention" if author.startswith(HUMAN) else "acting"
 
     def _on_memory(self, msg: MemoryContext) -> None:
-        tokens = messages.tokens_from_msg(msg)
-        self.memory[tokens.stamp_ns] = tokens
-        while len(self.memory) > KEPT:
-            del self.memory[next(iter(self.memory))]
+        self.inputs.remembered(messages.tokens_from_msg(msg))
         self._advance()
 
     # -- one control step ----------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Hand over every observation for which everything is there, oldest first."""
+        """Hand over every control step for which everything is there, oldest first."""
         for observation in self.inbox.take():
-            self.ready[observation.stamp_ns] = observation
-        for stamp_ns in sorted(self.ready):
-            status = self._status_at(stamp_ns)
-            if status is None or (status.running and self._awaits_memory(stamp_ns)):
-                continue
+            self.inputs.observed(observation)
+        for step in self.inputs.take():
+            stamp_ns = step.observation.stamp_ns
             self.health.trace("observation complete", stamp_ns)
-            observation = self.ready.pop(stamp_ns)
             self.last_stamp, self.progress_at = stamp_ns, time.monotonic()
-            if status.running:
-                self._hand_over(observation, status)
-        while len(self.ready) > KEPT:
-            del self.ready[min(self.ready)]
-            self.health.count("observations given up")
+            if step.status.running:
+                self._hand_over(step)
 
-    def _awaits_memory(self, stamp_ns: int) -> bool:
-        """Tell whether the observation of ``stamp_ns`` waits for another memory/context than there is."""
-        config = self.config
-        if config.memory == "wait":
-            return stamp_ns not in self.memory
-        if config.memory == "off" or not config.lockstep or not self.runner.reads_context:
-            return False
-        oldest_ns = stamp_ns - round(config.context_age_s * 1e9)
-        if self.memory and max(self.memory) >= oldest_ns:
-            self.stale_since = None
-            return False
-        now = time.monotonic()
-        self.stale_since = self.stale_since or now
-        if now - self.stale_since < config.missing_after_s:
-            return True
-        self.health.problem("memory/context", f"none since {config.context_age_s:g} s before the observation: goes on")
-        return False
-
-    def _status_at(self, stamp_ns: int) -> EpisodeStatus | None:
-        return self.statuses.get(stamp_ns) if self.config.lockstep else self.status
-
-    def _hand_over(self, observation: Observation, status: EpisodeStatus) -> None:
+    def _hand_over(self, step: StepInput) -> None:
         self.health.count("observations")
+        observation, status = step.observation, step.status
         instruction = self.goals.instruction_for(status)
-        memory = self.memory.get(observation.stamp_ns)
-        if memory is None and self.memory and self.config.memory == "latest":
-            memory = self.memory[max(self.memory)]
         halted = self.goals.halted(status.episode)
         if self.experience is not None:
             now = replace(status, stamp_ns=observation.stamp_ns)
             self.experience.observed(observation, now, instruction)
         goal = self.goals.on_step(status)
-        self.thread.put((PolicyStep(observation, status.episode, instruction, memory, halted), goal))
+        self.thread.put((PolicyStep(observation, status.episode, instruction, step.memory, halted), goal))
 
     def _think(self, work: tuple[PolicyStep, RunningGoal | None]) -> None:
         """Run the policy, then tell how the goal goes: no command waits for that. In the worker's thread."""
@@ -337,7 +296,7 @@ class PolicyNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps an observation from being complete; go on where waiting for memory took too long."""
-        if self.ready:
+        if self.inputs.waiting():
             self._advance()
         waited = time.monotonic() - self.progress_at
         missing = self.inbox.missing()
