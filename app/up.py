@@ -127,6 +127,7 @@ class Supervisor:
         """Watch until everything ended; return 0 unless a node failed for good."""
         while self.step():
             time.sleep(self.config.poll_period_s)
+        self._tidy()
         return 1 if self.failures else 0
 
     def _start(self, name: str, child: Supervised) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import gc
 import inspect
@@ -32,7 +33,7 @@ from engram.core.errors import (
 )
 from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
-from engram.nodes.health import DROPS, ERROR, Health
+from engram.nodes.health import DROPS, ERROR, TOPIC, Health
 from engram.nodes.params import check_unknown, declare, param
 from engram.runtime.worker import Worker
 
@@ -52,8 +53,9 @@ class NodeConfig:
 
     autostart: bool = True
     """Configure and activate at start; false: wait for a lifecycle manager."""
-    robot_id: str = "robot0"
-    """Name of the robot in experience, memory and diagnostics."""
+    robot_id: str = ""
+    """Name of the robot in experience, memory and diagnostics, and in its folders; empty: from the namespace, so that
+    /cell/arm2 is cell_arm2, and robot0 without one."""
     lockstep: bool = False
     """Every control step waits for its command, so that a slow machine gives the same result as a fast one."""
     diagnostics_period_s: float = param(1.0, 0.1, 60.0)
@@ -78,7 +80,7 @@ class EngramNode(LifecycleNode):
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
-        self.config: Any = declare(self, self.config_class)
+        self.config: Any = self._named(declare(self, self.config_class))
         self.section: dict[str, Any] = {prefix: declare(self, cls, prefix) for prefix, cls in self.sections.items()}
         check_unknown(self)
         self.health = Health(self.config.trace_file)
@@ -88,8 +90,13 @@ class EngramNode(LifecycleNode):
         self._workers: list[Worker] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.async_group = ReentrantCallbackGroup()
-        self._diagnostics = self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS)
+        self._diagnostics = self.create_publisher(DiagnosticArray, TOPIC, qos.DIAGNOSTICS)
         self.create_timer(self.config.diagnostics_period_s, self.publish_diagnostics, clock=self._steady)
+
+    def _named(self, config: NodeConfig) -> NodeConfig:
+        """Return ``config`` with the robot's name filled in."""
+        named = config.robot_id or self.get_namespace().strip("/").replace("/", "_") or "robot0"
+        return dataclasses.replace(config, robot_id=named)
 
     def setup(self) -> None:
         """Build collaborators and publishers (slow things belong here); an EngramError keeps the node inactive."""
@@ -241,6 +248,12 @@ class EngramNode(LifecycleNode):
             self.teardown()
             self.health.write_trace()
 
+    def destroy_node(self) -> None:
+        """Let go of everything in ROS, the DDS participant and its shared memory included."""
+        super().destroy_node()
+        # rclpy 9 forgets it: it keeps the node, and so the participant, whose 64 MB then stay in /dev/shm for good
+        self._state_machine.destroy_when_not_in_use()
+
     def publish_diagnostics(self) -> None:
         """Publish this node's condition."""
         try:
@@ -266,6 +279,7 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
 def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     status = 0
     node: EngramNode | None = None
+    executor: KeptExecutor | None = None
     signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)  # threads that begin later inherit it
     try:
@@ -293,7 +307,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
             status = 1
     finally:
         _ignore_signals()
-        _leave(node)
+        _leave(node, executor)
     return status
 
 
@@ -321,12 +335,15 @@ def _autostart(node: EngramNode) -> bool:
     return node.trigger_configure() == success and node.trigger_activate() == success
 
 
-def _leave(node: EngramNode | None) -> None:
+def _leave(node: EngramNode | None, executor: KeptExecutor | None) -> None:
     if node is not None:
         try:
             node.close()
         except Exception as error:
             print(f"{node.get_name()}: {type(error).__name__} while closing: {error}", file=sys.stderr)
+    if executor is not None:
+        executor.shutdown()  # it holds on to what it waits for: without this, nothing below is really destroyed
+    if node is not None:
         try:
             node.destroy_node()
         except Exception as error:  # the context is gone already: nothing is left to destroy

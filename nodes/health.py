@@ -22,6 +22,16 @@ SAMPLES = 4096
 """Stage times that are kept for the percentiles."""
 
 
+TOPIC = "/diagnostics"
+"""Not in the robot's namespace: diagnostic_aggregator and rqt listen there. The nodes' full names tell robots apart."""
+
+
+def own_name(status_name: str, namespace: str) -> str | None:
+    """Return the node's name without ``namespace``, or None for the status of a node in another namespace."""
+    space, _, name = status_name.rpartition("/")
+    return name if space == namespace.rstrip("/") else None
+
+
 class Health:
     """Counters, latency percentiles and current problems of one node."""
 

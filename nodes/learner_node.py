@@ -40,8 +40,8 @@ class LearnerNodeConfig(NodeConfig):
     """No command waits for it, so on a busy machine it stands back."""
     policy: str = "base"
     """Checkpoint to start from, or package.module:factory of a Trainer of your own."""
-    folder: str = "~/.local/share/engram/learner"
-    """Folder for experience, training state and weights."""
+    folder: str = "~/.local/share/engram/{robot_id}/learner"
+    """Folder for experience, training state and weights; "{robot_id}" is filled in."""
     promote: str = param("manual", choices=("auto", "manual"))
     """Who lets a candidate drive: this node at once (simulation; names, shapes and finite values are checked, but
     no gate tries it out first), or policy/promote."""
@@ -69,7 +69,7 @@ class LearnerNode(EngramNode):
     def setup(self) -> None:
         """Open the store, load the policy, go on from the saved training state."""
         os.nice(self.config.nice)
-        folder = Path(self.config.folder).expanduser()
+        folder = Path(self.config.folder.replace("{robot_id}", self.config.robot_id)).expanduser()
         self.key = _private_key(self.config.signing_key) if self.config.signing_key else None
         trainer, version, chunk_steps = make_trainer(self.config.policy)
         settings: LearnerConfig = self.section["learner"]

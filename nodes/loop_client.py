@@ -24,7 +24,7 @@ from trajectory_msgs.msg import JointTrajectory
 from engram.core.errors import EngramError
 from engram.nodes import qos
 from engram.nodes.executor import KeptExecutor
-from engram.nodes.health import DROPS
+from engram.nodes.health import DROPS, TOPIC, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
@@ -75,7 +75,7 @@ class LoopClient:
         self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest
         self.commands = 0
         self.moving_since: float | None = None  # monotonic s of the first command
-        self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+        self.node.create_subscription(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         if count_commands:
             self.node.create_subscription(JointTrajectory, "command", self._on_command, qos.EVENTS)
         self._reset: Client = self.node.create_client(ResetSim, "sim/reset")
@@ -87,7 +87,8 @@ class LoopClient:
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for status in msg.status:
-            self.diagnostics[status.name.rsplit("/", 1)[-1]] = status
+            if name := own_name(status.name, self.node.get_namespace()):
+                self.diagnostics[name] = status
 
     def _on_command(self, msg: JointTrajectory) -> None:
         self.commands += 1

@@ -35,9 +35,9 @@ from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
 from engram.nodes.params import param
-from engram.nodes.transforms import TransformBuffer
 from engram.runtime.episode_follower import EpisodeFollower
 from engram.runtime.factories import Budget, make_kinematics, make_memory, make_robot
+from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryRecall, MemoryResolve

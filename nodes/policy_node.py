@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
 
 from engram.core.contracts import Policy
-from engram.core.errors import WeightsError
+from engram.core.errors import EngramError, WeightsError
 from engram.core.pipeline import HOLD, HUMAN
 from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
@@ -29,7 +29,7 @@ from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import make_kinematics, make_policy, make_robot
+from engram.runtime.factories import check_ablation, check_policy_name, make_kinematics, make_policy, make_robot
 from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
@@ -95,6 +95,8 @@ class PolicyNodeConfig(NodeConfig):
     """Kinematics of the arm, for the state in the experience: panda, or package.module:factory."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
     """Time limit of a goal that names none [s], of the node's clock."""
+    status_timeout_s: float = param(30.0, 1.0, 3600.0)
+    """End a goal in simulation when there was no task/status for so long [s], wall clock."""
 
 
 class PolicyNode(EngramNode):
@@ -193,6 +195,11 @@ class PolicyNode(EngramNode):
             reason = f"accept is {self.config.accept!r}, only with 'any' may the policy change while the node runs"
             return SetParametersResult(successful=False, reason=reason)
         name, ablation = values.get("policy", self.driver[0]), values.get("ablation", self.driver[1])
+        try:
+            check_policy_name(name)
+            check_ablation(name, ablation)
+        except EngramError as error:
+            return SetParametersResult(successful=False, reason=str(error))
         self.driver = (name, ablation)
         self.loading.put(self.driver)
         return SetParametersResult(successful=True)

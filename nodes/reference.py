@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/nodes.md``: every node's topics, services and parameters, taken from the code where it knows them.
+"""Writes ``docs/reference/nodes.md``: every node's topics, services and parameters, from the code that has them.
 
 ``python -m engram.nodes.reference``; a test holds the file to what this writes.
 """
@@ -84,7 +84,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
         "robot -> ros2_control",
         qos.COMMAND,
     ),
-    ("diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, yours; once a second", qos.DIAGNOSTICS),
+    ("/diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, yours; once a second", qos.DIAGNOSTICS),
 )
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
@@ -165,11 +165,11 @@ def reference() -> str:
         "# Nodes: topics, services, parameters",
         "",
         "Written by `python -m engram.nodes.reference`; a test keeps it in step with the code. Names are relative to",
-        "the robot's namespace, but `/clock`. Images are subscribed to best effort in free running, reliably in",
-        f"lock-step, where what each step brings is written and read {qos.CHUNK_STEPS} deep: the simulation runs ahead",
-        "of a slow reader while a chunk lasts. Every node but the lifecycle manager is a lifecycle node. Parameters",
-        "are read once, at start; an unknown one, or a value out of range, is an error that names the valid ones.",
-        "`ros2 param describe` shows the same text.",
+        "the robot's namespace, but `/clock` and `/diagnostics`. Images are subscribed to best effort in free running,",
+        f"reliably in lock-step, where what each step brings is written and read {qos.CHUNK_STEPS} deep: the",
+        "simulation runs ahead of a slow reader while a chunk lasts. Every node but the lifecycle manager is a lifecycle node.",
+        "Parameters are read once, at start; an unknown one, or a value out of range, is an error that names the valid",
+        "ones. `ros2 param describe` shows the same text.",
         "",
         "## Topics",
         "",

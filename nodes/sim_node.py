@@ -109,6 +109,7 @@ class SimNode(EngramNode):
     def start(self) -> None:
         """Take commands; begin the first episode if there is one."""
         self.stopped = False  # as safety/stopped says
+        self.task = self.config.task  # the current one
         self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.serve(ResetSim, "sim/reset", self._on_reset)
@@ -126,7 +127,9 @@ class SimNode(EngramNode):
             response.message = REFUSED_WHILE_STOPPED
             return response
         answered = self.promise()
-        self.loop.reset(request.task, request.seed, request.instruction).add_done_callback(answered.set_result)
+        self.loop.reset(request.task or self.task, request.seed, request.instruction).add_done_callback(
+            answered.set_result
+        )
         done = await answered
         assert done is not None
         error = None if done.cancelled() else done.exception()
@@ -134,6 +137,7 @@ class SimNode(EngramNode):
             response.message = str(error) if error else "replaced by a later reset"
             return response
         outcome: OracleOutcome = done.result()
+        self.task = outcome.task
         response.accepted, response.task = True, outcome.task
         response.instruction, response.episode = outcome.instruction, outcome.episode + 1
         return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.client import Client
 from rclpy.task import Future
+from std_msgs.msg import Bool
 
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import EngramError
 from engram.core.types import EpisodeStatus
+from engram.nodes import qos
 from engram.nodes.base import EngramNode
+from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks, check_goal
 from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
@@ -24,9 +28,8 @@ class RunningGoal:
 
     handle: Any
     instruction: str
-    task: str
     timeout_s: float
-    episode: int | None  # None = the one that runs, or the next
+    episode: int | None  # None = it is being begun
     started_ns: int
     done: Future
     steps: int = 0
@@ -45,6 +48,9 @@ class TaskGoals:
         self.node, self.runner, self._publish_status = node, runner, publish_status
         self.goal: RunningGoal | None = None
         self.status: EpisodeStatus | None = None  # newest
+        self._heard = time.monotonic()  # when a status came
+        self._stopped = False  # as safety/stopped says
+        self._rules = GoalRules(node.config.check_instructions, SimulatedTasks())
         self._halted: set[int] = set()  # episodes whose goal was cancelled
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
         self._episodes = 0  # goals that began an episode of their own (robot)
@@ -58,6 +64,7 @@ class TaskGoals:
             goal_callback=lambda _: GoalResponse.ACCEPT,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
+        node.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         node.every(0.2, self._check_limits, "execute_task")
 
     def close(self) -> None:
@@ -77,15 +84,10 @@ class TaskGoals:
         return episode in self._halted
 
     def on_status(self, status: EpisodeStatus) -> None:
-        """Tie the goal to its episode, and end it with the episode."""
-        self.status = status
+        """End the goal with its episode."""
+        self.status, self._heard = status, time.monotonic()
         goal = self.goal
-        if goal is None or status.state == "idle":
-            return
-        if goal.episode is None and status.running:
-            goal.episode = status.episode
-            self._words = {status.episode: goal.instruction}
-        if goal.episode != status.episode or status.running:
+        if goal is None or status.state == "idle" or goal.episode != status.episode or status.running:
             return
         reason = "the simulation's own verdict" if status.task else f"the episode ended: {status.state}"
         outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
@@ -111,20 +113,18 @@ class TaskGoals:
     # -- the action ------------------------------------------------------------------------------------------------
 
     async def _execute(self, handle: Any) -> ExecuteTask.Result:
-        request = handle.request
+        asked = handle.request
+        request = GoalRequest(asked.instruction, asked.task, asked.episode)
         self._finish("preempted", "a newer goal came")
         try:
-            self._check_words(request)
-        except (InvalidInputError, UnknownNameError) as error:
+            plan = self._plan(request)
+        except EngramError as error:
             handle.abort()
             return ExecuteTask.Result(outcome="rejected", reason=str(error))
-        timeout_s = request.timeout_s or self.node.config.goal_timeout_s
-        began_ns = self._now_ns()
-        goal = RunningGoal(
-            handle, request.instruction, request.task, timeout_s, request.episode or None, began_ns, self.node.promise()
-        )
-        self.goal = goal
-        refusal = await self._begin_episode(goal)
+        timeout_s = asked.timeout_s or self.node.config.goal_timeout_s
+        goal = RunningGoal(handle, asked.instruction, timeout_s, None, self._now_ns(), self.node.promise())
+        self.goal, self._heard = goal, time.monotonic()
+        refusal = await self._begin(goal, plan)
         if refusal and self.goal is goal:  # a newer goal may have come meanwhile
             self._finish("rejected", refusal)
         ended = await goal.done
@@ -132,37 +132,33 @@ class TaskGoals:
         outcome, reason = ended
         return self._result(goal, outcome, reason)
 
-    def _check_words(self, request: ExecuteTask.Goal) -> None:
-        if not request.instruction.strip():
-            raise InvalidInputError("instruction: empty, expected words")
-        task = request.task or (self.status.task if self.status is not None else "")
-        if self.node.config.check_instructions and task:
-            from engram.sim.tasks import get_task
+    def _plan(self, request: GoalRequest) -> JoinEpisode | BeginEpisode:
+        if self.node.config.episodes == "status":
+            return self._rules.plan(request, self.status, self._stopped)
+        check_goal(request, self._stopped)
+        self._episodes += 1
+        return JoinEpisode(self._episodes)
 
-            get_task(task).parse(request.instruction)  # an unknown task is named with the valid ones
-
-    async def _begin_episode(self, goal: RunningGoal) -> str:
-        """Begin an episode for ``goal`` where that is ours to do; returns why it was refused, "" = it was not."""
-        if self.node.config.episodes == "goal":
-            self._episodes += 1
-            goal.episode = self._episodes
-            self._words = {goal.episode: goal.instruction}
-            self._publish(goal, "running")
-            return ""
-        if goal.episode is not None:
-            self._words = {goal.episode: goal.instruction}
-        elif goal.task and self._reset.service_is_ready():
-            request = ResetSim.Request(task=goal.task, seed=self._episodes, instruction=goal.instruction)
+    async def _begin(self, goal: RunningGoal, plan: JoinEpisode | BeginEpisode) -> str:
+        """Tie ``goal`` to its episode, which may have to be begun; returns why it was refused, "" = it was not."""
+        if isinstance(plan, BeginEpisode):
+            if not self._reset.service_is_ready():
+                return "no episode runs, and nobody offers sim/reset to begin one: is sim_node active?"
+            request = ResetSim.Request(task=plan.task, seed=self._episodes, instruction=goal.instruction)
             self._episodes += 1
             answer = await self._reset.call_async(request)
             assert answer is not None  # nobody cancels it
             if not answer.accepted:
                 return answer.message
-            if self.goal is not goal:
-                return ""
-            goal.episode = answer.episode
-            self._words = {goal.episode: goal.instruction}
-        if self.status is not None:  # the episode may have begun, and even ended, before the goal came
+            plan = JoinEpisode(answer.episode)
+        if self.goal is not goal:
+            return ""
+        goal.episode = plan.episode
+        self._words = {goal.episode: goal.instruction}
+        self._halted.discard(goal.episode)
+        if self.node.config.episodes == "goal":
+            self._publish(goal, "running")
+        elif self.status is not None:  # the episode may have begun, and even ended, before the goal came
             self.on_status(self.status)
         return ""
 
@@ -197,6 +193,17 @@ class TaskGoals:
             self._finish("stopped", "cancelled by the client")
         elif self._now_ns() - goal.started_ns > goal.timeout_s * 1e9:
             self._finish("timeout", f"not done after {goal.timeout_s:g} s")
+        elif self.node.config.episodes == "status":
+            self._check_silence()
+
+    def _check_silence(self) -> None:
+        """End a goal whose simulation went away: with it stands the clock that the goal's own limit is of."""
+        silent_s, limit_s = time.monotonic() - self._heard, self.node.config.status_timeout_s
+        if silent_s > limit_s:
+            self._finish("failed", f"no task/status for {silent_s:.0f} s: the simulation does not run")
+
+    def _on_stopped(self, msg: Bool) -> None:
+        self._stopped = msg.data
 
     def _publish(self, goal: RunningGoal, state: str) -> None:
         status = EpisodeStatus(

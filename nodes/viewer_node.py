@@ -24,7 +24,7 @@ from engram.core.ports import require_free_port
 from engram.memory.query.advice import itinerary
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
-from engram.nodes.health import ERROR, OK, WARN
+from engram.nodes.health import ERROR, OK, TOPIC, WARN, own_name
 from engram.nodes.params import param
 from engram.runtime.factories import make_robot
 from engram.runtime.graph_mirror import GraphMirror
@@ -109,7 +109,7 @@ class ViewerNode(EngramNode):
         """Listen to everything that is shown."""
         self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.subscribe(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+        self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
         for name in self.config.cameras:
             take = self._image_taker(name)
@@ -146,7 +146,9 @@ class ViewerNode(EngramNode):
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         now = time.monotonic()
         for status in msg.status:
-            name = status.name.removeprefix(self.get_namespace()).lstrip("/")
+            name = own_name(status.name, self.get_namespace())
+            if name is None:  # another robot's
+                continue
             level = LEVEL_NAMES.get(status.level, "stale")
             self.states[name] = (now, NodeState(name, level, status.message))
             if name == "policy_node":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,7 @@ def make_policy(
     the policy node's parameters), and which arm they drive at which rate; ``kinematics`` is by default the Panda's.
     """
     if ":" in spec:
-        if ablation:
-            raise InvalidInputError(f"ablation {ablation!r}: for checkpoints only, not for {spec!r}")
+        check_ablation(spec, ablation)
         return _make(Policy, "policy", spec, {})
     from engram.policies import load_policy  # torch: only where a network is wanted
     from engram.policies.vla.chunking import follow
@@ -150,8 +150,33 @@ def check_policy_name(spec: str) -> None:
     """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
     shipped = shipped_policies()
     on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
-    if not (spec in shipped or ":" in spec or on_hub or Path(spec).is_dir()):
+    if ":" in spec:
+        _check_module(spec)
+    elif not (spec in shipped or on_hub or Path(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
+
+
+def _check_module(spec: str) -> None:
+    """Raise InvalidInputError when there is no such module, without importing it."""
+    module = spec.partition(":")[0]
+    try:
+        found = find_spec(module)
+    except (ImportError, ValueError):  # a parent package is missing, or it is no name of a module
+        found = None
+    if found is None:
+        raise InvalidInputError(f"policy {spec!r}: there is no module {module!r}; expected package.module:attribute")
+
+
+def check_ablation(policy: str, ablation: str) -> None:
+    """Raise an EngramError unless the memory of ``policy`` can be spoilt by ``ablation``; "" = it is not spoilt."""
+    if not ablation:
+        return
+    from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT  # torch: only who asks for one
+
+    if ablation not in (*ABLATIONS, NO_CONTEXT):
+        raise unknown_name("ablation", ablation, (*ABLATIONS[1:], NO_CONTEXT))
+    if ":" in policy:
+        raise InvalidInputError(f"ablation {ablation!r}: for checkpoints only, not for {policy!r}")
 
 
 def black_observation(policy: Any, stamp_ns: int) -> Observation:

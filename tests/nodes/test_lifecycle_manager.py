@@ -97,7 +97,7 @@ class Client:
         self.states: dict[str, str] = {}
         self.level = b"\0"
         self.message = ""
-        self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, 10)
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         status = msg.status[0]

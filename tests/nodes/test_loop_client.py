@@ -26,7 +26,7 @@ class Driven(Node):
         self.declare_parameter("ablation", "zeroed")
         self.asked: list[dict[str, str]] = []
         self.add_on_set_parameters_callback(self._on_parameters)
-        self.told = self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS)
+        self.told = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self.create_timer(0.05, self._tell)
 
     def _on_parameters(self, changed: list) -> SetParametersResult:

@@ -232,7 +232,7 @@ class Robot(Node):
             "joint_states": self.create_publisher(JointStateMsg, "joint_states", qos.SENSOR),
             "image": self.create_publisher(Image, "camera/front/color/image_raw", qos.SENSOR),
             "status": self.create_publisher(TaskStatus, "task/status", qos.LATCHED),
-            "diagnostics": self.create_publisher(DiagnosticArray, "diagnostics", qos.DIAGNOSTICS),
+            "diagnostics": self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS),
             "graph": self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH),
         }
         self.create_service(Trigger, "safety/stop", lambda q, r: self._answer("stop", r))

@@ -90,7 +90,7 @@ class Graph:
         self.executor.add_node(self.node)
 
         self.diagnostics: dict[str, DiagnosticStatus] = {}
-        self.node.create_subscription(DiagnosticArray, "diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, qos.DIAGNOSTICS)
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for status in msg.status:

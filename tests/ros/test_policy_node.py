@@ -11,6 +11,7 @@ from rclpy.task import Future
 from safetensors import safe_open
 from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Bool
 from tf2_msgs.msg import TFMessage
 
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
@@ -43,7 +44,7 @@ class Robot:
         make = graph.node.create_publisher
         every_step = qos.every_step(qos.SENSOR, lockstep=True)  # as the simulation writes
         self.joints = make(JointState, "joint_states", every_step)
-        self.status = make(TaskStatus, "task/status", qos.every_step(qos.LATCHED, lockstep=True))
+        self.status = make(TaskStatus, *qos.every_status(lockstep=True))
         self.color = make(Image, "camera/front/color/image_raw", every_step)
         self.info = make(CameraInfo, "camera/front/camera_info", every_step)
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
@@ -186,13 +187,20 @@ def test_another_policy_set_while_the_node_runs_drives_from_the_next_episode_on(
 
 def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(graph):
     robot = Robot(graph)
-    assert graph.set_parameters("policy_node", policy="nowhere:Nobody") == [""]
-    graph.problem("policy_node", "policy change: 'nowhere:Nobody'")
+    assert "there is no module 'nowhere'" in graph.set_parameters("policy_node", policy="nowhere:Nobody")[0]
+    assert "unknown policy 'bass'; did you mean 'base'?" in graph.set_parameters("policy_node", policy="bass")[0]
+    refused = graph.set_parameters("policy_node", ablation="zeroes")[0]
+    assert "unknown ablation 'zeroes'; did you mean 'zeroed'? valid: no_context, noise, swapped, zeroed" in refused
+    assert "for checkpoints only" in graph.set_parameters("policy_node", ablation="zeroed")[0]
+    assert graph.set_parameters("policy_node", policy="tests.ros.policies:Nobody") == [""]  # known when it is imported
+    graph.problem("policy_node", "policy change: 'tests.ros.policies:Nobody'")
     assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
     client = LoopClient(domain=graph.domain)
     try:
-        with pytest.raises(LoopError, match="policy change: 'nobody:Else'"):
+        with pytest.raises(LoopError, match="was refused: policy 'nobody:Else': there is no module 'nobody'"):
             client.drive_by("nobody:Else", "", 60)
+        with pytest.raises(LoopError, match=r"policy change: 'tests\.ros\.policies:Nothing'"):
+            client.drive_by("tests.ros.policies:Nothing", "", 60)
         client.drive_by("tests.ros.policies:OneWeight", "", 60)  # what failed before is not held against it
     finally:
         client.close()
@@ -223,11 +231,12 @@ def send_goal(graph, instruction, task=""):
 
 def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     robot = Robot(graph)
+    robot.show(1)
     feedback, result = send_goal(graph, "go right")
     for step in (1, 2):
-        robot.show(step)
+        robot.show(step + 1)
         graph.wait(lambda step=step: step in [f.step for f in feedback], 60, f"feedback of step {step}")
-    robot.show(3, state="succeeded")
+    robot.show(4, state="succeeded")
     graph.wait(result.done, 60, "result")
     outcome = result.result().result
     assert (outcome.outcome, outcome.steps) == ("succeeded", 2)
@@ -245,8 +254,65 @@ def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph):
     assert "'dance on the table' fits no wording; valid:" in outcome.reason
 
 
-def test_a_newer_goal_preempts_the_older(graph):
+def test_a_goal_without_an_episode_is_refused_at_once_where_nobody_can_begin_one(graph):
     Robot(graph)
+    _, result = send_goal(graph, "open the drawer")
+    graph.wait(result.done, 20, "result")
+    outcome = result.result().result
+    assert (outcome.outcome, "nobody offers sim/reset" in outcome.reason) == ("rejected", True), outcome.reason
+
+
+def test_a_goal_after_the_end_of_an_episode_begins_the_task_that_its_words_name(graph):
+    asked = []
+
+    def reset(request, response):
+        asked.append((request.task, request.instruction))
+        response.accepted, response.episode = True, 2
+        return response
+
+    graph.node.create_service(ResetSim, "sim/reset", reset)
+    robot = Robot(graph)
+    robot.show(1)
+    robot.show(2, state="succeeded")
+    _, result = send_goal(graph, "open the drawer")
+    graph.wait(lambda: asked, 20, "a new episode")
+    assert asked == [("open_drawer", "open the drawer")]
+    robot.show(3, episode=2)
+    robot.show(4, episode=2, state="succeeded")
+    graph.wait(result.done, 60, "result")
+    assert result.result().result.outcome == "succeeded"
+
+
+def test_while_the_robot_is_stopped_a_goal_is_refused_and_told_how_to_release_it(graph):
+    stopped = graph.node.create_publisher(Bool, "safety/stopped", qos.LATCHED)
+    stopped.publish(Bool(data=True))
+    robot = Robot(graph)
+    graph.matched(stopped)
+    robot.show(1)
+    graph.spin(0.5)
+    _, refused = send_goal(graph, "go right")
+    graph.wait(refused.done, 20, "result")
+    assert refused.result().result.outcome == "rejected"
+    assert "release it first with the service safety/reset" in refused.result().result.reason
+    stopped.publish(Bool(data=False))
+    graph.spin(0.5)
+    _, taken = send_goal(graph, "go right")
+    robot.show(2, state="succeeded")
+    graph.wait(taken.done, 60, "result")
+    assert taken.result().result.outcome == "succeeded"
+
+
+def test_a_goal_whose_simulation_goes_away_ends_although_its_clock_stands_still(graph):
+    robot = Robot(graph, status_timeout_s=1.0)
+    robot.show(1)
+    _, result = send_goal(graph, "go right")
+    graph.wait(result.done, 20, "result")
+    outcome = result.result().result
+    assert (outcome.outcome, "no task/status for" in outcome.reason) == ("failed", True), outcome.reason
+
+
+def test_a_newer_goal_preempts_the_older(graph):
+    Robot(graph).show(1)
     _, first = send_goal(graph, "go right")
     send_goal(graph, "go left")
     graph.wait(first.done, 60, "result of the first")

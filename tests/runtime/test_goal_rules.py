@@ -1,0 +1,64 @@
+"""What a goal leads to, for every state that the simulation may be in."""
+
+import pytest
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.types import EpisodeStatus
+from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
+
+RULES = GoalRules(check_instructions=True, tasks=SimulatedTasks())
+ANY_WORDS = GoalRules(check_instructions=False, tasks=SimulatedTasks())
+
+
+def status(state="running", task="reach", episode=4):
+    return EpisodeStatus(1, "r", episode, task, "move to the red cube", 3, state)
+
+
+def test_words_of_the_running_task_join_its_episode():
+    plan = RULES.plan(GoalRequest("open the drawer"), status(task="open_drawer"), stopped=False)
+    assert plan == JoinEpisode(4)
+
+
+@pytest.mark.parametrize("now", [None, status("succeeded"), status("failed"), status("idle", "", 0)])
+def test_without_a_running_episode_the_words_decide_which_task_is_begun(now):
+    assert RULES.plan(GoalRequest("Open the drawer."), now, stopped=False) == BeginEpisode("open_drawer")
+
+
+def test_words_of_another_task_than_the_running_one_begin_that():
+    assert RULES.plan(GoalRequest("open the drawer"), status(task="reach"), stopped=False) == BeginEpisode(
+        "open_drawer"
+    )
+
+
+def test_words_of_no_task_are_refused_with_examples():
+    with pytest.raises(InvalidInputError, match="no task fits 'make coffee'; for example: "):
+        RULES.plan(GoalRequest("make coffee"), status("succeeded"), stopped=False)
+
+
+def test_a_task_that_is_named_is_begun_if_the_words_fit_it():
+    assert RULES.plan(GoalRequest("open the drawer", "open_drawer"), status(), stopped=False) == BeginEpisode(
+        "open_drawer"
+    )
+    with pytest.raises(InvalidInputError, match="fits no wording"):
+        RULES.plan(GoalRequest("make coffee", "open_drawer"), None, stopped=False)
+    with pytest.raises(UnknownNameError, match=r"unknown task 'brew'; .*valid: "):
+        RULES.plan(GoalRequest("make coffee", "brew"), None, stopped=False)
+
+
+def test_an_episode_that_is_over_is_refused_and_the_newest_or_next_is_joined():
+    with pytest.raises(InvalidInputError, match="episode 3 is over: the newest is episode 4"):
+        RULES.plan(GoalRequest("open the drawer", episode=3), status(), stopped=False)
+    assert RULES.plan(GoalRequest("open the drawer", episode=5), status(), stopped=False) == JoinEpisode(5)
+    drawer = status(task="open_drawer")
+    assert RULES.plan(GoalRequest("open the drawer", episode=4), drawer, stopped=False) == JoinEpisode(4)
+
+
+def test_without_a_check_any_words_join_what_runs_or_begin_the_current_task_again():
+    assert ANY_WORDS.plan(GoalRequest("make coffee"), status(), stopped=False) == JoinEpisode(4)
+    assert ANY_WORDS.plan(GoalRequest("make coffee"), status("failed"), stopped=False) == BeginEpisode("")
+
+
+@pytest.mark.parametrize("rules", [RULES, ANY_WORDS])
+def test_nothing_begins_while_the_robot_is_stopped(rules):
+    with pytest.raises(InvalidInputError, match="release it first with the service safety/reset"):
+        rules.plan(GoalRequest("open the drawer"), status(), stopped=True)
