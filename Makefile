@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench prove clean distclean
+.PHONY: help setup demo test lint types docs bench prove clean distclean
 
 BIN := .venv/bin
 export MUJOCO_GL ?= egl
@@ -28,11 +28,15 @@ lint: setup  ## ruff, and the arrows between the rooms (.importlinter)
 types: setup  ## mypy over engram
 	@$(BIN)/mypy
 
+docs: setup  ## the documentation as web pages in site/; fails for a broken link
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "written to site/index.html"
+
 bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio
 	@failed=0; for part in sim loop perception memory stores eviction policy chunking learner; do \
 		$(BIN)/engram bench $$part $(ARGS) || failed=1; done; exit $$failed
 
-prove: setup  ## every figure of the README from its seeds (hours); ARGS=--quick is the honest short run
+prove: setup  ## the figures of loop, memory and policy from their seeds (hours); ARGS=--quick: smaller runs
 	@failed=0; for part in loop memory policy; do $(BIN)/engram prove $$part $(ARGS) || failed=1; done; exit $$failed
 
 clean:  ## remove caches and build outputs, keep .venv

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TextIO, get_type_hints
+from typing import Any, TextIO, get_type_hints
 
 from engram.core.errors import EngramError, unknown_name
 from engram.core.notices import hush_datasets
@@ -127,18 +127,23 @@ def _command(words: list[str]) -> int:
         return 130
 
 
+def config_type(command: Command) -> Any:
+    """Return the dataclass whose fields are the flags of ``command``."""
+    if command.config:
+        module, _, attribute = command.config.partition(":")
+        return getattr(import_module(module), attribute)
+    function = getattr(import_module(command.module), command.function)
+    hints = get_type_hints(function, include_extras=True)
+    return next(hint for key, hint in hints.items() if key != "return")
+
+
 def _run(name: str, words: list[str]) -> int:
     import tyro
 
     command = COMMANDS[name]
     function = getattr(import_module(command.module), command.function)
-    if command.config:
-        module, _, attribute = command.config.partition(":")
-        config_type = getattr(import_module(module), attribute)
-    else:
-        hints = get_type_hints(function, include_extras=True)
-        config_type = next(hint for key, hint in hints.items() if key != "return")
-    config = tyro.cli(config_type, args=words, prog=f"engram {name}", config=(tyro.conf.FlagCreatePairsOff,))
+    flags = (tyro.conf.FlagCreatePairsOff,)
+    config = tyro.cli(config_type(command), args=words, prog=f"engram {name}", config=flags)
     return int(function(config) or 0)
 
 

@@ -1,0 +1,81 @@
+"""Write docs/reference/command_line.md: every subcommand of ``engram`` with its flags, from the code.
+
+    python -m engram.app.reference
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from engram.app.cli import COMMANDS, config_type
+from engram.nodes.params import descriptions
+
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "command_line.md"
+HEAD = """# Command line
+
+Written by `python -m engram.app.reference`; a test compares it with the code. `engram <command> --help` shows the same.
+Exit codes: 0 done, 1 the command failed, 2 it was asked wrongly, 130 Ctrl-C. An unknown command, option, task, launch
+argument or parameter is an error that names the valid ones.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    lines = [HEAD]
+    for name, command in COMMANDS.items():
+        lines += [f"## engram {name}", "", f"{command.summary[0].upper()}{command.summary[1:]}.", ""]
+        config = config_type(command)
+        if dataclasses.is_dataclass(config):
+            lines += _flags(config)
+        for sub, variant in _subcommands(config):
+            lines += [f"### engram {name} {sub}", "", " ".join((inspect.getdoc(variant) or "").split()), ""]
+            lines += _flags(variant)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _subcommands(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and dataclass of each subcommand, where ``config`` is a union of annotated dataclasses."""
+    for member in get_args(config):
+        if get_origin(member) is Annotated:
+            variant, mark = get_args(member)
+            yield mark.name, variant
+
+
+def _flags(config: Any) -> list[str]:
+    rows = [f"| `{flag}` | {default} | {text} |" for flag, default, text in _rows(config)]
+    return ["| flag | default | meaning |", "|---|---|---|", *rows, ""]
+
+
+def _rows(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield flag, default and description of each field, also of a dataclass within the dataclass."""
+    texts, hints = descriptions(config), get_type_hints(config, include_extras=True)
+    for field in dataclasses.fields(config):
+        name = prefix + field.name.replace("_", "-")
+        if dataclasses.is_dataclass(field.default_factory):
+            yield from _rows(field.default_factory, f"{name}.")
+            continue
+        flag = f"--no-{name}" if field.default is True else f"--{name}"
+        shown = field.name.upper() if "Positional" in str(hints[field.name]) else flag
+        yield shown, _default(field), " ".join(texts.get(field.name, "").split()).replace("|", "\\|")
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return "" if field.default_factory is not dataclasses.MISSING else "required"
+    if field.default in ("", None, ()) or isinstance(field.default, bool):
+        return ""
+    value = field.default
+    if isinstance(value, Path) and value.is_absolute():  # of this machine: a file of the package
+        root = Path(__file__).resolve().parents[1]
+        value = value.relative_to(root) if value.is_relative_to(root) else value
+    text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page())
+    print(TARGET)
