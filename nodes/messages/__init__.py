@@ -26,6 +26,7 @@ from engram.nodes.messages.control import (
     status_from_msg,
     status_to_msg,
 )
+from engram.nodes.messages.detections import detections_from_msg, unreported
 from engram.nodes.messages.learning import (
     ack_to_msg,
     manifest_from_msg,
@@ -67,6 +68,7 @@ __all__ = [
     "command_to_msg",
     "depth_from_msg",
     "depth_to_msg",
+    "detections_from_msg",
     "first_tokens",
     "from_stamp",
     "graph_from_msg",
@@ -96,6 +98,7 @@ __all__ = [
     "tokens_to_msg",
     "transition_from_msg",
     "transition_to_msg",
+    "unreported",
     "weight_chunks_to_msgs",
     "xyz",
 ]

@@ -1,0 +1,66 @@
+"""Detections of other perception stacks: vision_msgs/Detection3DArray -> a scene observation."""
+
+from __future__ import annotations
+
+import numpy as np
+from vision_msgs.msg import Detection3D, Detection3DArray
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import DetectedObject, Pose, SceneObservation
+from engram.nodes.messages.basics import from_stamp, pose_from_msg, xyz
+
+DETECTIONS = "detections"
+"""Camera name of an observation that came as detections: the message does not name its camera."""
+
+
+def detections_from_msg(msg: Detection3DArray) -> tuple[SceneObservation, tuple[str, ...]]:
+    """Return the observation of one Detection3DArray, and why detections of it were left out.
+
+    Each detection counts as its most confident class. The box gives place and size; a detection without a box is
+    where that class's pose says. A detection without a class, in another frame, or with a number that does not fit is
+    left out, and the reason names its place in the array. The message has no camera, so that a missing object is no
+    evidence of absence.
+
+    Raises:
+        InvalidInputError: nothing says which frame the poses are in.
+    """
+    frame = msg.header.frame_id or next((found.header.frame_id for found in msg.detections), "")
+    if not frame:
+        raise InvalidInputError("Detection3DArray.header.frame_id: empty, expected the frame of the poses")
+    objects: list[DetectedObject] = []
+    refused: list[str] = []
+    for number, found in enumerate(msg.detections):
+        try:
+            objects.append(_object(found, frame))
+        except InvalidInputError as error:
+            refused.append(f"detections[{number}]: {error}")
+    where = Pose(np.zeros(3), frame=frame)
+    return SceneObservation(from_stamp(msg.header.stamp), DETECTIONS, tuple(objects), where), tuple(refused)
+
+
+def _object(found: Detection3D, frame: str) -> DetectedObject:
+    if found.header.frame_id not in ("", frame):
+        raise InvalidInputError(f"frame {found.header.frame_id!r}, expected {frame!r} as the array")
+    if not found.results:
+        raise InvalidInputError("no hypothesis, expected at least one class_id with its score")
+    best = max(found.results, key=lambda result: result.hypothesis.score)
+    if not best.hypothesis.class_id:
+        raise InvalidInputError("class_id: empty, expected the name of the class")
+    size = xyz(found.bbox.size)
+    covariance = np.array(best.pose.covariance, np.float64).reshape(6, 6)[:3, :3]
+    return DetectedObject(
+        best.hypothesis.class_id,
+        pose_from_msg(found.bbox.center if size.any() else best.pose.pose, frame),
+        float(best.hypothesis.score),
+        covariance if covariance.any() else None,
+        size if size.any() else None,
+    )
+
+
+def unreported(scene: SceneObservation) -> tuple[str, ...]:
+    """Return what the sender of ``scene`` left out, for diagnostics: the memory fills it in or does without."""
+    fields = {
+        "position covariance": "position_covariance", "size": "size", "color": "color", "embedding": "embedding"
+    }  # fmt: skip
+    missing = [name for name, field in fields.items() if any(getattr(o, field) is None for o in scene.objects)]
+    return (*missing, *(() if scene.has_view else ("camera view",)))
