@@ -1,0 +1,174 @@
+"""What the robot's memory is told, and what is published of it. No ROS in here; one thread calls it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engram.core.contracts import Memory
+from engram.core.errors import EngramError
+from engram.core.geometry import scene_in_frame
+from engram.core.robot import RobotConfig
+from engram.core.stamped_buffer import StampedBuffer
+from engram.core.types import ActionChunk, EpisodeStatus, GraphUpdate, Hand, MemoryTokens, Pose, SceneObservation
+from engram.runtime.episode_follower import EpisodeFollower
+from engram.runtime.monitor import Monitor
+
+KEPT = 64
+"""Statuses kept for the scene of their instant."""
+MAX_WAITING = 8
+"""Instants whose scenes wait for tf; beyond it the oldest is given up, and diagnostics say so."""
+
+Arrived = tuple[SceneObservation, float]
+"""A scene and when it was received [monotonic s]."""
+
+
+@dataclass(frozen=True)
+class MemoryFeedConfig:
+    """Whose memory it is, and where its places are."""
+
+    robot_id: str = "robot0"
+    lockstep: bool = False
+    """A context carries the words of the very step of its scene; otherwise the newest words."""
+    frame: str = "base_link"
+    """Frame of every place in the memory."""
+    base_sigma_m: float = 0.015
+    """Standard deviation of the robot's own place in ``frame`` [m]."""
+    consolidation_s: float = 0.05
+    """CPU time for consolidation at each commit [s]."""
+
+
+class MemoryFeed:
+    """Takes scenes, statuses and chunks into a memory; publishes changes and one context for each scene.
+
+    Args:
+        memory: who remembers.
+        robot: whose body the memory describes.
+        config: whose memory it is.
+        lookup: gives the pose of a frame in a target frame at a stamp, as :meth:`TransformBuffer.lookup`.
+        publish_change: takes what changed in the graph; called with every sequence number once, in order.
+        publish_context: takes the context of a scene.
+        monitor: takes counters, times and problems.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        robot: RobotConfig,
+        config: MemoryFeedConfig,
+        lookup: Callable[[str, str, int], Pose],
+        publish_change: Callable[[GraphUpdate], None],
+        publish_context: Callable[[MemoryTokens], None],
+        monitor: Monitor,
+    ) -> None:
+        self.memory, self.robot, self.config = memory, robot, config
+        self._lookup, self._monitor = lookup, monitor
+        self._publish_change, self._publish_context = publish_change, publish_context
+        self._episodes = EpisodeFollower(memory)
+        self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
+        self._waiting: StampedBuffer[tuple[Arrived, ...]] = StampedBuffer(MAX_WAITING)  # for tf of their instant
+        self._missing = ""  # what tf lacked last
+        self._cameras: set[str] = set()  # that the robot's profile names
+        self._scene_ns = self._context_ns = -1  # newest scene taken in; newest scene with a context
+        self._episode_changed = False  # since the last commit
+        self.durable = self.sequence = memory.graph().sequence
+
+    @property
+    def everything_durable(self) -> bool:
+        """Whether nothing would be lost in a crash."""
+        return self.sequence == self.durable and not self._episode_changed
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def scene(self, scene: SceneObservation, hand: Hand | None, received_s: float) -> None:
+        """Take in a scene and where the hand was; it may have to wait for tf."""
+        if hand is not None:
+            scene = replace(scene, hand=hand)
+        if scene.camera_pose.frame == self.config.frame:
+            self._remember(scene, received_s)
+            return
+        waiting = self._waiting.at(scene.stamp_ns) or ()
+        for given_up in self._waiting.add(scene.stamp_ns, (*waiting, (scene, received_s))):
+            self._monitor.count("scenes without tf", len(given_up))
+            self._monitor.problem("tf", self._missing)
+        self.place_waiting()
+
+    def place_waiting(self) -> None:
+        """Carry waiting scenes into the memory's frame, oldest first, as far as tf says where the robot was."""
+        for stamp_ns in self._waiting.stamps:
+            arrived = self._waiting.at(stamp_ns) or ()
+            try:
+                bases = [self._lookup(self.config.frame, scene.camera_pose.frame, stamp_ns) for scene, _ in arrived]
+            except EngramError as error:
+                self._missing = str(error)
+                return
+            self._waiting.pop(stamp_ns)
+            covariance = np.eye(3) * self.config.base_sigma_m**2
+            for (scene, received_s), base in zip(arrived, bases, strict=True):
+                self._remember(scene_in_frame(scene, base, covariance, self.config.robot_id), received_s)
+
+    def status(self, status: EpisodeStatus) -> None:
+        """Take in what the episode is doing."""
+        self._statuses.add(status.stamp_ns, status)
+        self._episode_changed |= self._episodes.status(status)
+        if self.config.lockstep:  # the scene of this step may have been there first
+            self._tell_context()
+
+    def chunk(self, chunk: ActionChunk) -> None:
+        """Note what the policy had read for ``chunk``."""
+        self._episodes.chunk(chunk)
+
+    # -- what comes of it ----------------------------------------------------------------------------------------
+
+    def share(self, update: GraphUpdate) -> None:
+        """Publish ``update``: a change, or the full graph."""
+        self._publish_change(update)
+        self.sequence = update.sequence
+
+    def commit(self, *, wait: bool = False) -> None:
+        """Make durable what changed; while old snapshots are deleted, scenes go first: the next call will do."""
+        if not self.everything_durable and (wait or not self.memory.busy):
+            with self._monitor.timed("commit"):
+                self.memory.commit()
+            self.durable, self._episode_changed = self.sequence, False
+            self._monitor.count("commits")
+        self.memory.consolidate(self.config.consolidation_s)
+
+    def _remember(self, scene: SceneObservation, received_s: float) -> None:
+        with self._monitor.timed("update"):
+            update = self.memory.update(scene)
+        self._share_change(update)
+        if update.refused:
+            self._monitor.count("scenes refused")
+            self._monitor.problem("localisation", update.refused)
+        else:
+            self._monitor.clear("localisation")
+        if scene.camera not in self._cameras:
+            self._introduce(scene)
+        self._scene_ns = scene.stamp_ns
+        self._tell_context()
+        self._monitor.seconds("scene to memory", time.monotonic() - received_s)
+
+    def _introduce(self, scene: SceneObservation) -> None:
+        """Tell the memory whose it is: the robot's own configuration, and the cameras that it has looked with."""
+        self._cameras.add(scene.camera)
+        known = self.robot.embodiment(tuple(f"{name} camera" for name in sorted(self._cameras)))
+        self._share_change(self.memory.introduce(self.config.robot_id, known, scene.stamp_ns))
+
+    def _share_change(self, update: GraphUpdate) -> None:
+        if update.nodes or update.edges or update.deleted_nodes or update.deleted_edges:
+            self.share(update)
+
+    def _tell_context(self) -> None:
+        """Publish what matters for the instruction, once a scene; in lock-step with the words of that very step."""
+        stamp_ns = self._scene_ns
+        status = self._statuses.at(stamp_ns) if self.config.lockstep else self._statuses.newest
+        if status is None or not status.instruction or stamp_ns == self._context_ns:
+            return
+        with self._monitor.timed("context"):
+            tokens = self.memory.context(status.instruction, stamp_ns)
+        self._publish_context(tokens)
+        self._context_ns = stamp_ns

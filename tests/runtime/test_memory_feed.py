@@ -1,0 +1,186 @@
+"""Scenes find the joint states of their instant and their place; what the memory learns of them goes out once."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+
+from engram.core.errors import StaleDataError
+from engram.core.robot import PANDA_2F85
+from engram.core.types import EpisodeStatus, Hand, Pose
+from engram.memory.graph.tracker_config import TrackerConfig
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.runtime.memory_feed import MAX_WAITING, MemoryFeed, MemoryFeedConfig
+from engram.runtime.scene_matcher import SceneMatcher
+from tests.core.gantry import joints
+from tests.memory.scenes import WordEncoder, seen, view
+
+AHEAD = Pose(np.array([10.0, 0.0, 0.0]), np.array([1.0, 0, 0, 0]), "map")
+
+
+class Notes:
+    """A monitor that keeps what it is told."""
+
+    def __init__(self):
+        self.counts, self.problems = {}, {}
+
+    def count(self, name, amount=1):
+        self.counts[name] = self.counts.get(name, 0) + amount
+
+    def problem(self, key, text):
+        self.problems[key] = text
+
+    def clear(self, key):
+        self.problems.pop(key, None)
+
+    def seconds(self, stage, duration_s):
+        self.count(stage)
+
+    def timed(self, stage):
+        return nullcontext()
+
+
+class Fed:
+    """A feed into an empty scene graph, with what it published; tf knows the stamps in ``known``."""
+
+    def __init__(self, **config):
+        self.changes, self.contexts, self.notes, self.known = [], [], Notes(), set()
+        whole = GraphMemoryConfig(tracker=TrackerConfig(frame=config.get("frame", "base_link")))
+        self.memory = GraphMemory(config=whole, encoder=WordEncoder())
+        self.feed = MemoryFeed(
+            self.memory, PANDA_2F85, MemoryFeedConfig(**config), self._lookup, self.changes.append,
+            self.contexts.append, self.notes,
+        )  # fmt: skip
+
+    def _lookup(self, target, frame, stamp_ns):
+        if stamp_ns not in self.known:
+            raise StaleDataError(f"no {frame} in {target} at {stamp_ns}")
+        return AHEAD
+
+    def see(self, stamp_ns, camera="front"):
+        self.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))], stamp_ns, camera=camera), None, 0.0)
+
+    def tell(self, stamp_ns, words, state="running"):
+        self.feed.status(EpisodeStatus(stamp_ns, "r", 1, "reach", words, 0, state))
+
+    def objects(self):
+        return [node for node in self.memory.graph().nodes if node.layer == "object"]
+
+
+def test_in_lock_step_a_context_carries_the_words_of_its_very_step_whichever_comes_first():
+    fed = Fed(lockstep=True)
+    fed.tell(1, "find the cube")
+    fed.see(1)
+    fed.see(2)
+    assert [tokens.stamp_ns for tokens in fed.contexts] == [1]
+    fed.tell(2, "find the cube")
+    fed.tell(2, "find the cube")  # shown again
+    assert [tokens.stamp_ns for tokens in fed.contexts] == [1, 2]
+
+
+def test_free_running_takes_the_newest_words_and_none_without_words():
+    fed = Fed()
+    fed.see(5)
+    fed.tell(1, "")
+    fed.see(6)
+    assert fed.contexts == []
+    fed.tell(2, "find the cube")
+    fed.see(7)
+    assert [tokens.stamp_ns for tokens in fed.contexts] == [7]
+
+
+def test_changes_have_rising_sequences_and_the_robot_is_introduced_with_each_new_camera():
+    fed = Fed()
+    for stamp_ns, camera in ((1, "front"), (2, "front"), (3, "wrist")):
+        fed.see(stamp_ns, camera)
+    sequences = [change.sequence for change in fed.changes]
+    assert sequences == sorted(set(sequences)) and sequences[-1] == fed.feed.sequence == fed.memory.graph().sequence
+    agents = [node for change in fed.changes for node in change.nodes if node.layer == "agent"]
+    assert [len(node.embodiment.sensors) for node in agents if node.embodiment is not None] == [1, 2]
+
+
+def test_what_was_committed_is_durable_until_something_changes_an_episode_included():
+    fed = Fed()
+    fed.see(1)
+    assert not fed.feed.everything_durable
+    fed.feed.commit()
+    assert fed.feed.everything_durable and fed.feed.durable == fed.feed.sequence
+    fed.feed.commit()
+    fed.tell(2, "go")
+    assert not fed.feed.everything_durable  # an episode began
+    fed.feed.commit()
+    assert fed.notes.counts["commits"] == 2
+
+
+def test_a_scene_waits_until_tf_says_where_the_robot_was_and_moves_there():
+    fed = Fed(frame="map")
+    fed.see(1)
+    fed.see(2)
+    assert fed.objects() == []
+    fed.known = {1, 2}
+    fed.feed.place_waiting()
+    (cube,) = fed.objects()
+    assert cube.observations == 2
+    np.testing.assert_allclose(cube.pose.position, [10.5, 0.1, 0.02], atol=1e-6)
+
+
+def test_two_cameras_of_one_instant_both_wait():
+    fed = Fed(frame="map")
+    fed.see(1, "front")
+    fed.see(1, "wrist")
+    fed.known = {1}
+    fed.feed.place_waiting()
+    assert fed.objects()[0].observations == 2
+
+
+def test_scenes_that_tf_never_places_are_given_up_by_name():
+    fed = Fed(frame="map")
+    for stamp_ns in range(MAX_WAITING + 2):
+        fed.see(stamp_ns)
+    assert fed.notes.counts["scenes without tf"] == 2
+    assert fed.notes.problems["tf"] == "no base_link in map at 1"
+
+
+def matched(**config):
+    got = []
+    matcher = SceneMatcher(lambda scene, state, _: got.append((scene.stamp_ns, state and state.stamp_ns)), **config)
+    return matcher, got
+
+
+def test_in_lock_step_a_scene_waits_for_the_joint_states_of_its_instant():
+    matcher, got = matched(lockstep=True, wants_joints=True)
+    matcher.scene(view([], 100), 0.0)
+    matcher.joints(joints(stamp_ns=99))
+    assert got == []
+    matcher.joints(joints(stamp_ns=100))
+    matcher.joints(joints(stamp_ns=200))
+    matcher.scene(view([], 200), 0.0)
+    matcher.scene(view([], 300), 0.0)  # its joint states are lost: the next scene pushes it on
+    matcher.scene(view([], 400), 0.0)
+    assert got == [(100, 100), (200, 200), (300, None)]
+
+
+def test_free_running_takes_the_nearest_joint_states_within_a_tenth_of_a_second():
+    matcher, got = matched(lockstep=False, wants_joints=True)
+    for stamp in (0, 60_000_000):
+        matcher.joints(joints(stamp_ns=stamp))
+    for stamp in (20_000_000, 50_000_000, 160_000_000, 160_000_001):
+        matcher.scene(view([], stamp), 0.0)
+    assert [state for _, state in got] == [0, 60_000_000, 60_000_000, None]
+
+
+def test_who_knows_no_hand_waits_for_no_joint_states():
+    matcher, got = matched(lockstep=True, wants_joints=False)
+    matcher.scene(view([], 100), 0.0)
+    assert got == [(100, None)]
+
+
+def test_the_hand_goes_with_its_scene():
+    fed = Fed()
+    hand = Hand(Pose(np.array([0.5, 0.1, 0.05]), np.array([1.0, 0, 0, 0])), 0.0, "robot0")
+    scene = view([seen("red cube", (0.5, 0.1, 0.02))], 1)
+    fed.feed.scene(scene, hand, 0.0)
+    known = GraphMemory(encoder=WordEncoder())
+    known.update(replace(scene, hand=hand))
+    place = [n.pose.position.tolist() for n in fed.memory.graph().nodes if n.layer == "agent"]
+    assert place == [n.pose.position.tolist() for n in known.graph().nodes if n.layer == "agent"] != []
