@@ -23,6 +23,7 @@ HOLDS = {
     "viewer": "the web page, without ROS",
     "nodes": "ROS 2 nodes and message conversion",
     "app": "command line, demo, doctor, launcher",
+    "lerobot": "registers policies and environments with LeRobot's commands",
     "benchmarks": "measurements, not in the wheel",
     "config": "parameter files",
 }
