@@ -59,13 +59,13 @@ def from_frame(points: np.ndarray, pose: Pose) -> np.ndarray:
 
 
 def scene_in_frame(scene: SceneObservation, base: Pose, covariance: np.ndarray, agent: str = "") -> SceneObservation:
-    """Express ``scene`` (in base_link) in the frame of ``base``, the robot's pose there when it was seen.
+    """Express ``scene`` in the frame of ``base``, which is the pose there of the frame that it came in.
 
     Args:
-        scene: what was seen, in base_link.
-        base: base_link in the wanted frame, for example ``map``.
-        covariance: (3, 3) m^2, how well the place of the base is known: added to that of every object.
-        agent: whose base it is; empty = nobody's that a memory shall know.
+        scene: what was seen, in base_link or in the frame of a sensor.
+        base: that frame in the wanted frame, for example base_link in ``map``.
+        covariance: (3, 3) m^2, how well the place of ``base`` is known: added to that of every object.
+        agent: the robot whose base_link ``base`` is; empty = it is no robot's.
     """
     turn = rotation(base)
     matrix_ = turn.as_matrix()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sensor_msgs.msg import JointState as JointStateMsg
+from vision_msgs.msg import Detection3DArray
 
 from engram.core.contracts import Kinematics, Memory
 from engram.core.control import hand
@@ -128,14 +129,16 @@ class MemoryNode(EngramNode):
         self.services = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
         self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
+        self.subscribe(Detection3DArray, "detections", self._on_detections, qos.DETECTIONS)
         topic, profile = qos.every_status(lockstep=config.lockstep)
         self.subscribe(TaskStatus, topic, self._on_status, profile)
         if self.kinematics is not None:
             joints = qos.sensor_subscription(lockstep=config.lockstep)
             self.subscribe(JointStateMsg, "joint_states", self._on_joints, joints)
         self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+        self.hears_tf = False
         if config.frame != "base_link":
-            subscribe_transforms(self, self.transforms, lambda: self._once(self.feed.place_waiting))
+            self._hear_tf()
         self.every(config.commit_period_s, lambda: self._once(self.feed.commit), "commit")
         self._once(self._publish_all)
 
@@ -157,8 +160,28 @@ class MemoryNode(EngramNode):
     # -- topics --------------------------------------------------------------------------------------------------
 
     def _on_scene(self, msg: SceneObservationMsg) -> None:
+        self._take(messages.scene_from_msg(msg))
+
+    def _on_detections(self, msg: Detection3DArray) -> None:
+        scene, refused = messages.detections_from_msg(msg)
+        if refused:
+            self.health.count("detections left out", len(refused))
+            self.health.problem("detections", refused[0])
+        self._take(scene)
+
+    def _take(self, scene: SceneObservation) -> None:
         self.health.count("scenes")
-        self.matcher.scene(messages.scene_from_msg(msg), time.monotonic())
+        for name in messages.unreported(scene):
+            self.health.count(f"scenes without {name}")
+        if scene.camera_pose.frame != self.config.frame:
+            self._hear_tf()
+        self.matcher.scene(scene, time.monotonic())
+
+    def _hear_tf(self) -> None:
+        """Subscribe to tf, once: an arm whose scenes all come in base_link does not need it."""
+        if not self.hears_tf:
+            self.hears_tf = True
+            subscribe_transforms(self, self.transforms, lambda: self._once(self.feed.place_waiting))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         self.matcher.joints(messages.joints_from_msg(msg, self.robot.joint_names))

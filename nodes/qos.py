@@ -39,6 +39,8 @@ WEIGHTS = _profile(512, latched=True)
 """policy/weights: all slices of one weight file (512 x 64 kB = 32 MB), also for a node that starts late."""
 EVENTS = _profile(64)
 """intervention, scene/observation: a short burst must not be lost."""
+DETECTIONS = _profile(10, reliable=False)
+"""detections, as we subscribe to them: best effort matches every detector."""
 EXPERIENCE = _profile(32)
 """experience: what is lost here is sent again from the spool until it is acknowledged."""
 DIAGNOSTICS = _profile(10)

@@ -61,6 +61,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
         qos.every_step(qos.SENSOR, lockstep=True),
     ),
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
+    ("detections", "vision_msgs/Detection3DArray", "detectors of others -> memory", qos.DETECTIONS),
     ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> viewer, yours", qos.GRAPH),
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety, memory", qos.CHUNK),

@@ -106,9 +106,14 @@ class MemoryFeed:
                 self._missing = str(error)
                 return
             self._waiting.pop(stamp_ns)
-            covariance = np.eye(3) * self.config.base_sigma_m**2
-            for (scene, received_s), base in zip(arrived, bases, strict=True):
-                self._remember(scene_in_frame(scene, base, covariance, self.config.robot_id), received_s)
+            for (scene, received_s), frame in zip(arrived, bases, strict=True):
+                self._remember(self._placed(scene, frame), received_s)
+
+    def _placed(self, scene: SceneObservation, frame: Pose) -> SceneObservation:
+        """Return ``scene`` in the memory's frame; ``frame`` is the pose there of the frame that it came in."""
+        sigma = 0.0 if self.config.frame == "base_link" else self.config.base_sigma_m
+        robot = self.config.robot_id if scene.camera_pose.frame == "base_link" else ""  # a sensor is no robot's place
+        return scene_in_frame(scene, frame, np.eye(3) * sigma**2, robot)
 
     def status(self, status: EpisodeStatus) -> None:
         """Take in what the episode is doing."""

@@ -9,7 +9,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import DetectedObject, Pose, SceneObservation
 from engram.nodes.messages.basics import from_stamp, pose_from_msg, xyz
 
-DETECTIONS = "detections"
+DETECTIONS = "detector"
 """Camera name of an observation that came as detections: the message does not name its camera."""
 
 

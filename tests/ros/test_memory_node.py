@@ -10,6 +10,7 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from sensor_msgs.msg import JointState as JointStateMsg
 from tf2_msgs.msg import TFMessage
+from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from engram.app import cli
 from engram.core.robot import PANDA_2F85
@@ -378,3 +379,29 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
         return {edge.source for edge in whole.edges if edge.relation == "held_by"}
 
     graph.wait(held, 60, "that the cube is held")
+
+
+def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tmp_path):
+    detections = graph.node.create_publisher(Detection3DArray, "detections", qos.SENSOR)
+    static = graph.node.create_publisher(TFMessage, "tf_static", qos.LATCHED)
+    graph.start("memory_node", store="", track_hand=False)
+    graph.active("memory_node", timeout_s=300)
+    mount = messages.pose_to_transform(Pose(np.array([0.4, 0.1, 1.0]), LOOKING_DOWN.quaternion), "eye", 0)
+    static.publish(TFMessage(transforms=[mount]))
+    graph.matched(detections, static)
+    for i in range(1, 9):  # 0.98 m in front of a camera that looks down from 1 m above
+        found = Detection3D(results=[ObjectHypothesisWithPose()])
+        found.results[0].hypothesis.class_id, found.results[0].hypothesis.score = "red cup", 0.9
+        found.results[0].pose.pose.position.z = 0.98
+        detections.publish(
+            Detection3DArray(header=messages.header(i * 10**8, "eye"), detections=[found, Detection3D()])
+        )
+        graph.wait(lambda i=i: graph.value("memory_node", "scenes") == str(i), 60, f"scene {i}")
+    graph.wait(lambda: graph.value("memory_node", "sequence") not in ("", "0"), 60, "a change in memory")
+    answer = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="where is the red cup?"))
+    assert "x 0.40, y 0.10, z 0.02" in answer.answer
+    known = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+    (cup,) = [node for node in messages.graph_from_msg(known).nodes if node.layer == "object"]
+    assert cup.belief > 0.95 and cup.observations == 8
+    assert graph.value("memory_node", "detections left out") == "8"
+    assert graph.value("memory_node", "scenes without embedding") == "8"
