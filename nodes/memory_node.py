@@ -29,9 +29,10 @@ from engram.memory.graph.fusion import FusionConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.assembly import subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.memory_services import MemoryServices
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.factories import Budget, make_memory
 from engram.runtime.memory_feed import MemoryFeed, MemoryFeedConfig
 from engram.runtime.scene_matcher import SceneMatcher
