@@ -126,7 +126,7 @@ class MemoryNode(EngramNode):
         self.matcher = SceneMatcher(
             self._on_matched, lockstep=config.lockstep, wants_joints=self.kinematics is not None
         )
-        self.services = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
+        self.answering = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
         self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         topic, profile = qos.every_status(lockstep=config.lockstep)
@@ -142,7 +142,7 @@ class MemoryNode(EngramNode):
 
     def stop(self) -> None:
         """Make what is known durable, and answer those who wait: with an error, unless it is their turn."""
-        self.services.stopping = True
+        self.answering.stopping = True
         self.thread.stop(30.0)
         self.feed.commit(wait=True)
         if self.executor is not None:  # its next round sends the answers: until then their services must be there
