@@ -24,8 +24,9 @@ from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import compare_specs, make_manifest, sign, tensor_specs
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.factories import make_trainer
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg

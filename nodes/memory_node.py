@@ -30,9 +30,10 @@ from engram.memory.graph.fusion import FusionConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.assembly import subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.memory_services import MemoryServices
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.factories import Budget, make_memory
 from engram.runtime.memory_feed import MemoryFeed, MemoryFeedConfig
 from engram.runtime.scene_matcher import SceneMatcher
@@ -126,7 +127,7 @@ class MemoryNode(EngramNode):
         self.matcher = SceneMatcher(
             self._on_matched, lockstep=config.lockstep, wants_joints=self.kinematics is not None
         )
-        self.services = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
+        self.answering = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
         self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         self.subscribe(Detection3DArray, "detections", self._on_detections, qos.DETECTIONS)
@@ -144,7 +145,7 @@ class MemoryNode(EngramNode):
 
     def stop(self) -> None:
         """Make what is known durable, and answer those who wait: with an error, unless it is their turn."""
-        self.services.stopping = True
+        self.answering.stopping = True
         self.thread.stop(30.0)
         self.feed.commit(wait=True)
         if self.executor is not None:  # its next round sends the answers: until then their services must be there

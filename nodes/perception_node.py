@@ -13,8 +13,9 @@ from engram.core.registry import make_robot
 from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.factories import make_detector
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import SceneObservation

@@ -23,9 +23,10 @@ from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram.runtime.assembly import ObservationInbox

@@ -20,9 +20,10 @@ from engram.core.errors import InvalidInputError
 from engram.core.registry import make_robot
 from engram.core.types import JointCommand, Pose
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
 
 

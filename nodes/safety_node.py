@@ -22,9 +22,10 @@ from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
 

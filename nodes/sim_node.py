@@ -21,9 +21,10 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.registry import make_robot
 from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.nodes.sim_outputs import SimOutputs
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig

@@ -24,9 +24,10 @@ from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.memory.query.advice import itinerary
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig, run
+from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.health import ERROR, OK, TOPIC, WARN, own_name
 from engram.nodes.params import param
+from engram.nodes.process import run
 from engram.runtime.graph_mirror import GraphMirror
 from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
 from engram.sim.tasks import task_for

@@ -12,7 +12,7 @@ from tests.ros.processes import ROOT, python_path
 
 TOLD_TWICE = """
 import os, signal, time
-from engram.nodes.base import run
+from engram.nodes.process import run
 
 def node():
     try:

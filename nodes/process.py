@@ -1,0 +1,117 @@
+"""How one node runs as a process: start, spin, and an end in order whatever signals come when."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+import rclpy
+from rclpy.executors import ExternalShutdownException
+from rclpy.lifecycle import TransitionCallbackReturn
+
+from engram.core.errors import EXIT_MISCONFIGURED, EngramError
+from engram.nodes.base import EngramNode
+from engram.nodes.executor import KeptExecutor
+
+SWITCH_INTERVAL_S = 0.00005
+"""How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
+that receives messages make each other wait for longer than a message takes."""
+PR_SET_TIMERSLACK = 29
+TIMER_SLACK_NS = 1000
+"""How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
+
+
+def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
+    """Run one node until SIGINT or SIGTERM, then end the process."""
+    status = 0
+    with suppress(KeyboardInterrupt):  # it may reach Python after the node was left in order
+        status = _run(node_class, args)
+    # Everything is closed and durable. Taking torch and Open3D apart would cost up to half a minute on a busy
+    # machine, and a launcher that waits less would kill the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
+    status = 0
+    node: EngramNode | None = None
+    executor: KeptExecutor | None = None
+    signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)  # threads that begin later inherit it
+    try:
+        rclpy.init(args=args)
+        node = node_class()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        _stand_back(node.config.niceness)
+        executor = KeptExecutor()
+        executor.add_node(node)
+        if not node.config.autostart or _autostart(node):
+            while rclpy.ok() and node.unfit is None:
+                executor.spin_once()
+        elif node.unfit is None:
+            status = 1 if rclpy.ok() else 0  # a signal during the start is no failure
+        if node.unfit is not None:
+            raise node.unfit
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    except EngramError as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = EXIT_MISCONFIGURED
+    except Exception:
+        if rclpy.ok():  # otherwise a signal ended the context while the node was being made
+            traceback.print_exc()
+            status = 1
+    finally:
+        with suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
+            _ignore_signals()
+        _ignore_signals()
+        _leave(node, executor)
+    return status
+
+
+def _stand_back(niceness: int) -> None:
+    """Raise the niceness of every thread of this process; those that begin later inherit it."""
+    for thread in map(int, os.listdir("/proc/self/task")):
+        now = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, now + niceness))
+
+
+def _interrupt_once(number: int, frame: object) -> NoReturn:
+    """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began."""
+    _ignore_signals()
+    raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    """Launchers send a second SIGINT during teardown; it must not cut off a commit, nor the interpreter's own end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _autostart(node: EngramNode) -> bool:
+    success = TransitionCallbackReturn.SUCCESS
+    return node.trigger_configure() == success and node.trigger_activate() == success
+
+
+def _leave(node: EngramNode | None, executor: KeptExecutor | None) -> None:
+    if node is not None:
+        try:
+            node.close()
+        except Exception as error:
+            print(f"{node.get_name()}: {type(error).__name__} while closing: {error}", file=sys.stderr)
+    if executor is not None:
+        executor.shutdown()  # it holds on to what it waits for: without this, nothing below is really destroyed
+    if node is not None:
+        try:
+            node.destroy_node()
+        except Exception as error:  # the context is gone already: nothing is left to destroy
+            print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
+    rclpy.try_shutdown()
+    _ignore_signals()  # rclpy has just put back the handlers that it found

@@ -1,0 +1,31 @@
+"""The end of a node's process, at the instant at which a signal is most in the way."""
+
+import signal
+
+import rclpy
+from rclpy.executors import ExternalShutdownException
+
+from engram.nodes import process
+
+
+def test_a_signal_that_reaches_python_only_while_it_ends_does_not_cut_through_the_end(monkeypatch):
+    """rclpy ends the context in C; Python's own handler runs later, at worst in the middle of what follows."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ignore, asked = process._ignore_signals, []
+
+    def late():
+        asked.append(1)
+        if len(asked) == 1:
+            process._interrupt_once(signal.SIGINT, None)  # as Python calls it between two of its instructions
+        ignore()
+
+    def node():
+        monkeypatch.setattr(process, "_ignore_signals", late)
+        raise ExternalShutdownException
+
+    try:
+        assert process._run(node, []) == 0
+        assert len(asked) >= 3 and not rclpy.ok()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
