@@ -27,9 +27,13 @@ BENCHMARKS = (
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
 
 
-SCRIPTED: dict[str, tuple[str, ...]] = {"experts": (), "guess": (), "oracle_state": ("execute_steps",)}
+SCRIPTED: dict[str, tuple[str, ...]] = {
+    "experts": ("world",),
+    "guess": ("world",),
+    "oracle_state": ("execute_steps",),
+}
 """What ``engram eval`` runs beside policies -> those of its options that this takes; a policy takes all."""
-WAYS = ("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push")
+WAYS = ("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "world", "detector")
 """Its options that say how."""
 
 
@@ -43,7 +47,8 @@ class EvalConfig:
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
-    """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4; default: tabletop."""
+    """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4, or
+    package.module:attribute of your own; default: tabletop."""
     swap: bool = False
     """Say the words of another object on the same table and see whether the robot does that instead."""
     held_out: bool = False
@@ -62,6 +67,11 @@ class EvalConfig:
     None: as the policy is used to."""
     push: bool = False
     """Push the object that the words name once, on the way to it (reach, push_to_mark, pick_place, stack)."""
+    world: str = "tabletop"
+    """World to run in: tabletop, or package.module:attribute of your own."""
+    detector: str = "geometric"
+    """What finds the objects for a policy that acts on memory/context: geometric, zero_shot, or
+    package.module:attribute of your own."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -75,7 +85,8 @@ def evaluate(config: EvalConfig) -> int:
     path = _writable(config.output)
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
-        report = evaluation.evaluate_experts(tasks, episodes=config.episodes, guess=config.policy == "guess")
+        guess = config.policy == "guess"
+        report = evaluation.evaluate_experts(tasks, episodes=config.episodes, guess=guess, world=config.world)
     elif config.policy == "oracle_state":
         report = evaluation.evaluate_oracle_state(tasks, episodes=config.episodes, execute_steps=config.execute_steps)
     else:
@@ -90,6 +101,8 @@ def evaluate(config: EvalConfig) -> int:
             ensemble=config.ensemble,
             adaptive_m=config.adaptive_m,
             push=config.push,
+            world=config.world,
+            detector=config.detector,
         )
     Console(stderr=True).print(report.table())
     print(report.to_json())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ import numpy as np
 from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.registry import load_object
+from engram.core.registry import load_object, resolve
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def make_detector(spec: str) -> Detector:
-    """Return the object detector called ``spec``."""
-    return _make(Detector, "detector", spec, {"geometric": _geometric, "zero_shot": _zero_shot})
+    """Return the object detector called ``spec``: geometric, zero_shot, or ``package.module:attribute`` of your own."""
+    return resolve("detector", spec, DETECTORS, Detector)  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def make_memory(
     says how far the detector is believed.
     """
     if ":" in spec:
-        return _make(Memory, "memory", spec, {}), lambda: None
+        return resolve("memory", spec, {}, Memory), lambda: None  # type: ignore[type-abstract]
     if spec not in ("robot", "graph"):
         raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
     from engram.memory.graph.fusion import FusionConfig
@@ -99,7 +99,7 @@ def make_policy(
     """
     if ":" in spec:
         check_ablation(spec, ablation)
-        return _make(Policy, "policy", spec, {})
+        return resolve("policy", spec, {}, Policy)  # type: ignore[type-abstract]
     from engram.policies import load_policy  # torch: only where a network is wanted
     from engram.policies.vla.chunking import follow
 
@@ -200,20 +200,6 @@ def make_trainer(spec: str) -> tuple[Any, str, int]:
     return clone_behaviour(policy), policy.version, int(policy.network.config.chunk_size)
 
 
-def _make(contract: type, kind: str, spec: str, known: Mapping[str, Callable[[], Any]]) -> Any:
-    if ":" in spec:
-        return _is_a(contract, load_object(spec)(), spec)
-    if spec not in known:
-        raise unknown_name(kind, spec, [*known, "package.module:factory"])
-    return known[spec]()
-
-
-def _is_a(contract: type, made: Any, spec: str) -> Any:
-    if not isinstance(made, contract):
-        raise InvalidInputError(f"{spec!r} gives a {type(made).__name__}, expected a {contract.__name__}")
-    return made
-
-
 def _geometric() -> Detector:
     from engram.perception.geometric import GeometricDetector
 
@@ -233,3 +219,7 @@ def _ready_encoder() -> Any:
     encoder = default_text_encoder()
     encoder.encode(["object"])
     return encoder
+
+
+DETECTORS: dict[str, Callable[[], Detector]] = {"geometric": _geometric, "zero_shot": _zero_shot}
+"""Detectors that Engram ships, by name."""

@@ -18,6 +18,7 @@ from engram.core.robot import FULL_SIZE_TABLE, RobotConfig, TableConfig
 from engram.core.types import EMBEDDING_DIM, MemoryTokens, Observation
 from engram.memory.graph.context import Case, ContextConfig, with_cases
 from engram.perception.embedding import default_text_encoder
+from engram.runtime.factories import make_detector
 from engram.runtime.loop import remember
 from engram.sim.tasks import get_task
 from engram.sim.tasks.placement import COLORS
@@ -38,9 +39,12 @@ class SceneRecorder:
     an episode has up to two of them among its tokens, of the same task, somewhere else: nothing to act on.
     """
 
-    def __init__(self, kinematics: Kinematics, robot: RobotConfig, camera: str = "") -> None:
+    def __init__(
+        self, kinematics: Kinematics, robot: RobotConfig, camera: str = "", detector: str = "geometric"
+    ) -> None:
+        """Look through ``camera``, by default the robot's perception camera, with the detector called ``detector``."""
         self.kinematics, self.robot, self.camera = kinematics, robot, camera or robot.perception_camera
-        self.detector, self.fresh_memory = make_perception()
+        self.detector, self.fresh_memory = make_perception(detector)
 
     def begin(self, task: str, seed: int, stamp_ns: int) -> None:
         """Begin an episode at ``stamp_ns``: nothing is known of the scene, and of the past what ``seed`` draws."""
@@ -71,13 +75,12 @@ def past_tasks(
     ]
 
 
-def make_perception() -> tuple[Detector, Callable[[], Memory]]:
-    """Return the detector by geometry, and what makes an empty scene graph in RAM."""
+def make_perception(detector: str = "geometric") -> tuple[Detector, Callable[[], Memory]]:
+    """Return the detector called ``detector``, and what makes an empty scene graph in RAM."""
     from engram.memory.graph_memory import GraphMemory  # slow to import: only where it is wanted
-    from engram.perception.geometric import GeometricDetector
 
     encoder = default_text_encoder()
-    return GeometricDetector(encoder=encoder), lambda: GraphMemory(encoder=encoder)
+    return make_detector(detector), lambda: GraphMemory(encoder=encoder)
 
 
 def columns(tokens: MemoryTokens) -> dict[str, np.ndarray]:

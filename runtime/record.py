@@ -35,6 +35,7 @@ from engram.sim.pushes import Push, PushConfig, pushable
 from engram.sim.robots.model import Profile
 from engram.sim.tasks import TASKS, each_once, expand, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.sim.worlds import make_mujoco_world
 
 FIRST_TRAINING_SEED = 100_000
 """Seeds below are for evaluation and are never recorded."""
@@ -56,7 +57,7 @@ class RecordConfig:
     repo_id: str = "engram/tabletop6"
     """LeRobot's name of the dataset; nothing is uploaded."""
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Which tasks or suites; default: the Markovian ones."""
+    """Which tasks or suites, or package.module:attribute of your own; default: the Markovian ones."""
     robot: str = "panda_2f85"
     """Robot that acts: a name, or package.module:attribute of a RobotConfig of your own."""
     episodes: int = 220
@@ -80,6 +81,10 @@ class RecordConfig:
     """Steps recorded after success, so that chunks learn to end."""
     reconstruction: bool = False
     """Record what the scene graph knows at each step too: perception and memory run along, anew in each episode."""
+    detector: str = "geometric"
+    """With ``reconstruction``: what finds the objects, a name or package.module:attribute of your own."""
+    world: str = "tabletop"
+    """World in which is recorded: tabletop, or package.module:attribute of a MujocoWorld of your own."""
 
     def __post_init__(self) -> None:
         make_robot(self.robot)  # so is an unknown robot
@@ -363,8 +368,9 @@ def _record_part(part: Part) -> None:
         use_videos=False,
     )
     depth = config.reconstruction
-    world = MujocoWorld(WorldConfig(profile=config.profile, image_size=config.image_size, depth=depth), robot)
-    scene = SceneRecorder(world.kinematics, world.robot) if config.reconstruction else None
+    settings = WorldConfig(profile=config.profile, image_size=config.image_size, depth=depth)
+    world = make_mujoco_world(config.world, settings, robot)
+    scene = SceneRecorder(world.kinematics, world.robot, detector=config.detector) if config.reconstruction else None
     can_push = pushable(part.task)
     log: list[dict[str, Any]] = []
     dropped = 0

@@ -17,7 +17,8 @@ from engram.core.types import EE_ACTION_DIM, JointState, Observation, OracleOutc
 from engram.sim.render import SceneRenderer
 from engram.sim.robots.model import Profile
 from engram.sim.tasks import get_task, with_options
-from engram.sim.world import MujocoWorld, WorldConfig
+from engram.sim.world import WorldConfig
+from engram.sim.worlds import make_mujoco_world
 
 ObservationType = Literal["pixels_agent_pos", "state"]
 OBSERVATION_TYPES: tuple[str, ...] = ("pixels_agent_pos", "state")
@@ -54,6 +55,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         alternatives: int | None = None,
         first_color: int | None = None,
         distractors: int | None = None,
+        world: str = "tabletop",
     ) -> None:
         """Make the environment; nothing is rendered before the first reset.
 
@@ -70,6 +72,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             alternatives: of a memory task; None = as the task has it.
             first_color: of a memory task's palette; None = 0.
             distractors: of a memory task, things that mean nothing; None = none.
+            world: ``tabletop``, or ``package.module:attribute`` of a MujocoWorld of your own.
         """
         if obs_type not in OBSERVATION_TYPES:
             raise unknown_name("obs_type", obs_type, OBSERVATION_TYPES)
@@ -83,7 +86,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         task = with_options(task, delay=delay, **options)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name
-        self.world = MujocoWorld(config, make_robot(robot))
+        self.world = make_mujoco_world(world, config, make_robot(robot))
         control = ControlConfig(control_dt_s=config.control_dt_s)
         self.pipeline = CommandPipeline(self.world.kinematics, self.world.robot, control=control)
         self._joints: JointState | None = None

@@ -32,6 +32,7 @@ from engram.sim.oracle import PrivilegedPolicy
 from engram.sim.pushes import PushedRunner
 from engram.sim.tasks import TASKS, Task, each_once, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.sim.worlds import make_mujoco_world, make_world
 
 
 class Runner(Protocol):
@@ -74,7 +75,7 @@ class Report:
         return table
 
 
-def make_runtime(policy: Policy, world: World) -> Runtime:
+def make_runtime(policy: Policy, world: World, detector: str = "geometric") -> Runtime:
     """Return what runs ``policy`` in ``world`` as the nodes would.
 
     A network's chunks follow one another as its configuration says. One that acts on memory/context is given where
@@ -84,6 +85,7 @@ def make_runtime(policy: Policy, world: World) -> Runtime:
         policy: what drives.
         world: with cameras, and with depth for a policy that acts on memory/context. Its attributes ``robot`` and
             ``kinematics`` say what is driven; a world without them holds the Panda.
+        detector: what finds the objects for a policy that acts on memory/context.
     """
     if isinstance(policy, StatefulPolicy):
         from engram.policies.vla.chunking import follow  # torch: only where there is a network
@@ -91,9 +93,9 @@ def make_runtime(policy: Policy, world: World) -> Runtime:
         policy = follow(policy)
     robot = getattr(world, "robot", PANDA_2F85)
     kinematics = getattr(world, "kinematics", None) or make_kinematics(robot)
-    detector, fresh_memory = make_perception() if policy.reads_context else (None, None)
+    finds, fresh_memory = make_perception(detector) if policy.reads_context else (None, None)
     pipeline = CommandPipeline(kinematics, robot)
-    return Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+    return Runtime(world, policy, pipeline, detector=finds, fresh_memory=fresh_memory)
 
 
 def evaluate(
@@ -144,13 +146,14 @@ def evaluate_experts(
     first_seed: int = 0,
     progress: bool = True,
     guess: bool = False,
+    world: str = "tabletop",
 ) -> Report:
     """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
-    world = MujocoWorld(WorldConfig(profile="none"))
+    made = make_mujoco_world(world, WorldConfig(profile="none"))
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
     subject = "guessing experts" if guess else "experts"
-    report = measure(ExpertRunner(world, expert_for), subject, tasks, episodes, first_seed, progress)
-    world.close()
+    report = measure(ExpertRunner(made, expert_for), subject, tasks, episodes, first_seed, progress)
+    made.close()
     return report
 
 
@@ -350,9 +353,10 @@ def evaluate_checkpoint(
     ensemble: bool = False,
     adaptive_m: float | None = None,
     push: bool = False,
+    world: str = "tabletop",
+    detector: str = "geometric",
 ) -> Report | SwapReport:
-    """Load a policy and run it; one that acts on memory/context is given where objects are in a scene graph, begun anew
-    with each episode, as ``engram record --reconstruction`` gave it.
+    """Load a policy and run it as :func:`make_runtime` says.
 
     Args:
         checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
@@ -367,20 +371,26 @@ def evaluate_checkpoint(
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
             the policy is used to.
         push: push the object that the words name once, on the way to it.
+        world: world to run in, a name or ``package.module:attribute``.
+        detector: what finds the objects for a policy that acts on memory/context.
+
+    Raises:
+        InvalidInputError: a detector is named that the policy has no use for.
     """
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.vla.chunking import follow
 
     loaded = load_policy(checkpoint, ablation=ablation, execute_steps=execute_steps or None)
     subject = follow(loaded, ensemble, adaptive_m)
-    world = MujocoWorld(WorldConfig(profile="fast", depth=loaded.reads_context))
-    detector, fresh_memory = make_perception() if loaded.reads_context else (None, None)
-    pipeline = CommandPipeline(world.kinematics, world.robot)
-    runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
+    if detector != "geometric" and not loaded.reads_context:
+        raise InvalidInputError(f"detector {detector!r}: would change nothing: {checkpoint} acts on no memory/context")
+    made = make_world(world, WorldConfig(profile="fast", depth=loaded.reads_context))
+    runtime = make_runtime(subject, made, detector)
     report: Report | SwapReport
     if swap:
-        report = evaluate_swap(runtime.run_episode, world, f"policy {subject.version}", tasks, episodes=episodes)
+        name = f"policy {subject.version}"
+        report = evaluate_swap(runtime.run_episode, _simulated(made), name, tasks, episodes=episodes)
     else:
-        report = evaluate(subject, world, tasks, episodes=episodes, runtime=runtime, held_out=held_out, push=push)
-    world.close()
+        report = evaluate(subject, made, tasks, episodes=episodes, runtime=runtime, held_out=held_out, push=push)
+    made.close()
     return report

@@ -36,8 +36,8 @@ class PolicyConfig(PreTrainedConfig):
     memory_dim: int = EMBEDDING_DIM
     """Length of one token of ``memory/context``."""
     memory: str = NONE
-    """Memory of the policy's own episode, of ``engram.policies.sequence_memory.MEMORIES``; "none" = acts by the present
-    alone (and by ``memory/context``)."""
+    """Memory of the policy's own episode, of ``engram.policies.sequence_memory.MEMORIES``, or
+    ``package.module:attribute`` of your own; "none" = acts by the present alone (and by ``memory/context``)."""
     memory_steps: int = 64
     """Entries that a memory keeps of single control steps."""
     memory_events: int = 16

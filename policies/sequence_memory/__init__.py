@@ -1,4 +1,9 @@
-"""Memories of the policy's own episode, behind one contract; ``memory`` in the policy's configuration names one."""
+"""Memories of the policy's own episode, behind one contract; ``memory`` in the policy's configuration names one.
+
+It is a shipped name or ``package.module:attribute`` of your own: a SequenceMemory, called with those of ``feature``
+(length of what a control step leaves behind), ``dim`` (length of a reading), ``color_tokens`` and ``config`` that its
+signature names. A checkpoint keeps the name, so the module must be found where the checkpoint is loaded.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.registry import FORM, is_spec, load_object, resolve
 from engram.policies.sequence_memory.bank import Bank, BankConfig
 from engram.policies.sequence_memory.base import Moments, SequenceMemory, State, choose, spread
 from engram.policies.sequence_memory.fast_forgetful import FastForgetful
@@ -60,9 +66,15 @@ MEMORIES = (NONE, *_MAKERS)
 
 
 def check_memory(name: str) -> None:
-    """Raise UnknownNameError, which lists the valid ones, unless there is a memory ``name``."""
-    if name not in MEMORIES:
-        raise unknown_name("memory", name, MEMORIES)
+    """Raise UnknownNameError, which lists the valid ones, unless there is a memory ``name``.
+
+    Raises:
+        InvalidInputError: it is to be one of your own, and cannot be loaded.
+    """
+    if is_spec(name):
+        load_object(name)
+    elif name not in MEMORIES:
+        raise unknown_name("memory", name, (*MEMORIES, FORM))
 
 
 def make_memory(config: MemoryFields, color_tokens: int = 0) -> SequenceMemory:
@@ -70,7 +82,10 @@ def make_memory(config: MemoryFields, color_tokens: int = 0) -> SequenceMemory:
     check_memory(config.memory)
     if config.memory == NONE:
         raise InvalidInputError(f"memory {NONE!r}: nothing to make")
-    return _MAKERS[config.memory](config, color_tokens)
+    if config.memory in _MAKERS:
+        return _MAKERS[config.memory](config, color_tokens)
+    sizes = {"feature": _feature(config, color_tokens), "dim": config.dim, "color_tokens": color_tokens}
+    return resolve("memory", config.memory, {}, SequenceMemory, **sizes, config=config)  # type: ignore[type-abstract]
 
 
 __all__ = [

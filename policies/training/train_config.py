@@ -55,7 +55,7 @@ class TrainConfig:
     memory beside it is all that learns; empty = our small network."""
     memory: str = "none"
     """The policy's memory of its episode: none, bank, first_frame, frame_stack, gru, fast_forgetful, hcam, retrieval,
-    place; all but none need ``window``."""
+    place, or package.module:attribute of your own; all but none need ``window``."""
     window: int = 0
     """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
     window to window; 0 = from single frames."""

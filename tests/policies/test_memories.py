@@ -33,7 +33,7 @@ class TestBank(SequenceMemoryContract):
 class TestBankWithLooks(SequenceMemoryContract):
     def make(self):
         torch.manual_seed(0)
-        return Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=8))
+        return Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, color_tokens=8))
 
 
 class TestFirstFrame(SequenceMemoryContract):
@@ -304,7 +304,7 @@ def test_the_bank_tells_those_who_watch_how_much_it_holds_and_since_when():
 
 def test_the_bank_returns_looks_as_they_were_written():
     torch.manual_seed(0)
-    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=4))
+    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, color_tokens=4))
     looks = [0.5, -2.0, 0.0, 7.0]
     written = moment([1.0] * DIM + [float(i) for i in range(DIM)] + looks)
     state = bank.write(bank.begin(1), written)
@@ -312,6 +312,6 @@ def test_the_bank_returns_looks_as_they_were_written():
 
 
 def test_an_empty_bank_has_no_looks():
-    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, looks=4))
+    bank = Bank(BankConfig(DIM, heads=2, details=1, steps=6, events=3, color_tokens=4))
     now = moment([0.0] * (2 * DIM + 4))
     assert bank.read(bank.begin(1), torch.randn(1, DIM), now)[0, DIM:].tolist() == [0.0] * 4
