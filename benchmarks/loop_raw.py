@@ -39,6 +39,7 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from engram.core.robot import PANDA_2F85
 from engram.core.types import JointCommand, Observation
 from engram.nodes import qos
 from engram.runtime.factories import black_observation, make_policy
@@ -46,7 +47,7 @@ from engram.sim.world import WorldConfig
 from engram.sim.worlds import make_world
 from engram_interfaces.msg import ActionChunk, TaskStatus
 
-CAMERAS = ("front", "wrist")
+CAMERAS = PANDA_2F85.camera_names
 JOINTS = 8
 HORIZON, ACTION_DIM = 16, 7
 ROUND_TIMEOUT_S = 60.0

@@ -37,7 +37,7 @@ from engram.policies.vla.recurrent_state import ABLATIONS
 from engram.policies.vla.vla_policy import load_policy
 from engram.runtime.record import FIRST_TRAINING_SEED
 from engram.sim.oracle import ORACLE_STATE, PrivilegedPolicy
-from engram.sim.robots.panda import Profile
+from engram.sim.robots.model import Profile
 from engram.sim.tasks import TASKS, each_once, get_task, with_options
 from engram.sim.tasks.memory import MEMORY_TASKS, MemoryConfig, MemoryTask
 from engram.sim.world import MujocoWorld, WorldConfig

@@ -37,7 +37,7 @@ from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 
 MEMORY_SHARE_TARGET = 0.1
 LIVED = 80
@@ -136,7 +136,7 @@ def step(policy: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callable[[
 def deciding(network: EngramVLAPolicy, chunks: bool = True) -> Callable[[], Any]:
     """Return one control step after another of an episode in its middle; without ``chunks`` it only observes."""
     pre, post = make_engram_vla_pre_post_processors(network.config, {})
-    policy = VlaPolicy(network, pre, post, PandaKinematics(), version="benchmark")
+    policy = VlaPolicy(network, pre, post, ModelKinematics(PANDA_2F85), version="benchmark")
     policy.reset("put the red cube in the bin")
     steps = itertools.count()
 

@@ -35,8 +35,8 @@ class ControlConfig:
 
 
 def proprioception(joints: JointState, kinematics: Kinematics, robot: RobotConfig) -> np.ndarray:
-    """Return the policy's state vector (15,) float32: tool position (3) m, tool quaternion wxyz (4), gripper
-    fraction closed (1), arm joint positions (7) rad."""
+    """Return the policy's state vector (8 + n,) float32: tool position (3) m, tool quaternion wxyz (4), gripper
+    fraction closed (1), positions of the n arm joints rad."""
     arm = joints.positions[: len(robot.arm_joints)]
     tool = kinematics.forward(arm)
     gripper = robot.gripper_fraction(joints.positions[-1])

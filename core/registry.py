@@ -22,6 +22,9 @@ from engram.core.robot import RobotConfig
 
 SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 FORM = "package.module:attribute"
+ROBOTS = {"panda_2f85": "engram.core.robot:PANDA_2F85", "so101": "engram.sim.robots.so101:SO101"}
+"""Robots that come with Engram: name -> where its RobotConfig is."""
+MODEL_KINEMATICS = "engram.sim.robots.kinematics:ModelKinematics"
 
 
 def is_spec(name: str) -> bool:
@@ -85,9 +88,29 @@ def resolve_class[T](kind: str, spec: str, known: Mapping[str, type[T]], contrac
     return found
 
 
+def make_robot(spec: str | RobotConfig) -> RobotConfig:
+    """Return the robot called ``spec``: one of ``ROBOTS`` or ``package.module:attribute`` of your own.
+
+    Raises:
+        UnknownNameError: there is no such robot; it lists those there are.
+        InvalidInputError: ``spec`` names something that is no RobotConfig.
+    """
+    if isinstance(spec, RobotConfig):
+        return spec
+    known = {spec: load_object(ROBOTS[spec])} if spec in ROBOTS else dict.fromkeys(ROBOTS)
+    return resolve("robot", spec, known, RobotConfig)
+
+
 def make_kinematics(robot: RobotConfig) -> Kinematics:
-    """Return the kinematics that ``robot`` names; raises InvalidInputError when it names none."""
-    return resolve("kinematics", robot.kinematics, {}, Kinematics, robot)  # type: ignore[type-abstract]
+    """Return the kinematics of ``robot``: what it names, or those of its simulated model.
+
+    Raises:
+        InvalidInputError: it names neither kinematics nor a model.
+    """
+    if not robot.has_kinematics:
+        raise InvalidInputError(f"robot {robot.name!r} names neither kinematics nor a model")
+    spec = robot.kinematics or MODEL_KINEMATICS
+    return resolve("kinematics", spec, {}, Kinematics, robot)  # type: ignore[type-abstract]
 
 
 def _wanted(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

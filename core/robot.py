@@ -1,4 +1,4 @@
-"""What the rest of Engram must know of a robot arm: names, limits, home, workspace."""
+"""What the rest of Engram must know of a robot arm: names, limits, home, workspace, cameras, simulated model, table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError
+from engram.core.camera import CameraConfig
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import Embodiment
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """Where the tasks take place and how large their things are, relative to how the tasks were laid out.
+
+    The tasks are laid out for an arm that reaches 0.8 m: 4 cm cubes 0.4 to 0.66 m in front of the base.
+    A point (x, y) of that layout lies at ``origin + scale * (x, y)`` in base_link, and every length is scaled alike.
+    """
+
+    scale: float = 1.0
+    origin: tuple[float, float] = (0.0, 0.0)  # m, base_link
+
+    def __post_init__(self) -> None:
+        if not self.scale > 0:
+            raise InvalidInputError(f"TableConfig.scale: {self.scale}, expected a number above 0")
+
+    def place(self, points: np.ndarray) -> np.ndarray:
+        """Return where ``points`` (..., 2 or 3) m of the layout lie in base_link [m]."""
+        points = np.asarray(points, np.float64)
+        return np.array((*self.origin, 0.0))[: points.shape[-1]] + self.scale * points
+
+
+FULL_SIZE_TABLE = TableConfig()
 
 
 @dataclass(frozen=True)
@@ -32,7 +57,22 @@ class RobotConfig:
     payload_kg: float = 0.0
     gripper_opening_m: float = 0.0
     mobile_base: bool = False
-    kinematics: str = ""  # package.module:attribute, called with this config; gives the arm's Kinematics
+    cameras: tuple[CameraConfig, ...] = ()
+    perception_camera: str = ""
+    """Camera that perception and memory look through; empty: the first of ``cameras``."""
+    kinematics: str = ""
+    """``package.module:attribute``, called with this configuration; gives the arm's Kinematics. Empty: those of the
+    simulated model."""
+    model: str = ""
+    """``package.module:attribute``, called with a render profile and this configuration; gives the MuJoCo spec of the
+    arm: see :func:`engram.sim.robots.model.robot_spec`. Empty: the robot cannot be simulated."""
+    tool_site: str = "tool"
+    """Site of the model between the finger tips, its z axis along the fingers."""
+    hand_link: str = ""
+    """Body of the model that carries the fingers."""
+    servo_lead_s: float = 0.0
+    """How far the simulated servos trail a moving target; their set points run ahead by so much [s]."""
+    table: TableConfig = FULL_SIZE_TABLE
 
     def __post_init__(self) -> None:
         n = len(self.arm_joints)
@@ -43,11 +83,44 @@ class RobotConfig:
             low, high = np.asarray(getattr(self, f"{name}_min")), np.asarray(getattr(self, f"{name}_max"))
             if not (low < high).all():
                 raise InvalidInputError(f"RobotConfig.{name}_min: {low.tolist()} is not below {high.tolist()}")
+        names = self.camera_names
+        if len(set(names)) < len(names):
+            raise InvalidInputError(f"RobotConfig.cameras: {', '.join(names)}: a name twice")
+        if self.perception_camera and self.perception_camera not in names:
+            raise unknown_name("RobotConfig.perception_camera", self.perception_camera, names)
+        if names and not self.perception_camera:
+            object.__setattr__(self, "perception_camera", names[0])
 
     @property
     def joint_names(self) -> tuple[str, ...]:
         """Arm joints, then the gripper joint: the order of JointState and JointCommand."""
         return (*self.arm_joints, self.gripper_joint)
+
+    @property
+    def camera_names(self) -> tuple[str, ...]:
+        """Names of the cameras, in their order."""
+        return tuple(camera.name for camera in self.cameras)
+
+    @property
+    def has_kinematics(self) -> bool:
+        """Whether it is known where the tool is for given joint positions."""
+        return bool(self.kinematics or self.model)
+
+    @property
+    def state_dim(self) -> int:
+        """Numbers in the policy's state vector: see :func:`engram.core.control.proprioception`."""
+        return 8 + len(self.arm_joints)
+
+    def camera(self, name: str) -> CameraConfig:
+        """Return the camera called ``name``; raises UnknownNameError with those there are."""
+        for camera in self.cameras:
+            if camera.name == name:
+                return camera
+        raise unknown_name(f"camera of robot {self.name}", name, self.camera_names)
+
+    def chosen_cameras(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return ``names``, or all of the robot's cameras where it is ``("",)``, as a parameter says "not given"."""
+        return self.camera_names if names == ("",) else names
 
     def embodiment(self, sensors: tuple[str, ...] = ()) -> Embodiment:
         """Return the robot's profile, with the names of its ``sensors``."""
@@ -66,6 +139,8 @@ class RobotConfig:
         return self.gripper_open + float(np.clip(fraction, 0.0, 1.0)) * (self.gripper_closed - self.gripper_open)
 
 
+_WRIST_TILT_RAD = np.deg2rad(32.0)
+
 PANDA_2F85 = RobotConfig(
     name="panda_2f85",
     arm_joints=tuple(f"joint{i}" for i in range(1, 8)),
@@ -83,7 +158,21 @@ PANDA_2F85 = RobotConfig(
     reach_m=0.855,
     payload_kg=2.0,
     gripper_opening_m=0.085,
-    kinematics="engram.sim.robots.panda_kinematics:PandaKinematics",
+    cameras=(
+        CameraConfig.looking_at("front", (1.02, 0.0, 0.78), (0.50, 0.0, 0.06), fovy_deg=42.0),
+        CameraConfig(
+            "wrist",
+            (-0.13, 0.0, 0.04),
+            right=(0.0, 1.0, 0.0),
+            up=(float(np.cos(_WRIST_TILT_RAD)), 0.0, -float(np.sin(_WRIST_TILT_RAD))),  # tilted to the finger tips
+            fovy_deg=75.0,
+            frame="base",
+        ),
+    ),
+    model="engram.sim.robots.panda:panda_spec",
+    hand_link="base",
+    servo_lead_s=0.0135,
 )
 """Franka Emika Panda (limits, reach, 3 kg payload less 1 kg of hand: Franka datasheet) with a Robotiq 2F-85, as the
-gym-hil wheel ships it."""
+gym-hil wheel ships it; its hand's link is called ``base``. ``front`` looks back at the robot over the whole workspace,
+``wrist`` along the fingers."""

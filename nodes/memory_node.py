@@ -23,6 +23,7 @@ from sensor_msgs.msg import JointState as JointStateMsg
 
 from engram.core.contracts import Kinematics, Memory
 from engram.core.control import hand
+from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import GraphUpdate, JointState, MemoryTokens, SceneObservation
 from engram.memory.graph.fusion import FusionConfig
 from engram.memory.robot_memory import RobotMemory
@@ -31,7 +32,7 @@ from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.memory_services import MemoryServices
 from engram.nodes.params import param
-from engram.runtime.factories import Budget, make_kinematics, make_memory, make_robot
+from engram.runtime.factories import Budget, make_memory
 from engram.runtime.memory_feed import MemoryFeed, MemoryFeedConfig
 from engram.runtime.scene_matcher import SceneMatcher
 from engram.runtime.transforms import TransformBuffer
@@ -63,8 +64,8 @@ class MemoryNodeConfig(NodeConfig):
     """Standard deviation of the robot's place in `frame` [m]: added to that of what it sees from there."""
     robot: str = "panda_2f85"
     """Robot whose joint states tell where the hand is, and whose embodiment profile the graph shows."""
-    kinematics: str = ""
-    """Kinematics of that robot; empty: nothing is known of the hand, and nothing is ever held."""
+    track_hand: bool = True
+    """Know where the hand is, so that things can be held; false: joint states are not listened to."""
     budget_mb: float = param(256.0, 1.0, 65536.0)
     """RAM of the four stores [MB]; above it the oldest facts and events are merged and dropped."""
     disk_mb: float = param(512.0, 8.0, 1048576.0)
@@ -92,7 +93,7 @@ class MemoryNode(EngramNode):
         config = self.config
         folder, places = config.store.replace("{robot_id}", config.robot_id), config.places
         self.robot = make_robot(config.robot)
-        self.kinematics: Kinematics | None = make_kinematics(config.kinematics) if config.kinematics else None
+        self.kinematics: Kinematics | None = make_kinematics(self.robot) if config.track_hand else None
         self.memory: Memory
         self.memory, self.close_store = make_memory(
             config.memory,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+from engram.core.registry import make_robot
 from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
@@ -27,8 +28,10 @@ class PerceptionNodeConfig(NodeConfig):
     """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
     detector: str = "geometric"
     """Detector: geometric, zero_shot, or package.module:factory of your own."""
-    camera: str = "front"
-    """Camera whose colour and depth images are looked at."""
+    robot: str = "panda_2f85"
+    """Robot whose camera is looked through: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    camera: str = ""
+    """Camera whose colour and depth images are looked at; empty: the robot's perception_camera."""
     every: int = param(1, 1, 1000)
     """Look at every n-th frame only."""
     keep_all: bool = False
@@ -49,6 +52,7 @@ class PerceptionNode(EngramNode):
 
     def setup(self) -> None:
         """Build the detector."""
+        self.camera = self.config.camera or make_robot(self.config.robot).perception_camera
         self.detector = make_detector(self.config.detector)
         self.scenes = self.create_publisher(SceneObservation, "scene/observation", qos.EVENTS)
 
@@ -56,7 +60,7 @@ class PerceptionNode(EngramNode):
         """Subscribe to the camera."""
         self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
         transforms = TransformBuffer()
-        self.inbox = make_camera(self.config.camera, transforms, depth=True)
+        self.inbox = make_camera(self.camera, transforms, depth=True)
         self.last_stamp, self.frames = -1, 0
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
@@ -86,7 +90,7 @@ class PerceptionNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete."""
-        topic = f"camera/{self.config.camera}/color/image_raw"
+        topic = f"camera/{self.camera}/color/image_raw"
         if not self.count_publishers(topic):
             there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
             found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))

@@ -19,6 +19,7 @@ from sensor_msgs.msg import JointState
 from engram.core.contracts import Policy
 from engram.core.errors import EngramError, WeightsError
 from engram.core.pipeline import HOLD, HUMAN
+from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
@@ -29,7 +30,7 @@ from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import check_ablation, check_policy_name, make_kinematics, make_policy, make_robot
+from engram.runtime.factories import check_ablation, check_policy_name, make_policy
 from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
@@ -60,9 +61,9 @@ class PolicyNodeConfig(NodeConfig):
     """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: never; below 0: as
     the policy is used to."""
     robot: str = "panda_2f85"
-    """Robot whose joints are read."""
-    cameras: tuple[str, ...] = ("front", "wrist")
-    """Cameras that make an observation."""
+    """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    cameras: tuple[str, ...] = ("",)
+    """Cameras that make an observation; [""]: all of the robot's."""
     camera_tolerance_s: float = param(0.0, 0.0, 1.0)
     """How far a camera's stamp may be from the joint states' [s]; 0: equal stamps (simulation)."""
     control_dt_s: float = param(0.1, 0.01, 1.0)
@@ -91,8 +92,6 @@ class PolicyNodeConfig(NodeConfig):
     """Send every control step to the learner."""
     spool: str = "~/.local/share/engram/{robot_id}/spool"
     """Folder in which experience waits for the learner's acknowledgement."""
-    kinematics: str = "panda"
-    """Kinematics of the arm, for the state in the experience: panda, or package.module:factory."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
     """Time limit of a goal that names none [s], of the node's clock."""
     status_timeout_s: float = param(30.0, 1.0, 3600.0)
@@ -126,7 +125,8 @@ class PolicyNode(EngramNode):
         """Subscribe to what an observation consists of, and offer execute_task."""
         config = self.config
         transforms = TransformBuffer()
-        cameras = [make_camera(name, transforms, depth=False) for name in config.cameras]
+        names = self.robot.chosen_cameras(config.cameras)
+        cameras = [make_camera(name, transforms, depth=False) for name in names]
         self.inbox = ObservationInbox(cameras, config.camera_tolerance_s)
         waits = StepInputsConfig(config.lockstep, config.memory, config.context_age_s, config.missing_after_s)
         self.inputs = StepInputs(waits, lambda: self.runner.reads_context, self.health.problem, self.health.count)
@@ -142,8 +142,8 @@ class PolicyNode(EngramNode):
         self.weights = WeightsInbox(self, folder, config.accept, self.runner.offer_weights, key)
         self.experience: ExperienceSender | None = None
         if config.experience:
-            kinematics = make_kinematics(config.kinematics)
-            self.experience = ExperienceSender(self, self._folder(config.spool), kinematics, self.robot)
+            folder = self._folder(config.spool)
+            self.experience = ExperienceSender(self, folder, make_kinematics(self.robot), self.robot)
         for camera in cameras:
             subscribe_camera(self, camera, self._advance)
         subscribe_transforms(self, transforms, self._advance)
@@ -179,7 +179,7 @@ class PolicyNode(EngramNode):
             c.real_time_delay,
             adaptive_m,
             ablation,
-            kinematics=make_kinematics(c.kinematics),
+            kinematics=make_kinematics(self.robot),
             robot=self.robot,
             control_dt_s=c.control_dt_s,
         )

@@ -17,12 +17,12 @@ from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.errors import InvalidInputError
+from engram.core.registry import make_robot
 from engram.core.types import JointCommand, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
-from engram.runtime.factories import make_robot
 from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
 
 

@@ -18,13 +18,13 @@ from trajectory_msgs.msg import JointTrajectory
 from engram.core.control import ControlConfig
 from engram.core.errors import EngramError
 from engram.core.pipeline import CommandPipeline, Decision
+from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR
 from engram.nodes.params import param
-from engram.runtime.factories import make_kinematics, make_robot
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
 
@@ -34,9 +34,7 @@ class SafetyNodeConfig(NodeConfig):
     """Parameters of the safety node."""
 
     robot: str = "panda_2f85"
-    """Robot whose limits hold: panda_2f85, or package.module:attribute of your own RobotConfig."""
-    kinematics: str = "panda"
-    """Kinematics of the arm: panda, or package.module:factory of your own."""
+    """Robot whose limits hold: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     chunk_timeout_s: float = param(30.0, 0.05, 3600.0)
     """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
     intervention_timeout_s: float = param(0.5, 0.05, 10.0)
@@ -57,7 +55,7 @@ class SafetyNode(EngramNode):
         config = self.config
         self.robot = make_robot(config.robot)
         self.pipeline = CommandPipeline(
-            make_kinematics(config.kinematics),
+            make_kinematics(self.robot),
             self.robot,
             lockstep=config.lockstep,
             control=self.section["control"],

@@ -18,6 +18,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.contracts import ViewableWorld, World
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.registry import make_robot
 from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
@@ -38,14 +39,12 @@ class SimNodeConfig(NodeConfig):
 
     world: str = "tabletop"
     """World to simulate: tabletop, or package.module:attribute of your own."""
+    robot: str = "panda_2f85"
+    """Robot in it: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     task: str = ""
     """Task to begin with; empty: wait for sim/reset."""
     seed: int = 0
     """Seed of the first episode."""
-    cameras: tuple[str, ...] = ("front", "wrist")
-    """Cameras whose topics are there from the start; others appear with their first picture."""
-    static_cameras: tuple[str, ...] = ("front",)
-    """Cameras that never move: their transform goes to tf_static."""
     control_dt_s: float = param(0.1, 0.01, 1.0)
     """Length of one control step [s]."""
     retry_s: float = param(1.0, 0.05, 60.0)
@@ -68,6 +67,7 @@ class SimNode(EngramNode):
     def setup(self) -> None:
         """Open the world and the topics that do not depend on it."""
         config = self.config
+        self.robot = make_robot(config.robot)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         self.loop = SimLoop(
             self._make_world,
@@ -83,7 +83,7 @@ class SimNode(EngramNode):
         self.links_fixed = False  # the robot's fixed links are on tf_static
         self.loop.wait_ready()
         self._refuse_second_clock()  # making the world took as long as hearing of other nodes does
-        self.outputs = SimOutputs(self, config.cameras, config.static_cameras)
+        self.outputs = SimOutputs(self, self.robot.cameras)
         if self.viewable is not None:
             self.outputs.describe(self.viewable.robot_description())
         steps = qos.every_step(qos.SENSOR, lockstep=config.lockstep)
@@ -92,7 +92,7 @@ class SimNode(EngramNode):
 
     def _make_world(self) -> World:
         """Make the world; in the simulation's thread."""
-        world = make_world(self.config.world, self.section["world_config"])
+        world = make_world(self.config.world, self.section["world_config"], self.robot)
         self.viewable = world if isinstance(world, ViewableWorld) else None
         return world
 

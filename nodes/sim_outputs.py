@@ -10,6 +10,7 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
+from engram.core.camera import CameraConfig
 from engram.core.types import CameraFrame, Observation, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
@@ -20,13 +21,13 @@ class SimOutputs:
 
     Args:
         node: whose publishers they are.
-        cameras: cameras whose topics are there from the start; others appear with their first picture.
-        static_cameras: cameras that never move: their transform goes to tf_static.
+        cameras: the robot's, whose topics are there from the start; those of another world appear with their first
+            picture. The transform of one that never moves goes to tf_static.
     """
 
-    def __init__(self, node: EngramNode, cameras: tuple[str, ...], static_cameras: tuple[str, ...]) -> None:
+    def __init__(self, node: EngramNode, cameras: tuple[CameraConfig, ...]) -> None:
         self._node = node
-        self._static_frames = {messages.optical_frame(name) for name in static_cameras}
+        self._static_frames = {messages.optical_frame(camera.name) for camera in cameras if camera.fixed}
         self._sensor_qos = qos.every_step(qos.SENSOR, lockstep=node.config.lockstep)
         self._clock = node.create_publisher(Clock, "/clock", self._sensor_qos)
         self._joints = node.create_publisher(JointState, "joint_states", self._sensor_qos)
@@ -35,7 +36,7 @@ class SimOutputs:
         self._fixed: dict[str, Pose] = {}  # frame -> its pose, of all that tf_static has
         self._cameras: dict[str, dict[str, Publisher]] = {}
         for camera in cameras:
-            self._camera(camera)
+            self._camera(camera.name)
         self._infos: object = None  # what camera_info last said
         self._infos_at_ns = -1  # stamp that camera_info was last published with
         self._stamp_ns = 0  # of the newest observation

@@ -21,12 +21,12 @@ from std_srvs.srv import Trigger
 
 from engram.core.errors import InvalidInputError
 from engram.core.ports import require_free_port
+from engram.core.registry import make_robot
 from engram.memory.query.advice import itinerary
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig, run
 from engram.nodes.health import ERROR, OK, TOPIC, WARN, own_name
 from engram.nodes.params import param
-from engram.runtime.factories import make_robot
 from engram.runtime.graph_mirror import GraphMirror
 from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
 from engram.sim.tasks import task_for
@@ -54,8 +54,8 @@ class ViewerNodeConfig(NodeConfig):
     """Address to listen on; 0.0.0.0: every one. Whoever reaches the page can move and stop the robot."""
     robot: str = "panda_2f85"
     """Robot to draw."""
-    cameras: tuple[str, ...] = ("front", "wrist")
-    """Cameras to show."""
+    cameras: tuple[str, ...] = ("",)
+    """Cameras to show; [""]: all of the robot's."""
     refresh_s: float = param(0.2, 0.02, 10.0)
     """Time between two refreshes of the page [s]."""
     stale_after_s: float = param(5.0, 1.0, 600.0)
@@ -80,6 +80,7 @@ class ViewerNode(EngramNode):
         config = self.config
         require_free_port(config.port, "port:=N (launch argument or parameter)")
         self.robot = make_robot(config.robot)
+        self.cameras = self.robot.chosen_cameras(config.cameras)
         self.joints: JointState | None = None
         self.images: dict[str, Image] = {}
         self.mirror = GraphMirror()
@@ -102,7 +103,7 @@ class ViewerNode(EngramNode):
             stop=lambda: self._trigger(self.stop_client, "stop"),
             release=lambda: self._trigger(self.release_client, "release"),
         )
-        self.page = ViewerPage(config.port, actions, config.cameras, config.host)
+        self.page = ViewerPage(config.port, actions, self.cameras, config.host, self.robot)
         self.get_logger().info(f"page: http://localhost:{config.port}")
 
     def start(self) -> None:
@@ -111,7 +112,7 @@ class ViewerNode(EngramNode):
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
-        for name in self.config.cameras:
+        for name in self.cameras:
             take = self._image_taker(name)
             self.subscribe(Image, f"camera/{name}/color/image_raw", take, qos.SENSOR_BEST_EFFORT)
         self.every(self.config.refresh_s, self._refresh, "page")

@@ -21,21 +21,6 @@ from engram.core.types import CameraFrame, JointState, Observation, Pose
 if TYPE_CHECKING:
     from engram.memory.graph.fusion import FusionConfig
 
-ROBOTS = {PANDA_2F85.name: PANDA_2F85}
-
-
-def make_robot(spec: str) -> RobotConfig:
-    """Return the robot called ``spec``; raises UnknownNameError with those there are."""
-    robot = load_object(spec) if ":" in spec else ROBOTS.get(spec)
-    if robot is None:
-        raise unknown_name("robot", spec, ROBOTS)
-    return _is_a(RobotConfig, robot, spec)
-
-
-def make_kinematics(spec: str) -> Kinematics:
-    """Return the kinematics called ``spec``."""
-    return _make(Kinematics, "kinematics", spec, {"panda": _panda_kinematics})
-
 
 def make_detector(spec: str) -> Detector:
     """Return the object detector called ``spec``."""
@@ -109,7 +94,8 @@ def make_policy(
     """Return the policy called ``spec``: a checkpoint's name or folder, or a factory of your own.
 
     The other arguments are for checkpoints: how their chunks follow one another, what their memory is spoilt by (see
-    the policy node's parameters), and which arm they drive at which rate; ``kinematics`` is by default the Panda's.
+    the policy node's parameters), and which arm they drive at which rate; ``kinematics`` is by default that of
+    ``robot``.
     """
     if ":" in spec:
         check_ablation(spec, ablation)
@@ -226,12 +212,6 @@ def _is_a(contract: type, made: Any, spec: str) -> Any:
     if not isinstance(made, contract):
         raise InvalidInputError(f"{spec!r} gives a {type(made).__name__}, expected a {contract.__name__}")
     return made
-
-
-def _panda_kinematics() -> Kinematics:
-    from engram.sim.robots.panda_kinematics import PandaKinematics
-
-    return PandaKinematics()
 
 
 def _geometric() -> Detector:

@@ -33,10 +33,13 @@ class Runtime:
         detector: Detector | None = None,
         memory: Memory | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
-        perception_camera: str = "front",
+        perception_camera: str = "",
         human: HumanSource | None = None,
     ) -> None:
-        """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all."""
+        """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all.
+
+        ``perception_camera`` is by default the one that the robot's configuration names.
+        """
         if (detector is None) != (memory is None and fresh_memory is None):
             raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
         self.world = world
@@ -45,7 +48,7 @@ class Runtime:
         self.detector = detector
         self.memory = memory
         self.fresh_memory = fresh_memory
-        self.perception_camera = perception_camera
+        self.perception_camera = perception_camera or pipeline.controller.robot.perception_camera
         self.human = human
         self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from engram.core.contracts import Detector, Kinematics, Memory
 from engram.core.control import hand
-from engram.core.robot import RobotConfig
+from engram.core.robot import FULL_SIZE_TABLE, RobotConfig, TableConfig
 from engram.core.types import EMBEDDING_DIM, MemoryTokens, Observation
 from engram.memory.graph.context import Case, ContextConfig, with_cases
 from engram.perception.embedding import default_text_encoder
@@ -38,14 +38,14 @@ class SceneRecorder:
     an episode has up to two of them among its tokens, of the same task, somewhere else: nothing to act on.
     """
 
-    def __init__(self, kinematics: Kinematics, robot: RobotConfig, camera: str = "front") -> None:
-        self.kinematics, self.robot, self.camera = kinematics, robot, camera
+    def __init__(self, kinematics: Kinematics, robot: RobotConfig, camera: str = "") -> None:
+        self.kinematics, self.robot, self.camera = kinematics, robot, camera or robot.perception_camera
         self.detector, self.fresh_memory = make_perception()
 
     def begin(self, task: str, seed: int, stamp_ns: int) -> None:
         """Begin an episode at ``stamp_ns``: nothing is known of the scene, and of the past what ``seed`` draws."""
         self.memory = self.fresh_memory()
-        self.past = past_tasks(task, np.random.default_rng((seed, 3)), stamp_ns)
+        self.past = past_tasks(task, np.random.default_rng((seed, 3)), stamp_ns, self.robot.table)
 
     def see(self, observation: Observation, instruction: str) -> dict[str, np.ndarray]:
         """Take in one control step and return its features for the dataset."""
@@ -54,14 +54,16 @@ class SceneRecorder:
         return columns(with_cases(tokens, self.past))
 
 
-def past_tasks(task: str, rng: np.random.Generator, now_ns: int = 0) -> list[Case]:
+def past_tasks(
+    task: str, rng: np.random.Generator, now_ns: int = 0, table: TableConfig = FULL_SIZE_TABLE
+) -> list[Case]:
     """Return up to two past episodes of ``task`` as ``memory/context`` holds them, their place and age drawn."""
     kind = get_task(task)
     colours = itertools.permutations(sorted(COLORS), len(kind.slots()))
     said = [t.format(**dict(zip(kind.slots(), named, strict=True))) for named in colours for t in kind.instructions]
     words = [str(said[i]) for i in rng.integers(len(said), size=int(rng.integers(ContextConfig.cases + 1)))]
     ages = np.exp(rng.uniform(np.log(PAST_AGE_S[0]), np.log(PAST_AGE_S[1]), len(words)))
-    places = rng.uniform(PAST_LOW_M, PAST_HIGH_M, (len(words), 3))
+    places = table.place(rng.uniform(PAST_LOW_M, PAST_HIGH_M, (len(words), 3)))
     vectors = default_text_encoder().encode(words) if words else ()
     return [
         Case(f"episode_{i}", vector, place, now_ns - round(age * 1e9))

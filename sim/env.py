@@ -11,9 +11,11 @@ import numpy as np
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import EE_ACTION_DIM, STATE_DIM, JointState, Observation, OracleOutcome
-from engram.sim.render import CAMERAS, SceneRenderer
-from engram.sim.robots.panda import Profile
+from engram.core.registry import make_robot
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import EE_ACTION_DIM, JointState, Observation, OracleOutcome
+from engram.sim.render import SceneRenderer
+from engram.sim.robots.model import Profile
 from engram.sim.tasks import get_task, with_options
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -26,8 +28,9 @@ STATE_BOUND = 4.0
 class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
     """One task at the simulated table.
 
-    Observation: ``agent_pos`` (15,) float32 as in :func:`engram.core.control.proprioception`; with ``obs_type``
-    ``pixels_agent_pos`` also ``pixels``: ``front`` and ``wrist`` (H, W, 3) uint8. Action: (7,) in [-1, 1], relative
+    Observation: ``agent_pos`` (15,) float32, 8 and the arm's joints, as in
+    :func:`engram.core.control.proprioception`; with ``obs_type`` ``pixels_agent_pos`` also ``pixels``: one picture
+    (H, W, 3) uint8 for each of the robot's cameras. Action: (7,) in [-1, 1], relative
     tool motion and gripper (``ee_delta``). The reward is the simulator's verdict; success ends the episode
     (``terminated``), as does a choice that is final and wrong; the task's step limit cuts it (``truncated``).
     """
@@ -46,6 +49,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         profile: Profile = "fast",
         render_size: int = 256,
         world_config: WorldConfig | None = None,
+        robot: str | RobotConfig = PANDA_2F85,
         delay: int | None = None,
         alternatives: int | None = None,
         first_color: int | None = None,
@@ -61,6 +65,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             profile: ``fast`` or ``photo``; state observations need no cameras and ignore it.
             render_size: width and height of what :meth:`render` returns [px].
             world_config: everything else of the world.
+            robot: a name that ``engram.core.registry.make_robot`` knows, or the configuration itself.
             delay: of a memory task [control steps]; None = as the task has it.
             alternatives: of a memory task; None = as the task has it.
             first_color: of a memory task's palette; None = 0.
@@ -78,18 +83,21 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         task = with_options(task, delay=delay, **options)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name
-        self.world = MujocoWorld(config)
+        self.world = MujocoWorld(config, make_robot(robot))
         control = ControlConfig(control_dt_s=config.control_dt_s)
         self.pipeline = CommandPipeline(self.world.kinematics, self.world.robot, control=control)
         self._joints: JointState | None = None
         self._viewer: SceneRenderer | None = None
         self.action_space = gym.spaces.Box(-1.0, 1.0, (EE_ACTION_DIM,), np.float32)
         spaces: dict[str, gym.Space[Any]] = {
-            "agent_pos": gym.spaces.Box(-STATE_BOUND, STATE_BOUND, (STATE_DIM,), np.float32)
+            "agent_pos": gym.spaces.Box(-STATE_BOUND, STATE_BOUND, (self.world.robot.state_dim,), np.float32)
         }
         if pixels:
-            image = gym.spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
-            spaces["pixels"] = gym.spaces.Dict({name: image for name in CAMERAS})
+            images = {
+                camera.name: gym.spaces.Box(0, 255, (*camera.pixels(image_size), 3), np.uint8)
+                for camera in self.world.robot.cameras
+            }
+            spaces["pixels"] = gym.spaces.Dict(images)
         self.observation_space = gym.spaces.Dict(spaces)
 
     @property
@@ -124,13 +132,13 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         return self._observe(observation), outcome.reward, done, outcome.truncated and not done, self._info(outcome)
 
     def render(self) -> np.ndarray | None:
-        """Return the front camera's picture (render_size, render_size, 3) uint8, or None without a render mode."""
+        """Return the perception camera's picture (render_size, render_size, 3) uint8, or None without a render mode."""
         if self.render_mode is None:
             return None
         if self._viewer is None:
             self._viewer = SceneRenderer(self.render_size, self.render_size)
         self._viewer.use(self.world.model)
-        return self._viewer.frame("front", self.world.data, self.world.stamp_ns).color.copy()
+        return self._viewer.frame(self.world.robot.perception_camera, self.world.data, self.world.stamp_ns).color.copy()
 
     def close(self) -> None:
         """Free the rendering contexts; may be called twice."""
@@ -142,7 +150,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         state = proprioception(observation.joints, self.world.kinematics, self.world.robot)
         seen: dict[str, Any] = {"agent_pos": np.clip(state, -STATE_BOUND, STATE_BOUND)}
         if self.obs_type == "pixels_agent_pos":
-            seen["pixels"] = {name: observation.camera(name).color.copy() for name in CAMERAS}
+            seen["pixels"] = {name: observation.camera(name).color.copy() for name in self.world.robot.camera_names}
         return seen
 
     def _info(self, outcome: OracleOutcome) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class PrivilegedPolicy(Policy):
     def __init__(self, world: MujocoWorld, execute_steps: int = 4) -> None:
         self.execute_steps = execute_steps
         self._world = world
-        self._twin = MujocoWorld(WorldConfig(profile="none"))
+        self._twin = MujocoWorld(WorldConfig(profile="none"), world.robot)
         self._pipeline = CommandPipeline(self._twin.kinematics, self._twin.robot)
         self._observation: Observation | None = None
         self._chunk: ActionChunk | None = None

@@ -37,7 +37,7 @@ class Push:
         rng = np.random.default_rng([seed, 4])
         self.step = int(rng.integers(*config.steps, endpoint=True))
         angle = rng.uniform(0, 2 * np.pi)
-        speed = rng.uniform(*config.speed_m_s)
+        speed = rng.uniform(*config.speed_m_s) * np.sqrt(world.scale)  # what slides goes as far as the table is large
         self.velocity = speed * np.array([np.cos(angle), np.sin(angle)])  # (2,) m/s, base_link x and y
 
     def after_step(self) -> None:

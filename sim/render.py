@@ -12,13 +12,13 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from engram.core.camera import intrinsics
 from engram.core.errors import EngramError, unknown_name
 from engram.core.types import CameraFrame, Pose
 
 if TYPE_CHECKING:
     from engram.sim.world import WorldConfig
 
-CAMERAS = ("front", "wrist")
 _OPTICAL = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up
 
 
@@ -63,7 +63,7 @@ class SceneRenderer:
             name=camera,
             stamp_ns=stamp_ns,
             color=color,
-            intrinsics=intrinsics(float(self._model.cam_fovy[index]), self.width, self.height),
+            intrinsics=_intrinsics(float(self._model.cam_fovy[index]), self.width, self.height),
             pose=optical_pose(data, index),
             depth=metres if depth else None,
         )
@@ -99,10 +99,8 @@ def _close_live() -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def intrinsics(fovy_deg: float, width: int, height: int) -> np.ndarray:
-    """Return the pinhole matrix K (3, 3) in pixels of a camera with vertical field of view ``fovy_deg``; read-only."""
-    focal = 0.5 * height / np.tan(np.deg2rad(fovy_deg) / 2.0)
-    matrix = np.array([[focal, 0.0, width / 2.0], [0.0, focal, height / 2.0], [0.0, 0.0, 1.0]])
+def _intrinsics(fovy_deg: float, width: int, height: int) -> np.ndarray:
+    matrix = intrinsics(fovy_deg, width, height)
     matrix.flags.writeable = False
     return matrix
 
@@ -114,8 +112,8 @@ def optical_pose(data: mujoco.MjData, camera: int) -> Pose:
     return Pose(data.cam_xpos[camera].copy(), quaternion if quaternion[0] >= 0 else -quaternion)
 
 
-def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Generator) -> None:
-    """Change lights, table colour and front camera of ``model`` as ``config`` allows; the draws never depend on it."""
+def randomise_look(model: mujoco.MjModel, config: WorldConfig, camera: str, rng: np.random.Generator) -> None:
+    """Change lights, table colour and ``camera`` of ``model`` as ``config`` allows; the draws never depend on it."""
     light, ambient = rng.uniform(0.6, 1.3, 2)
     tilt = rng.uniform(-0.3, 0.3, 2)
     table = rng.uniform(0.45, 0.85) * (1.0 + rng.uniform(-0.1, 0.1, 3))
@@ -126,8 +124,8 @@ def randomise_look(model: mujoco.MjModel, config: WorldConfig, rng: np.random.Ge
         model.light_dir[0, :2] += tilt
     if config.randomise_colors:
         model.geom("table_fixed").rgba[:3] = np.clip(table, 0.0, 1.0)
-    if config.randomise_cameras:
-        index = model.camera("front").id
+    if config.randomise_cameras and camera:
+        index = model.camera(camera).id
         model.cam_pos[index] += shift
         turned = Rotation.from_quat(model.cam_quat[index], scalar_first=True) * Rotation.from_rotvec(turn)
         model.cam_quat[index] = turned.as_quat(scalar_first=True)

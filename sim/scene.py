@@ -15,7 +15,7 @@ import numpy as np
 
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.sim.props import Prop, add_prop
-from engram.sim.robots.panda import HAND_BODY, Profile, panda_spec
+from engram.sim.robots.model import Profile, robot_spec
 
 CUBE_HALF_M = 0.02
 CUP_HEIGHT_M, CUP_RADIUS_M = 0.08, 0.03
@@ -44,7 +44,7 @@ class SceneConfig:
     """What stands on the table; body names are free except those of ``bin``, ``drawer`` and ``mark``."""
 
     cubes: tuple[str, ...] = ()
-    """4 cm cubes that move freely."""
+    """4 cm cubes that move freely; cubes, bin and mark are of the size that the robot's table has."""
     cups: tuple[str, ...] = ()
     """Open cups, 6 cm wide and 8 cm high, that move freely."""
     bin: bool = False
@@ -70,19 +70,19 @@ class SceneConfig:
 
 def build_scene(config: SceneConfig, profile: Profile = "fast", robot: RobotConfig = PANDA_2F85) -> mujoco.MjSpec:
     """Return the editable model of robot, table, cameras, lights and the things of ``config``."""
-    spec = panda_spec(profile, robot)
+    spec, table = robot_spec(robot, profile), robot.table
     spec.modelname = "engram_tabletop"
     _set_options(spec, profile)
     _add_room(spec)
-    _add_cameras(spec)
     for i, name in enumerate(config.cubes):
-        _add_cube(spec, name, (0.42 + 0.09 * (i // 4), -0.18 + 0.12 * (i % 4)), PALETTE[i % len(PALETTE)])
+        xy = table.place((0.42 + 0.09 * (i // 4), -0.18 + 0.12 * (i % 4)))
+        _add_cube(spec, name, xy, PALETTE[i % len(PALETTE)], table.scale)
     for i, name in enumerate(config.cups):
         _add_cup(spec, name, (0.60, -0.18 + 0.12 * i), PALETTE[(i + 2) % len(PALETTE)])
     for i, name in enumerate(config.buttons):
         _add_button(spec, name, (0.50, -0.15 + 0.15 * i), PALETTE[i % len(PALETTE)])
     if config.bin:
-        _add_bin(spec, (0.52, 0.14))
+        _add_bin(spec, table.place((0.52, 0.14)), table.scale)
     if config.drawer:
         _add_drawer(spec, (0.60, 0.0), "cabinet", "drawer", "handle", 0.10)
     for i, name in enumerate(config.drawers):
@@ -90,16 +90,18 @@ def build_scene(config: SceneConfig, profile: Profile = "fast", robot: RobotConf
     if config.belt:
         _add_belt(spec, (0.76, 0.0))
     if config.mark:
-        _add_mark(spec, (0.55, -0.12))
+        _add_mark(spec, table.place((0.55, -0.12)), table.scale)
     for prop in config.props:
         add_prop(spec, prop)
     return spec
 
 
 @functools.lru_cache(maxsize=32)
-def compiled_scene(config: SceneConfig, profile: Profile, timestep_s: float = TIMESTEP_S) -> mujoco.MjModel:
+def compiled_scene(
+    config: SceneConfig, profile: Profile, timestep_s: float = TIMESTEP_S, robot: RobotConfig = PANDA_2F85
+) -> mujoco.MjModel:
     """Return the compiled model of a scene, made once a process: copy it before you change it."""
-    spec = build_scene(config, profile)
+    spec = build_scene(config, profile, robot)
     spec.option.timestep = timestep_s
     return spec.compile()
 
@@ -133,24 +135,11 @@ def _add_room(spec: mujoco.MjSpec) -> None:
     ).type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
 
 
-def _add_cameras(spec: mujoco.MjSpec) -> None:
-    """``front`` looks back at the robot over the whole workspace; ``wrist`` looks along the fingers."""
-    position, target = np.array([1.02, 0.0, 0.78]), np.array([0.50, 0.0, 0.06])
-    front = spec.worldbody.add_camera(name="front", pos=position, fovy=42.0)
-    front.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
-    forward = (target - position) / np.linalg.norm(target - position)
-    right = np.array([0.0, 1.0, 0.0])
-    front.alt.xyaxes = np.concatenate((right, np.cross(right, forward)))
-    wrist = spec.body(HAND_BODY).add_camera(name="wrist", pos=[-0.13, 0.0, 0.04], fovy=75.0)
-    wrist.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
-    tilt = np.deg2rad(32.0)  # towards the finger tips; the hand's z runs along the fingers
-    wrist.alt.xyaxes = [0.0, 1.0, 0.0, np.cos(tilt), 0.0, -np.sin(tilt)]
-
-
-def _add_cube(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:
-    body = spec.worldbody.add_body(name=name, pos=[*xy, CUBE_HALF_M])
+def _add_cube(spec: mujoco.MjSpec, name: str, xy: np.ndarray, rgba: tuple[float, ...], scale: float) -> None:
+    half, mass = CUBE_HALF_M * scale, 0.05 * scale**3
+    body = spec.worldbody.add_body(name=name, pos=[*xy, half])
     body.add_freejoint(name=name)
-    body.add_geom(type=_BOX, size=[CUBE_HALF_M] * 3, mass=0.05, rgba=rgba, friction=[0.8, 0.01, 0.0001], **OBJECT_BITS)
+    body.add_geom(type=_BOX, size=[half] * 3, mass=mass, rgba=rgba, friction=[0.8, 0.01, 0.0001], **OBJECT_BITS)
 
 
 def _add_cup(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tuple[float, ...]) -> None:
@@ -173,12 +162,12 @@ def _add_cup(spec: mujoco.MjSpec, name: str, xy: tuple[float, float], rgba: tupl
         )
 
 
-def _add_bin(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
+def _add_bin(spec: mujoco.MjSpec, xy: np.ndarray, scale: float) -> None:
     """The origin is the middle of the floor's underside."""
     body = spec.worldbody.add_body(name="bin", pos=[*xy, 0.0])
     common = {"type": _BOX, "rgba": (0.30, 0.32, 0.36, 1.0), **OBJECT_BITS}
-    half, wall, height = BIN_HALF_M, 0.004, 0.02
-    body.add_geom(size=[half, half, 0.002], pos=[0, 0, 0.002], **common)
+    half, wall, height, floor = BIN_HALF_M * scale, 0.004 * scale, 0.02 * scale, 0.002 * scale
+    body.add_geom(size=[half, half, floor], pos=[0, 0, floor], **common)
     for sign in (-1, 1):
         body.add_geom(size=[wall, half, height], pos=[sign * (half - wall), 0, height], **common)
         body.add_geom(size=[half, wall, height], pos=[0, sign * (half - wall), height], **common)
@@ -261,8 +250,10 @@ def _add_belt(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
     spec.add_exclude(bodyname1="table", bodyname2="belt_plate")
 
 
-def _add_mark(spec: mujoco.MjSpec, xy: tuple[float, float]) -> None:
+def _add_mark(spec: mujoco.MjSpec, xy: np.ndarray, scale: float) -> None:
     body = spec.worldbody.add_body(name="mark", pos=[*xy, 0.0])
     common = {"type": _CYLINDER, "contype": 0, "conaffinity": 0}
-    body.add_geom(name="mark_fixed", size=[0.04, 0.0004, 0], pos=[0, 0, 0.0004], rgba=(0.1, 0.1, 0.1, 1.0), **common)
-    body.add_geom(size=[0.033, 0.0008, 0], pos=[0, 0, 0.0008], rgba=(0.97, 0.97, 0.97, 1.0), **common)
+    body.add_geom(
+        name="mark_fixed", size=[0.04 * scale, 0.0004, 0], pos=[0, 0, 0.0004], rgba=(0.1, 0.1, 0.1, 1.0), **common
+    )
+    body.add_geom(size=[0.033 * scale, 0.0008, 0], pos=[0, 0, 0.0008], rgba=(0.97, 0.97, 0.97, 1.0), **common)

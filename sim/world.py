@@ -1,4 +1,4 @@
-"""The simulated workcell: one table, one Panda, one task at a time, executed by MuJoCo.
+"""The simulated workcell: one table, one robot, one task at a time, executed by MuJoCo.
 
 ``oracle_`` methods tell the simulator's truth: for tasks, experts and scores, never for perception, memory or policy.
 """
@@ -16,12 +16,12 @@ import numpy as np
 from engram.core.contracts import ViewableWorld
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
+from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointCommand, JointState, Observation, OracleOutcome, Pose
-from engram.sim.render import CAMERAS, SceneRenderer, randomise_look
+from engram.sim.render import SceneRenderer, randomise_look
 from engram.sim.robot_description import RobotDescription
-from engram.sim.robots.panda import Profile
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.model import Profile
 from engram.sim.scene import TIMESTEP_S, SceneConfig, compiled_scene
 from engram.sim.tasks import get_task
 
@@ -36,8 +36,6 @@ RAMP_CHUNKS = 10
 _RAMP = np.arange(1, RAMP_CHUNKS + 1)[:, None] / RAMP_CHUNKS
 PARKING_RAD = 0.12
 """How far the fastest joint moves in one control step while a task brings the arm home [rad]."""
-SERVO_LEAD_S = 0.0135
-"""How far ahead of their ramp the set points run: the servos' trail, so that the arm arrives with the ramp [s]."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class WorldConfig:
     profile: Profile = "fast"
     """``fast``: primitives without shadows; ``photo``: meshes, shadows, antialiasing; ``none``: no cameras."""
     image_size: int = 128
-    """Width and height of the camera images [px]."""
+    """Width and height of the camera images, but of cameras that have a size of their own [px]."""
     depth: bool = False
     """Render depth with every observation."""
     control_dt_s: float = 0.1
@@ -59,16 +57,16 @@ class WorldConfig:
     randomise_colors: bool = False
     """Draw the table's colour from the episode's seed."""
     randomise_cameras: bool = False
-    """Move and turn the front camera a little, drawn from the episode's seed."""
+    """Move and turn the camera that perception uses a little, drawn from the episode's seed."""
 
 
 class MujocoWorld(ViewableWorld):
-    """Executes joint commands on the Panda at a table and returns what its cameras and encoders sense."""
+    """Executes joint commands on a robot at a table and returns what its cameras and encoders sense."""
 
     def __init__(self, config: WorldConfig | None = None, robot: RobotConfig = PANDA_2F85) -> None:
         self.config = config or WorldConfig()
         self.robot = robot
-        self.kinematics = PandaKinematics(robot)
+        self.kinematics = make_kinematics(robot)
         self.task: Task | None = None
         self.instruction = ""
         self.scene: SceneConfig | None = None
@@ -82,7 +80,7 @@ class MujocoWorld(ViewableWorld):
         self._dt_ns = round(self.config.control_dt_s * 1e9)
         self._ticks, self._episode, self._step = 0, -1, 0
         self._models: dict[SceneConfig, tuple[mujoco.MjModel, mujoco.MjData]] = {}
-        self._renderer: SceneRenderer | None = None
+        self._renderers: dict[tuple[int, int], SceneRenderer] = {}  # by height and width of the pictures
         self._model: mujoco.MjModel | None = None
         self._data: mujoco.MjData | None = None
         self._targets: np.ndarray = np.zeros(len(robot.joint_names))  # where the servos were last told to go
@@ -95,10 +93,11 @@ class MujocoWorld(ViewableWorld):
         """Arrange ``task`` from ``seed``, let things settle and return the first observation."""
         chosen = get_task(task)
         rng = np.random.default_rng([zlib.crc32(chosen.name.encode()), seed])
-        self.load(chosen.scene)
+        self.load(chosen.scene_for(self.robot))
         self.task = chosen
         self.instruction = chosen.setup(self, rng, instruction)
-        randomise_look(self.model, self.config, np.random.default_rng([zlib.crc32(b"look"), seed]))
+        look = np.random.default_rng([zlib.crc32(b"look"), seed])
+        randomise_look(self.model, self.config, self.robot.perception_camera, look)
         self.settle()
         return self.observe()
 
@@ -123,11 +122,16 @@ class MujocoWorld(ViewableWorld):
         )
 
     def close(self) -> None:
-        """Free the rendering context."""
-        if self._renderer is not None:
-            self._renderer.close()
-        self._renderer = None
+        """Free the rendering contexts."""
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
         self._closed = True
+
+    @property
+    def scale(self) -> float:
+        """Size of this robot's table and of the things on it, relative to how the tasks are laid out."""
+        return self.robot.table.scale
 
     # -- for those who watch ------------------------------------------------------------------------------------
 
@@ -141,7 +145,7 @@ class MujocoWorld(ViewableWorld):
 
     def robot_description(self) -> str:
         """Return the robot as URDF, in the shapes of the ``fast`` profile."""
-        model = compiled_scene(SceneConfig(), "fast", self.config.timestep_s)
+        model = compiled_scene(SceneConfig(), "fast", self.config.timestep_s, self.robot)
         return RobotDescription(model, self.robot.arm_joints[0]).urdf(self.robot.name)
 
     def link_poses(self, *, moving: bool) -> dict[str, Pose]:
@@ -169,7 +173,7 @@ class MujocoWorld(ViewableWorld):
 
     def load(self, scene: SceneConfig) -> None:
         """Begin an episode with ``scene``, no task, everything at its default place and the arm at home."""
-        pristine = compiled_scene(scene, self.config.profile, self.config.timestep_s)
+        pristine = compiled_scene(scene, self.config.profile, self.config.timestep_s, self.robot)
         if scene not in self._models:
             model = copy.copy(pristine)
             self._models[scene] = (model, mujoco.MjData(model))
@@ -209,7 +213,7 @@ class MujocoWorld(ViewableWorld):
         model, data = self.model, self.data
         wanted = self._parking() if self._held else command.positions
         way = wanted - self._targets
-        lead = way * (SERVO_LEAD_S / self.config.control_dt_s)
+        lead = way * (self.robot.servo_lead_s / self.config.control_dt_s)
         lead[-1] = 0.0  # the gripper's servo pushes, it does not track
         ramp = (self._targets + lead) + _RAMP * way  # (chunks, joints)
         controls, index = data.ctrl, self._ctrl
@@ -227,7 +231,7 @@ class MujocoWorld(ViewableWorld):
         return self.task is not None and self.task.parked
 
     def _parking(self) -> np.ndarray:
-        """Return the next servo targets (8,) on the straight way home in joint space."""
+        """Return the next servo targets (n,) on the straight way home in joint space."""
         way = np.append(self.robot.home, self.robot.gripper_open) - self._targets
         return self._targets + way * min(1.0, PARKING_RAD / max(float(np.abs(way[:-1]).max()), 1e-9))
 
@@ -247,19 +251,21 @@ class MujocoWorld(ViewableWorld):
         cameras: dict[str, CameraFrame] = {}
         if self.config.profile != "none":
             with_depth = self.config.depth if depth is None else depth
-            renderer = self._rendering()
             mujoco.mj_kinematics(self.model, self.data)  # a physics step leaves poses one step behind the joints
             mujoco.mj_camlight(self.model, self.data)
-            cameras = {name: renderer.frame(name, self.data, self.stamp_ns, with_depth) for name in CAMERAS}
+            for camera in self.robot.cameras:
+                renderer = self._renderer(camera.pixels(self.config.image_size))
+                cameras[camera.name] = renderer.frame(camera.name, self.data, self.stamp_ns, with_depth)
         return Observation(self.stamp_ns, cameras, self.joint_state())
 
-    def _rendering(self) -> SceneRenderer:
+    def _renderer(self, size: tuple[int, int]) -> SceneRenderer:
         if self._closed:
             raise EngramError("the world is closed")
-        if self._renderer is None:
-            self._renderer = SceneRenderer(self.config.image_size, self.config.image_size)
-        self._renderer.use(self.model)
-        return self._renderer
+        if size not in self._renderers:
+            height, width = size
+            self._renderers[size] = SceneRenderer(width, height)
+        self._renderers[size].use(self.model)
+        return self._renderers[size]
 
     def tool_pose(self) -> Pose:
         """Return the tool pose that the joint encoders imply."""
@@ -325,7 +331,7 @@ class MujocoWorld(ViewableWorld):
 
     @property
     def control_state(self) -> np.ndarray:
-        """Servo targets now, in the order of the robot's joint names (8,)."""
+        """Servo targets now, in the order of the robot's joint names (n,)."""
         return self._targets.copy()
 
     def _joint(self, name: str) -> str:

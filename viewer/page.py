@@ -13,6 +13,7 @@ import numpy as np
 import viser
 
 from engram.core.ports import PortInUseError, port_owner
+from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import JointState, SceneNode
 from engram.memory.graph.embodiments import described
 from engram.viewer.robot_shapes import RobotShapes
@@ -66,7 +67,14 @@ class Outcome:
 class ViewerPage:
     """One page, the same for every visitor."""
 
-    def __init__(self, port: int, actions: PageActions, cameras: Sequence[str], host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        port: int,
+        actions: PageActions,
+        cameras: Sequence[str],
+        host: str = "127.0.0.1",
+        robot: RobotConfig = PANDA_2F85,
+    ) -> None:
         self.server = viser.ViserServer(host=host, port=port, label=TITLE, verbose=False)
         if self.server.get_port() != port:  # viser would quietly take the next one
             self.server.stop()
@@ -74,7 +82,7 @@ class ViewerPage:
         self.server.gui.set_panel_label(TITLE)
         self.server.gui.configure_theme(control_width="medium", show_logo=False, show_share_button=False)
         self._actions = actions
-        self._robot = RobotShapes()
+        self._robot = RobotShapes(robot)
         self._links = self._add_robot()
         self._objects: dict[str, tuple[viser.BoxHandle, viser.LabelHandle]] = {}
         self._marks: list[viser.FrameHandle | viser.LabelHandle] = []  # of robots in the memory

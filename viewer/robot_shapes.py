@@ -1,6 +1,6 @@
-"""The robot for the page: the hulls of its links once, their poses for every joint state. No ROS in here.
+"""The robot for the page: the shapes of its links once, their poses for every joint state. No ROS in here.
 
-Shapes are the maker's collision hulls, a few thousand triangles in all; the motion is that of our own model.
+Shapes are the convex hulls of what the simulated model shows of each link.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import trimesh
 
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import JointState
-from engram.sim.robots.panda import assets_dir, panda_spec
+from engram.sim.robots.model import outermost, robot_spec
 
-HULL_GROUP = 3
-HAND_COLOR, ARM_COLOR = (60, 60, 64), (236, 237, 240)
+SHOWN_GROUPS = 3
+"""MuJoCo shows geoms of the groups 0, 1 and 2; others are for collisions."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One hull of a link, in the link's own frame."""
+    """One convex part of a link, in the link's own frame."""
 
     name: str
     vertices: np.ndarray  # (v, 3) m
@@ -30,24 +30,22 @@ class Shape:
 
 
 class RobotShapes:
-    """Forward kinematics of every link of the Panda and its gripper."""
+    """Forward kinematics of every link of the robot and its gripper, for drawing."""
 
     def __init__(self, robot: RobotConfig = PANDA_2F85) -> None:
         self.robot = robot
-        self._hulls = mujoco.MjModel.from_xml_path(str(assets_dir() / "panda.xml"))
-        self._geoms = [g for g in range(self._hulls.ngeom) if self._hulls.geom_group[g] == HULL_GROUP]
-        self._model = panda_spec("none", robot).compile()
+        self._model = robot_spec(robot, "photo").compile()
         self._data = mujoco.MjData(self._model)
-        names = [self._hulls.body(self._hulls.geom_bodyid[g]).name for g in self._geoms]
-        self._names, self._bodies = names, [self._model.body(name).id for name in names]
+        self._geoms = [g for g in range(self._model.ngeom) if self._model.geom_group[g] < SHOWN_GROUPS]
+        self._bodies = [int(self._model.geom_bodyid[g]) for g in self._geoms]
         self._addresses = [self._model.joint(name).qposadr[0] for name in robot.joint_names]
 
     def shapes(self) -> list[Shape]:
-        """Return every hull."""
-        return [self._shape(name, geom) for name, geom in zip(self._names, self._geoms, strict=True)]
+        """Return every part of every link."""
+        return [self._shape(geom) for geom in self._geoms]
 
-    def _shape(self, body: str, geom: int) -> Shape:
-        model = self._hulls
+    def _shape(self, geom: int) -> Shape:
+        model = self._model
         if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_MESH:
             mesh = _hull(model, int(model.geom_dataid[geom]))
         else:
@@ -56,8 +54,10 @@ class RobotShapes:
         mujoco.mju_quat2Mat(turn := np.empty(9), model.geom_quat[geom])
         place[:3, :3], place[:3, 3] = turn.reshape(3, 3), model.geom_pos[geom]
         mesh.apply_transform(place)
-        color = ARM_COLOR if body.startswith("link") else HAND_COLOR
-        return Shape(f"{body}_{geom}", np.asarray(mesh.vertices), np.asarray(mesh.faces), color)
+        material = int(model.geom_matid[geom])
+        red, green, blue = (255 * (model.mat_rgba[material] if material >= 0 else model.geom_rgba[geom])[:3]).tolist()
+        name = f"{model.body(model.geom_bodyid[geom]).name}_{geom}"
+        return Shape(name, np.asarray(mesh.vertices), np.asarray(mesh.faces), (int(red), int(green), int(blue)))
 
     def poses(self, joints: JointState) -> tuple[np.ndarray, np.ndarray]:
         """Return positions (n, 3) m and quaternions wxyz (n, 4) in base_link, in the order of :meth:`shapes`."""
@@ -79,8 +79,9 @@ class RobotShapes:
 
 
 def _hull(model: mujoco.MjModel, mesh: int) -> trimesh.Trimesh:
+    """Return the convex hull of a mesh's outermost vertices."""
     first, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
-    return trimesh.Trimesh(model.mesh_vert[first : first + count]).convex_hull
+    return trimesh.Trimesh(outermost(model.mesh_vert[first : first + count])).convex_hull
 
 
 def _mesh(kind: int, size: np.ndarray) -> trimesh.Trimesh:

@@ -6,7 +6,7 @@ times integer nanoseconds (``stamp_ns``), quaternions (w, x, y, z), frames REP-1
 """
 
 from engram.core.types.action import ActionChunk, HumanAction, JointCommand
-from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM, STATE_DIM, ActionSpace, unchecked
+from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM, ActionSpace, unchecked
 from engram.core.types.experience import (
     EPISODE_STATES,
     EpisodeResult,
@@ -43,7 +43,6 @@ __all__ = [
     "EPISODE_STATES",
     "EVENT_KINDS",
     "POSITION_SIGMA_M",
-    "STATE_DIM",
     "ActionChunk",
     "ActionSpace",
     "Advice",

@@ -8,8 +8,6 @@ ActionSpace = Literal["ee_delta", "joint_position"]
 ACTION_SPACES: tuple[str, ...] = ("ee_delta", "joint_position")
 EE_ACTION_DIM = 7
 """ee_delta: (dx, dy, dz, drx, dry, drz, gripper), each in [-1, 1]; scaled by :class:`ControlConfig`."""
-STATE_DIM = 15
-"""Proprioception: see :func:`engram.core.control.proprioception`."""
 EMBEDDING_DIM = 384
 """Text and object embeddings (MiniLM)."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types.basics import STATE_DIM, set_fields
+from engram.core.types.basics import set_fields
 
 EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
@@ -54,7 +54,7 @@ class Transition:
     task: str
     instruction: str
     images: Mapping[str, np.ndarray]  # name -> (H, W, 3) uint8
-    state: np.ndarray  # (15,) float32
+    state: np.ndarray  # (8 + joints,) float32
     action: np.ndarray  # (7,) float32, proposed by the policy
     executed_action: np.ndarray  # (7,) float32, what was let through
     reward: float
@@ -73,7 +73,7 @@ class Transition:
         set_fields(
             self,
             images=MappingProxyType(images),
-            state=checked("Transition.state", self.state, (STATE_DIM,), np.float32),
+            state=checked("Transition.state", self.state, (None,), np.float32),
             action=checked("Transition.action", self.action, (None,), np.float32),
             executed_action=checked("Transition.executed_action", self.executed_action, (None,), np.float32),
         )

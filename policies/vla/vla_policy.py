@@ -19,7 +19,7 @@ from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import STATE_DIM, ActionChunk, MemoryTokens, Observation
+from engram.core.types import ActionChunk, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
 from engram.policies.lerobot.configuration_engram_vla import (
     MEMORY_AGE_KEY,
@@ -267,7 +267,7 @@ def _check_fit(config: PolicyConfig, robot: RobotConfig, control: ControlConfig)
     if not isinstance(config, EngramVLAConfig):
         return  # what a backbone of LeRobot's takes, its own processors say
     assert config.robot_state_feature is not None
-    numbers, has = STATE_DIM - len(PANDA_2F85.arm_joints) + len(robot.arm_joints), config.robot_state_feature.shape[0]
+    numbers, has = robot.state_dim, config.robot_state_feature.shape[0]
     if has != numbers:
         raise InvalidInputError(
             f"robot {robot.name!r}: its state has {numbers} numbers, this policy was trained with {has}"

@@ -30,7 +30,7 @@ class ExpertConfig:
     gain: float = 0.6
     """Share of the remaining way that one step asks for; 1 overshoots, because the arm lags by about a step."""
     speed: float = 0.8
-    """Longest translation of one action, in action units (1 = 5 cm per step)."""
+    """Longest translation of one action on a table of full size, in action units (1 = 5 cm per step)."""
     turn_speed: float = 0.5
     """Longest rotation of one action, in action units (1 = 0.25 rad per step)."""
 
@@ -51,6 +51,7 @@ class Expert(ABC):
         self.world = world
         self.config = config or ExpertConfig()
         self.control = ControlConfig()
+        self.scale = world.scale
         self._down = rotation(world.kinematics.forward(np.array(world.robot.home)))
 
     def reset(self) -> None:  # noqa: B027 (an expert with memory overrides it)
@@ -63,7 +64,11 @@ class Expert(ABC):
         turned = Rotation.from_euler("z", goal.yaw) * self._down
         turn = (turned * rotation(tool).inv()).as_rotvec() * self.config.gain / self.control.rotation_scale_rad
         return np.concatenate(
-            (_at_most(move, self.config.speed), _at_most(turn, self.config.turn_speed), [2 * goal.grip - 1])
+            (
+                _at_most(move, self.config.speed * self.scale),
+                _at_most(turn, self.config.turn_speed),
+                [2 * goal.grip - 1],
+            )
         )
 
     def target(self, slot: str = "color") -> str:

@@ -33,7 +33,7 @@ class CarryExpert(Expert):
     def waypoint(self) -> Waypoint:
         pose = self.world.oracle_pose(self.target())
         tool, cube, goal = self.world.tool_pose().position, pose.position, self.goal()
-        between = float(np.linalg.norm(tool - cube)) < CUBE_HALF_M
+        between = float(np.linalg.norm(tool - cube)) < CUBE_HALF_M * self.scale
         if self.placed(cube - goal):
             return self._let_go(tool, square_yaw(pose), between)
         if between and self.world.gripper_fraction() > HELD_FRACTION:
@@ -42,30 +42,33 @@ class CarryExpert(Expert):
 
     def _grasp(self, tool: np.ndarray, cube: np.ndarray, yaw: float) -> Waypoint:
         aside = float(np.hypot(*(tool - cube)[:2]))
-        height = APPROACH_M * funnel(aside, 0.010, 0.035)
-        ready = aside < 0.010 and abs(tool[2] - cube[2]) < 0.010
+        near = 0.010 * self.scale
+        height = APPROACH_M * self.scale * funnel(aside, near, 0.035 * self.scale)
+        ready = aside < near and abs(tool[2] - cube[2]) < near
         return Waypoint(above(cube, height), grip=float(ready), yaw=yaw)
 
     def _carry(self, tool: np.ndarray, cube: np.ndarray, goal: np.ndarray) -> Waypoint:
         aside = float(np.hypot(*(goal - cube)[:2]))
-        height = goal[2] + max(0.0, CARRY_M - goal[2], 0.04) * funnel(aside, 0.010, 0.05)
-        free = 1.0 - funnel(height - cube[2], 0.01, 0.03)  # sideways only when lifted
+        scale = self.scale
+        rise = max(0.0, CARRY_M * scale - goal[2], 0.04 * scale)
+        height = goal[2] + rise * funnel(aside, 0.010 * scale, 0.05 * scale)
+        free = 1.0 - funnel(height - cube[2], 0.01 * scale, 0.03 * scale)  # sideways only when lifted
         step = np.append(free * (goal - cube)[:2], height - cube[2])
         return Waypoint(tool + step, grip=1.0)
 
     def _let_go(self, tool: np.ndarray, yaw: float, between: bool) -> Waypoint:
         opened = self.world.gripper_fraction() < 0.25
-        return Waypoint(above(tool, RETREAT_M if opened or not between else 0.0), grip=0.0, yaw=yaw)
+        return Waypoint(above(tool, RETREAT_M * self.scale if opened or not between else 0.0), grip=0.0, yaw=yaw)
 
 
 class PickPlaceExpert(CarryExpert):
     """Let the cube fall into the bin from just above its rim."""
 
     def goal(self) -> np.ndarray:
-        return above(self.world.oracle_pose("bin").position, 0.06)
+        return above(self.world.oracle_pose("bin").position, 0.06 * self.scale)
 
     def placed(self, offset: np.ndarray) -> bool:
-        return bool(np.abs(offset[:2]).max() < 0.03 and offset[2] < 0.02)
+        return bool(np.abs(offset[:2]).max() < 0.03 * self.scale and offset[2] < 0.02 * self.scale)
 
 
 class StackExpert(CarryExpert):

@@ -25,12 +25,13 @@ class NoiseConfig:
 
 
 class NoiseBursts:
-    """Adds bursts to actions; all draws come from ``rng``."""
+    """Adds bursts to actions; all draws come from ``rng``. ``scale`` is that of the robot's table."""
 
-    def __init__(self, config: NoiseConfig, rng: np.random.Generator) -> None:
+    def __init__(self, config: NoiseConfig, rng: np.random.Generator, scale: float = 1.0) -> None:
         self.config = config
         self.rng = rng
         self.control = ControlConfig()
+        self.scale = scale
         self._left = 0
         self._push: np.ndarray = np.zeros(EE_ACTION_DIM)
 
@@ -46,7 +47,7 @@ class NoiseBursts:
     def _begin(self) -> None:
         config = self.config
         self._left = int(self.rng.integers(config.burst_steps[0], config.burst_steps[1] + 1))
-        offset = self._direction() * self.rng.uniform(*config.offset_m) / self.control.position_scale_m
+        offset = self._direction() * self.rng.uniform(*config.offset_m) * self.scale / self.control.position_scale_m
         turn = self._direction() * self.rng.uniform(*config.turn_rad) / self.control.rotation_scale_rad
         self._push = np.concatenate((offset / self._left, turn / self._left, [0.0]))
 

@@ -33,16 +33,18 @@ class PushExpert(Expert):
         left = float(np.linalg.norm(way))
         ahead = way / max(left, 1e-6)
         yaw = float(np.clip(np.arctan2(ahead[1], ahead[0]), -TURN_MAX_RAD, TURN_MAX_RAD))
-        offset = (tool - cube)[:2]
+        offset = (tool - cube)[:2] / self.scale  # as on a table of full size, like all that follows
         along = float(offset @ ahead)
         aside = float(np.linalg.norm(offset - along * ahead))
         behind = -STANDOFF_M - 0.02 < along < -0.02 and aside < 0.018
-        if tool[2] < PUSH_M - JAMMED_M:
-            return Waypoint(tool + np.array([*(-0.02 * ahead), 0.03]), GRIP, yaw)
-        if behind and tool[2] < PUSH_M + DOWN_M:
-            forward = cube[:2] + (along + min(left, STEP_M)) * ahead  # on the line, not only towards it
-            return Waypoint(np.append(forward, PUSH_M), GRIP, yaw)
-        start = cube[:2] - STANDOFF_M * ahead
-        away = float(np.linalg.norm(tool[:2] - start))
+        height = tool[2] / self.scale
+        if height < PUSH_M - JAMMED_M:
+            return Waypoint(tool + self.scale * np.array([*(-0.02 * ahead), 0.03]), GRIP, yaw)
+        if behind and height < PUSH_M + DOWN_M:
+            step = self.scale * along + min(left, self.scale * STEP_M)
+            forward = cube[:2] + step * ahead  # on the line, not only towards it
+            return Waypoint(np.append(forward, self.scale * PUSH_M), GRIP, yaw)
+        start = cube[:2] - self.scale * STANDOFF_M * ahead
+        away = float(np.linalg.norm(tool[:2] - start)) / self.scale
         height = PUSH_M + (TRAVEL_M - PUSH_M) * funnel(away, 0.012, 0.03)
-        return Waypoint(np.append(start, height), GRIP, yaw)
+        return Waypoint(np.append(start, self.scale * height), GRIP, yaw)

@@ -15,7 +15,7 @@ class ReachExpert(Expert):
 
     def waypoint(self) -> Waypoint:
         cube = self.world.oracle_pose(self.target()).position
-        return Waypoint(above(cube, HOVER_M), grip=0.0)
+        return Waypoint(above(cube, HOVER_M * self.scale), grip=0.0)
 
 
 class PressExpert(Expert):

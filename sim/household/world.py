@@ -12,11 +12,12 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from engram.core.camera import intrinsics
 from engram.core.geometry import make_pose, to_frame
 from engram.core.types import CameraFrame, Pose
 from engram.sim.household.kinds import Kind
 from engram.sim.household.layout import DOOR_M, ROOM_M, WALL_HEIGHT_M, WALL_M, Home, Spot
-from engram.sim.render import SceneRenderer, intrinsics
+from engram.sim.render import SceneRenderer
 
 WIDTH, HEIGHT, FOVY_DEG = 256, 192, 58.0
 """The robot's RGB-D camera [px, degrees]."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Literal
 
 import mujoco
 
-from engram.core.errors import EngramError, unknown_name
-from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.errors import EngramError
+from engram.core.robot import RobotConfig
+from engram.sim.robots.model import ROBOT_CONAFFINITY, ROBOT_CONTYPE, Profile
 
-Profile = Literal["fast", "photo", "none"]
-PROFILES: tuple[str, ...] = ("fast", "photo", "none")
-TOOL_SITE = "tool"
-HAND_BODY = "base"
 TOOL_OFFSET_M = 0.150
 """Tool point along the gripper's axis: finger tips end 12 mm beyond it when they hold a 4 cm cube [m]."""
 SERVO_STIFFNESS = (9000.0, 9000.0, 6000.0, 6000.0, 1500.0, 1500.0, 1000.0)
@@ -28,8 +24,6 @@ SERVO_LAG_S = 0.02
 """Damping over stiffness: how far a servo trails a moving target that is not fed forward [s]."""
 EFFORT_MAX = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Torque limits per arm joint [N m], Franka datasheet."""
-ROBOT_CONTYPE, ROBOT_CONAFFINITY = 1, 2
-"""Collision bits: the robot touches objects (contype 2, conaffinity 3) and never itself."""
 
 _GRIPPER_COUPLING = {  # joint -> ratio to the right driver's angle
     "right_spring_link_joint": 1.0,
@@ -58,13 +52,11 @@ def assets_dir() -> Path:
     return Path(found.submodule_search_locations[0]) / "assets"
 
 
-def panda_spec(profile: Profile = "fast", robot: RobotConfig = PANDA_2F85) -> mujoco.MjSpec:
+def panda_spec(profile: Profile, robot: RobotConfig) -> mujoco.MjSpec:
     """Return the editable model of the arm and gripper, its base at the world's origin.
 
-    Joints are named as in ``robot``, actuators like their joints, the tool site ``tool`` (z along the fingers).
+    See :mod:`engram.sim.robots.model` for what it provides.
     """
-    if profile not in PROFILES:
-        raise unknown_name("render profile", profile, PROFILES)
     spec = mujoco.MjSpec.from_file(str(assets_dir() / "panda.xml"))
     for sensor in list(spec.sensors):
         spec.delete(sensor)
@@ -73,25 +65,10 @@ def panda_spec(profile: Profile = "fast", robot: RobotConfig = PANDA_2F85) -> mu
     _explicit_inertia(spec)
     _close_linkage(spec, robot)
     _replace_actuators(spec, robot)
-    spec.body(HAND_BODY).add_site(name=TOOL_SITE, pos=[0, 0, TOOL_OFFSET_M], size=[0.004] * 3, group=4)
-    _set_geoms(spec, profile)
+    spec.body(robot.hand_link).add_site(name=robot.tool_site, pos=[0, 0, TOOL_OFFSET_M], size=[0.004] * 3, group=4)
+    _set_geoms(spec, profile, robot.hand_link)
     for body in spec.bodies[1:]:
         body.gravcomp = 1.0
-    return spec
-
-
-def kinematic_spec(robot: RobotConfig = PANDA_2F85) -> mujoco.MjSpec:
-    """Return the arm alone, without geoms, gripper joints or actuators: for forward and inverse kinematics."""
-    spec = panda_spec("none", robot)
-    for group in (spec.actuators, spec.equalities, spec.tendons, spec.geoms):
-        for element in list(group):
-            spec.delete(element)
-    for body in ("right_driver", "right_spring_link", "left_driver", "left_spring_link"):
-        spec.delete(spec.body(body))
-    for mesh in list(spec.meshes):
-        spec.delete(mesh)
-    for name, low, high in zip(robot.arm_joints, robot.position_min, robot.position_max, strict=True):
-        spec.joint(name).range = [low, high]
     return spec
 
 
@@ -134,7 +111,7 @@ def _replace_actuators(spec: mujoco.MjSpec, robot: RobotConfig) -> None:
     servo.forcerange, servo.forcelimited = [-5.0, 5.0], mujoco.mjtLimited.mjLIMITED_TRUE
 
 
-def _set_geoms(spec: mujoco.MjSpec, profile: Profile) -> None:
+def _set_geoms(spec: mujoco.MjSpec, profile: Profile, hand: str) -> None:
     """Keep the collisions of hand and pads; make the rest visual only, in the shape that ``profile`` wants."""
     for geom in list(spec.geoms):
         geom.mass = 0.0
@@ -146,7 +123,7 @@ def _set_geoms(spec: mujoco.MjSpec, profile: Profile) -> None:
             geom.rgba = [0.12, 0.12, 0.12, 1.0]
             geom.condim, geom.friction = 4, [1.0, 0.02, 0.0001]
             geom.contype, geom.conaffinity = ROBOT_CONTYPE, ROBOT_CONAFFINITY
-        elif not visual and body in (HAND_BODY, "link7"):
+        elif not visual and body in (hand, "link7"):
             _fit(geom, mujoco.mjtGeom.mjGEOM_CAPSULE if body == "link7" else mujoco.mjtGeom.mjGEOM_BOX)
             geom.contype, geom.conaffinity = ROBOT_CONTYPE, ROBOT_CONAFFINITY
             geom.group = 3 if profile == "photo" else 2

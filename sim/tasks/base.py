@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from engram.core.errors import InvalidInputError
+from engram.core.robot import FULL_SIZE_TABLE, RobotConfig
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.placement import COLORS
 
@@ -43,6 +44,10 @@ class Task(ABC):
 
     parked: bool = False
     """The cell brings the arm home and holds it there, whatever it is told: while a cue is shown or hidden."""
+
+    scales: ClassVar[bool] = False
+    """Works on a table of any size: places come from ``place(..., world.robot.table)`` and lengths are multiplied by
+    ``world.scale``. Other tasks are refused for a robot whose table is not of full size."""
 
     lost: bool = False
     """A choice was made that is final, and wrong."""
@@ -77,6 +82,19 @@ class Task(ABC):
         for body, color in self.colors.items():
             world.set_color(body, COLORS[color])
         return instruction or self.say(self.targets)
+
+    def scene_for(self, robot: RobotConfig) -> SceneConfig:
+        """Return what stands on the table when ``robot`` does the task.
+
+        Raises:
+            InvalidInputError: the task is laid out for a table of full size only, which this robot does not have.
+        """
+        if not self.scales and robot.table != FULL_SIZE_TABLE:
+            raise InvalidInputError(
+                f"task {self.name!r} is laid out at full size only, and robot {robot.name!r} has a table of scale "
+                f"{robot.table.scale:g}; tasks that scale say scales = True"
+            )
+        return self.scene
 
     @abstractmethod
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:

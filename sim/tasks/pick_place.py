@@ -24,6 +24,7 @@ class PickPlace(Task):
 
     name: ClassVar[str] = "pick_place"
     scene: ClassVar[SceneConfig] = SceneConfig(cubes=("cube_a", "cube_b", "cube_c"), bin=True)
+    scales: ClassVar[bool] = True
     max_steps: ClassVar[int] = 90
     colored: ClassVar[tuple[str, ...]] = scene.cubes
     instructions: ClassVar[tuple[str, ...]] = (
@@ -40,13 +41,14 @@ class PickPlace(Task):
     )
 
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
-        bin_xy, *cubes = place(rng, [BIN] + [CUBES] * len(self.scene.cubes))
+        bin_xy, *cubes = place(rng, [BIN] + [CUBES] * len(self.scene.cubes), world.robot.table)
         world.set_pose("bin", upright(bin_xy, world.oracle_pose("bin").position[2]))
         for body, xy in zip(self.scene.cubes, cubes, strict=True):
-            world.set_pose(body, upright(xy, CUBE_HALF_M, rng.uniform(-0.25, 0.25)))
+            world.set_pose(body, upright(xy, CUBE_HALF_M * world.scale, rng.uniform(-0.25, 0.25)))
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         cube = world.oracle_pose(self.targets["color"]).position
         x, y, z = from_frame(cube, world.oracle_pose("bin"))
-        inside = max(abs(x), abs(y)) <= BIN_HALF_M and z <= 2 * CUBE_HALF_M
+        half, height = BIN_HALF_M * world.scale, 2 * CUBE_HALF_M * world.scale
+        inside = max(abs(x), abs(y)) <= half and z <= height
         return bool(inside and world.gripper_fraction() <= RELEASED_FRACTION)

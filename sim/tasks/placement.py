@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose
+from engram.core.robot import FULL_SIZE_TABLE, TableConfig
 from engram.core.types import Pose
 
 COLORS: dict[str, tuple[float, float, float]] = {
@@ -25,7 +26,7 @@ COLORS: dict[str, tuple[float, float, float]] = {
 class Region:
     """Where a thing may be put, and how much room it needs."""
 
-    x: tuple[float, float]  # m, base_link
+    x: tuple[float, float]  # m, of the layout: see TableConfig
     y: tuple[float, float]  # m
     radius: float  # m: no other thing's circle overlaps this one's
 
@@ -34,8 +35,12 @@ TABLE = Region(x=(0.40, 0.62), y=(-0.20, 0.20), radius=0.055)
 """Cubes: 11 cm from centre to centre leaves room for an open finger between two of them."""
 
 
-def place(rng: np.random.Generator, regions: Sequence[Region], attempts: int = 1000) -> list[np.ndarray]:
+def place(
+    rng: np.random.Generator, regions: Sequence[Region], table: TableConfig = FULL_SIZE_TABLE, attempts: int = 1000
+) -> list[np.ndarray]:
     """Draw one centre (2,) m for each region, no two circles overlapping, all or none (rejection sampling).
+
+    The regions are those of the layout; the centres are where they lie on the robot's ``table``.
 
     Raises:
         InvalidInputError: no arrangement was found, so the regions are too full.
@@ -47,7 +52,7 @@ def place(rng: np.random.Generator, regions: Sequence[Region], attempts: int = 1
             for i in range(len(regions))
             for j in range(i)
         ):
-            return centres
+            return [table.place(centre) for centre in centres]
     raise InvalidInputError(f"place: no room for {len(regions)} things in {attempts} attempts: {list(regions)}")
 
 

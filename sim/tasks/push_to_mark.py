@@ -23,6 +23,7 @@ class PushToMark(Task):
 
     name: ClassVar[str] = "push_to_mark"
     scene: ClassVar[SceneConfig] = SceneConfig(cubes=("cube_a", "cube_b"), mark=True)
+    scales: ClassVar[bool] = True
     max_steps: ClassVar[int] = 80
     colored: ClassVar[tuple[str, ...]] = scene.cubes
     instructions: ClassVar[tuple[str, ...]] = (
@@ -39,11 +40,12 @@ class PushToMark(Task):
     )
 
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
-        *cubes, mark = place(rng, [CUBES] * len(self.scene.cubes) + [MARK])
+        *cubes, mark = place(rng, [CUBES] * len(self.scene.cubes) + [MARK], world.robot.table)
         for body, xy in zip(self.scene.cubes, cubes, strict=True):
-            world.set_pose(body, upright(xy, CUBE_HALF_M, rng.uniform(-0.25, 0.25)))
+            world.set_pose(body, upright(xy, CUBE_HALF_M * world.scale, rng.uniform(-0.25, 0.25)))
         world.set_pose("mark", upright(mark, world.oracle_pose("mark").position[2]))
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         offset = world.oracle_pose(self.targets["color"]).position - world.oracle_pose("mark").position
-        return bool(np.hypot(*offset[:2]) <= TOLERANCE_M and abs(offset[2] - CUBE_HALF_M) <= 0.01)
+        lies = abs(offset[2] - CUBE_HALF_M * world.scale) <= 0.01 * world.scale
+        return bool(np.hypot(*offset[:2]) <= TOLERANCE_M * world.scale and lies)

@@ -24,6 +24,7 @@ class Reach(Task):
 
     name: ClassVar[str] = "reach"
     scene: ClassVar[SceneConfig] = SceneConfig(cubes=("cube_a", "cube_b", "cube_c"))
+    scales: ClassVar[bool] = True
     max_steps: ClassVar[int] = 40
     colored: ClassVar[tuple[str, ...]] = scene.cubes
     instructions: ClassVar[tuple[str, ...]] = (
@@ -40,13 +41,13 @@ class Reach(Task):
     )
 
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
-        for body, xy in zip(self.scene.cubes, place(rng, [TABLE] * 3), strict=True):
-            world.set_pose(body, upright(xy, CUBE_HALF_M, rng.uniform(-0.25, 0.25)))
+        for body, xy in zip(self.scene.cubes, place(rng, [TABLE] * 3, world.robot.table), strict=True):
+            world.set_pose(body, upright(xy, CUBE_HALF_M * world.scale, rng.uniform(-0.25, 0.25)))
 
     def goal(self, world: MujocoWorld) -> np.ndarray:
         """Return the point (3,) m that the tool shall reach."""
-        return above(world.oracle_pose(self.targets["color"]).position, HOVER_M)
+        return above(world.oracle_pose(self.targets["color"]).position, HOVER_M * world.scale)
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         distance = np.linalg.norm(world.tool_pose().position - self.goal(world))
-        return bool(distance <= TOLERANCE_M)
+        return bool(distance <= TOLERANCE_M * world.scale)

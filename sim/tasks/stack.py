@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import TABLE, place, upright
@@ -49,5 +48,6 @@ class Stack(Task):
         upper, lower = self.targets["color"], self.targets["other"]
         offset = world.oracle_pose(upper).position - world.oracle_pose(lower).position
         on_top = np.hypot(*offset[:2]) <= CENTRED_M and abs(offset[2] - 2 * CUBE_HALF_M) <= HEIGHT_TOLERANCE_M
-        released = world.gripper_fraction() <= RELEASED_FRACTION and not world.oracle_contact(upper, HAND_BODY)
+        touched = world.oracle_contact(upper, world.robot.hand_link)
+        released = world.gripper_fraction() <= RELEASED_FRACTION and not touched
         return bool(on_top and released and world.oracle_contact(upper, lower))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from engram.core.camera import CameraConfig
 from engram.core.contracts import Kinematics
 from engram.core.geometry import make_pose
 from engram.core.robot import RobotConfig
@@ -24,11 +25,16 @@ GANTRY = RobotConfig(
     gripper_velocity_max=8.0,
     workspace_min=(-0.5, -0.5, -0.5),
     workspace_max=(0.5, 0.5, 0.5),
+    cameras=(CameraConfig.looking_at("front", (1.0, 0.0, 1.0), (0.0, 0.0, 0.0)),),
+    kinematics="tests.core.gantry:GantryKinematics",
 )
 
 
 class GantryKinematics(Kinematics):
     """Tool position = joint positions; the tool never turns."""
+
+    def __init__(self, robot: RobotConfig = GANTRY) -> None:
+        self.robot = robot
 
     def forward(self, positions: np.ndarray) -> Pose:
         return make_pose(np.asarray(positions), Rotation.identity())

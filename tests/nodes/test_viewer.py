@@ -38,7 +38,7 @@ from engram.core.robot import PANDA_2F85
 from engram.core.types import EpisodeStatus, GraphUpdate, JointState, Pose, SceneEdge, SceneNode
 from engram.nodes import messages, qos
 from engram.runtime.graph_mirror import GraphMirror
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 from engram.sim.tasks import task_for
 from engram.viewer.page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
 from engram.viewer.robot_shapes import RobotShapes
@@ -94,7 +94,7 @@ def test_every_link_is_drawn_near_its_neighbours() -> None:
 
 
 def test_the_drawn_fingers_stand_around_the_tool_point_and_close() -> None:
-    tool = PandaKinematics().forward(np.array(PANDA_2F85.home)).position
+    tool = ModelKinematics(PANDA_2F85).forward(np.array(PANDA_2F85.home)).position
     opened, closed = pad_positions(0.0), pad_positions(0.8)
     assert len(opened) == 4
     assert np.linalg.norm(opened.mean(axis=0) - tool) < 0.03

@@ -15,7 +15,7 @@ from tests.runtime.test_loop import GantryWorld
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
 POLICY = "tests.ros.policies:EyesAndNoise"
-GANTRY_ROBOT = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+GANTRY_ROBOT = {"robot": "tests.core.gantry:GANTRY"}
 
 
 def listen(graph):
@@ -45,7 +45,7 @@ def run_episode(graph, heard, task, seed, timeout_s=300):
 def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
     shared = {"lockstep": True, "robot": GANTRY_ROBOT["robot"]}
     heard = listen(graph)
-    graph.start("safety_node", kinematics=GANTRY_ROBOT["kinematics"], **shared)
+    graph.start("safety_node", **shared)
     graph.start("policy_node", policy=POLICY, cameras=["front"], check_instructions=False, **shared)
     graph.start("sim_node", lockstep=True, world="tests.runtime.test_loop:GantryWorld")
     graph.active("safety_node", "policy_node", "sim_node")
@@ -68,7 +68,7 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
 @pytest.mark.parametrize("task", ["reach", "shell_touch:delay=2,alternatives=2"])  # the second holds the arm at first
 def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     from engram.core.robot import PANDA_2F85
-    from engram.sim.robots.panda_kinematics import PandaKinematics
+    from engram.sim.robots.kinematics import ModelKinematics
     from engram.sim.world import MujocoWorld
 
     heard = listen(graph)
@@ -78,7 +78,7 @@ def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
     graph.active("safety_node", "policy_node", "sim_node")
     episode, instruction, commands, _ = run_episode(graph, heard, task, 11)
     world = MujocoWorld()
-    pipeline = CommandPipeline(PandaKinematics(), PANDA_2F85)
+    pipeline = CommandPipeline(ModelKinematics(PANDA_2F85), PANDA_2F85)
     expected = Runtime(world, EyesAndNoise(), pipeline).run_episode(task, 11, episode=episode)
     world.close()
     assert instruction == expected.instruction

@@ -318,7 +318,7 @@ def test_no_flood_of_joint_states_and_transforms_costs_an_answer(graph, gate):
     """While the worker is busy, far more transforms come than its queue of 256 has room for."""
     joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
     tf = graph.node.create_publisher(TFMessage, "tf", qos.SENSOR)
-    robot = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+    robot = {"robot": "tests.core.gantry:GANTRY"}
     graph.start("memory_node", memory="tests.ros.memories:Gated", frame="map", **robot)
     graph.active("memory_node", timeout_s=300)
     graph.matched(joints, tf)
@@ -359,7 +359,7 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
     """In lock-step a scene waits for them; in free running those that are there count."""
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
     joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
-    robot = {"robot": "tests.core.gantry:GANTRY", "kinematics": "tests.core.gantry:GantryKinematics"}
+    robot = {"robot": "tests.core.gantry:GANTRY"}
     graph.start("memory_node", memory="tests.ros.memories:Gated", lockstep=lockstep, **robot)
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes, joints)

@@ -46,7 +46,7 @@ class LeRobotGraph:
             camera_intrinsics=[4.0, 4.0, 3.0, 2.0],
             camera_poses=[0.1, 0.2, 0.3, 1.0, 0.0, 0.0, 0.0],
         )
-        graph.start("safety_node", robot="tests.core.gantry:GANTRY", kinematics="tests.core.gantry:GantryKinematics")
+        graph.start("safety_node", robot="tests.core.gantry:GANTRY")
         graph.active("robot_node", "safety_node")
 
     def begin(self):

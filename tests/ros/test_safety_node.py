@@ -31,7 +31,6 @@ class Robot:
         graph.start(
             "safety_node",
             robot="tests.core.gantry:GANTRY",
-            kinematics="tests.core.gantry:GantryKinematics",
             diagnostics_period_s=0.1,
             **parameters,
         )

@@ -6,7 +6,7 @@ import pytest
 from engram.core.robot import PANDA_2F85
 from engram.core.types import ActionChunk, EpisodeStatus, JointState, Observation
 from engram.runtime.experience_recorder import ExperienceRecorder
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 from tests.core.frames import camera_frame
 
 STEP_NS = 100_000_000
@@ -14,7 +14,7 @@ STEP_NS = 100_000_000
 
 @pytest.fixture(scope="module")
 def kinematics():
-    return PandaKinematics()
+    return ModelKinematics(PANDA_2F85)
 
 
 class Episode:

@@ -16,7 +16,7 @@ from engram.policies import VlaPolicy, load_policy
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.factories import check_policy_name, make_policy
 from engram.runtime.loop import Runtime
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 from engram.sim.world import MujocoWorld, WorldConfig
 
 
@@ -51,7 +51,7 @@ def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate(monkeypatch):
     own = dataclasses.replace(PANDA_2F85, gripper_closed=0.085)
     node = SimpleNamespace(config=PolicyNodeConfig(), robot=own)
     made = PolicyNode._make_policy(node, "base", "")
-    assert made.robot is own and isinstance(made.kinematics, PandaKinematics)
+    assert made.robot is own and isinstance(made.kinematics, ModelKinematics)
     node.config = PolicyNodeConfig(control_dt_s=0.05)
     with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: .* steps of 0.1 s"):
         PolicyNode._make_policy(node, "base", "")

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose, rotation
 from engram.core.robot import PANDA_2F85
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 from engram.sim.scene import SceneConfig
 from engram.sim.world import MujocoWorld, WorldConfig
 from tests.contracts.kinematics import KinematicsContract
@@ -16,13 +16,13 @@ from tests.contracts.kinematics import KinematicsContract
 HOME = np.array(PANDA_2F85.home)
 
 
-class TestPandaKinematics(KinematicsContract):
+class TestPanda(KinematicsContract):
     def make(self):
-        return PandaKinematics(), PANDA_2F85
+        return ModelKinematics(PANDA_2F85), PANDA_2F85
 
 
 def test_steps_of_5_cm_over_the_table_end_within_half_a_millimetre():
-    kinematics, rng = PandaKinematics(), np.random.default_rng(0)
+    kinematics, rng = ModelKinematics(PANDA_2F85), np.random.default_rng(0)
     joints, down = HOME, rotation(kinematics.forward(HOME))
     for _ in range(60):
         goal = rng.uniform((0.38, -0.25, 0.02), (0.66, 0.25, 0.35))
@@ -45,7 +45,7 @@ def test_forward_agrees_with_the_simulated_arm():
 
 
 def test_the_quaternion_does_not_flip_around_pointing_down():
-    kinematics = PandaKinematics()
+    kinematics = ModelKinematics(PANDA_2F85)
     quaternions = []
     for tilt in np.linspace(-0.05, 0.05, 11):  # w goes through zero here
         joints = HOME.copy()
@@ -57,11 +57,11 @@ def test_the_quaternion_does_not_flip_around_pointing_down():
 
 def test_a_wrong_number_of_joints_is_refused():
     with pytest.raises(InvalidInputError, match=r"arm positions: shape \(6,\), expected \(7\)"):
-        PandaKinematics().forward(HOME[:6])
+        ModelKinematics(PANDA_2F85).forward(HOME[:6])
 
 
 def test_a_step_without_limits_is_minks_program_bit_for_bit():
-    kinematics, rng = PandaKinematics(), np.random.default_rng(1)
+    kinematics, rng = ModelKinematics(PANDA_2F85), np.random.default_rng(1)
     for _ in range(50):
         start = HOME + rng.uniform(-0.4, 0.4, 7)
         there = kinematics.forward(HOME + rng.uniform(-0.4, 0.4, 7))

@@ -6,12 +6,13 @@ import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.core.robot import PANDA_2F85
-from engram.sim.robots.panda import EFFORT_MAX, PROFILES, TOOL_SITE, kinematic_spec, panda_spec
+from engram.sim.robots.model import PROFILES, kinematic_spec, robot_spec
+from engram.sim.robots.panda import EFFORT_MAX
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, mujoco.MjModel]:
-    return {profile: panda_spec(profile).compile() for profile in PROFILES}
+    return {profile: robot_spec(PANDA_2F85, profile).compile() for profile in PROFILES}
 
 
 def test_the_tool_at_home_is_where_trigonometry_puts_it(models):
@@ -32,7 +33,7 @@ def test_the_tool_at_home_is_where_trigonometry_puts_it(models):
     for name, angle in zip(PANDA_2F85.arm_joints, PANDA_2F85.home, strict=True):
         data.joint(name).qpos[0] = angle
     mujoco.mj_kinematics(model, data)
-    site = data.site(TOOL_SITE)
+    site = data.site(PANDA_2F85.tool_site)
     np.testing.assert_allclose(site.xpos, [tool[0], 0.0, tool[1]], atol=1e-5)
     np.testing.assert_allclose(site.xmat.reshape(3, 3), np.diag([1, -1, -1]), atol=1e-3)  # z along the fingers, down
 
@@ -102,11 +103,11 @@ def test_closing_the_gripper_brings_the_pads_together(models):
 
 
 def test_the_kinematic_model_is_the_arm_alone():
-    model = kinematic_spec().compile()
+    model = kinematic_spec(PANDA_2F85).compile()
     assert (model.nq, model.ngeom, model.nu) == (7, 0, 0)
     np.testing.assert_allclose(model.jnt_range[:, 0], PANDA_2F85.position_min)
 
 
 def test_an_unknown_profile_is_named_with_the_valid_ones():
     with pytest.raises(UnknownNameError, match=r"unknown render profile 'fats'.*did you mean 'fast'"):
-        panda_spec("fats")
+        robot_spec(PANDA_2F85, "fats")

@@ -6,7 +6,7 @@ import pytest
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85
 from engram.core.types import JointState
-from engram.sim.robots.panda_kinematics import PandaKinematics
+from engram.sim.robots.kinematics import ModelKinematics
 
 DT = 0.1
 
@@ -15,7 +15,7 @@ class Arm:
     """A Panda that goes exactly where it is told, driven through controller and safety filter."""
 
     def __init__(self) -> None:
-        self.kinematics = PandaKinematics()
+        self.kinematics = ModelKinematics(PANDA_2F85)
         self.pipeline = CommandPipeline(self.kinematics, PANDA_2F85)
         self.positions = np.append(PANDA_2F85.home, PANDA_2F85.gripper_open)
         self.velocities = np.zeros(8)

@@ -8,7 +8,6 @@ from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import JointCommand
-from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import SceneConfig
 from engram.sim.world import MujocoWorld, WorldConfig
 from tests.contracts.world import WorldContract
@@ -61,7 +60,7 @@ def test_a_held_cube_stays_in_the_fingers_for_five_seconds(world):
     driver.go((0.5, 0.05, 0.12), -1)
     driver.go((0.5, 0.05, 0.02), -1, 8)
     driver.go((0.5, 0.05, 0.02), 1, 4)
-    assert world.oracle_contact("cube", HAND_BODY)
+    assert world.oracle_contact("cube", world.robot.hand_link)
     assert 0.4 < world.gripper_fraction() < 0.7  # stopped by 4 cm of the 8.5 cm stroke
     driver.go((0.5, 0.05, 0.20), 1, 8)
     start = world.oracle_pose("cube").position - world.tool_pose().position
@@ -71,7 +70,7 @@ def test_a_held_cube_stays_in_the_fingers_for_five_seconds(world):
     np.testing.assert_allclose(world.oracle_pose("cube").position - world.tool_pose().position, start, atol=1e-3)
     driver.go((0.5, 0.05, 0.20), -1, 8)
     assert world.oracle_pose("cube").position[2] < 0.05
-    assert not world.oracle_contact("cube", HAND_BODY)
+    assert not world.oracle_contact("cube", world.robot.hand_link)
 
 
 def test_an_episode_does_not_depend_on_what_was_before_it():

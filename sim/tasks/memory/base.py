@@ -15,7 +15,6 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError
 from engram.sim.props import AWAY_M, Prop
-from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import upright
@@ -179,7 +178,7 @@ def put_away(world: MujocoWorld, body: str) -> None:
 
 def touched(world: MujocoWorld, bodies: tuple[str, ...]) -> list[int]:
     """Return which of ``bodies`` the gripper touches, by their places in the tuple."""
-    return [i for i, body in enumerate(bodies) if world.oracle_contact(body, HAND_BODY)]
+    return [i for i, body in enumerate(bodies) if world.oracle_contact(body, world.robot.hand_link)]
 
 
 def row(count: int, pitch: float) -> np.ndarray:

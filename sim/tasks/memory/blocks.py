@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from engram.sim.props import Prop
-from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import FREE, HOMING_STEPS, LIT, MemoryConfig, MemoryTask, row
 from engram.sim.tasks.placement import upright
@@ -31,7 +30,7 @@ def lies_at(world: MujocoWorld, block: str, xy: np.ndarray, near: float = NEAR_M
     """Tell whether ``block`` rests on the table within ``near`` m of ``xy`` (2,) m and the gripper has let go."""
     position = world.oracle_pose(block).position
     placed = np.hypot(*(position[:2] - xy)) <= near and abs(position[2] - CUBE_HALF_M) <= HEIGHT_TOLERANCE_M
-    released = world.gripper_fraction() <= RELEASED_FRACTION and not world.oracle_contact(block, HAND_BODY)
+    released = world.gripper_fraction() <= RELEASED_FRACTION and not world.oracle_contact(block, world.robot.hand_link)
     return bool(placed and released)
 
 

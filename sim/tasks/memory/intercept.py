@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from engram.sim.props import Prop
-from engram.sim.robots.panda import HAND_BODY
 from engram.sim.scene import BELT_TOP_M, BELT_TRAVEL_M, CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.memory.base import MemoryTask, row
 from engram.sim.tasks.placement import upright
@@ -70,7 +69,7 @@ class InterceptGrab(MemoryTask):
         self.clock += 1
         if self.clock == READY_STEPS:
             world.data.actuator("belt").ctrl[0] = self.speed
-        held = world.oracle_contact("parcel", HAND_BODY)
+        held = world.oracle_contact("parcel", world.robot.hand_link)
         if held and world.oracle_pose("parcel").position[2] >= LIFTED_M:
             self.decide(True)
         elif not held and world.oracle_joint("belt") > BELT_TRAVEL_M - 0.01:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from engram.core.errors import InvalidInputError
+from engram.core.robot import RobotConfig
 from engram.sim.props import BLOCK_HALF_M, Prop
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.memory.base import MemoryConfig, MemoryTask, row, touched
@@ -18,13 +20,12 @@ from engram.sim.tasks.placement import upright
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
 
-CAMERAS = ("front", "wrist")
 CAP_AHEAD_M = 0.08
 """How far before the camera the middle of its lens cap sits."""
 
 
 class TouchUnseen(MemoryTask):
-    """Blocks of several colours lie there; then both cameras are covered, for good; touch the red block.
+    """Blocks of several colours lie there; then all cameras are covered, for good; touch the red block.
 
     The blocks stay where they are: whoever knows where in space the red one was need not see it.
     """
@@ -61,8 +62,12 @@ class TouchUnseen(MemoryTask):
         return tuple(f"block_{color}" for color in list(self.palette)[: self.k])
 
     def build_scene(self) -> SceneConfig:
-        caps = tuple(Prop(f"{camera}_cap", "cap") for camera in CAMERAS)
-        return SceneConfig(props=(*caps, *(Prop(name, "block") for name in self.options)))
+        return SceneConfig(props=tuple(Prop(name, "block") for name in self.options))
+
+    def scene_for(self, robot: RobotConfig) -> SceneConfig:
+        """Return the scene with a cap for each camera of ``robot``."""
+        scene = super().scene_for(robot)
+        return replace(scene, props=(*(Prop(f"{camera}_cap", "cap") for camera in robot.camera_names), *scene.props))
 
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
         places = np.column_stack((np.full(self.k, 0.50), row(self.k, 0.12)))
@@ -80,7 +85,7 @@ class TouchUnseen(MemoryTask):
 
     def _cover(self, world: MujocoWorld) -> None:
         """Put each camera's cap where the camera is now."""
-        for name in CAMERAS:
+        for name in world.robot.camera_names:
             camera = world.data.camera(name)
             lens = camera.xpos - CAP_AHEAD_M * camera.xmat.reshape(3, 3)[:, 2]  # a camera looks along its -z
             world.set_pose(f"{name}_cap", upright(lens[:2], lens[2]))

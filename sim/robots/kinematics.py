@@ -1,8 +1,7 @@
-"""Forward and inverse kinematics of the Panda's tool point, on a model of the arm alone."""
+"""Forward and inverse kinematics of any arm's tool point, from the arm's simulated model."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import mink
@@ -11,9 +10,9 @@ import numpy as np
 
 from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
-from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.robot import RobotConfig
 from engram.core.types import Pose
-from engram.sim.robots.panda import TOOL_SITE, kinematic_spec
+from engram.sim.robots.model import arm_model
 
 
 @dataclass(frozen=True)
@@ -32,18 +31,18 @@ class KinematicsConfig:
     """Damping that grows with the squared error: keeps the steps small where the target is out of reach."""
 
 
-class PandaKinematics(Kinematics):
+class ModelKinematics(Kinematics):
     """Tool pose from joints by MuJoCo, joints from tool pose by mink's differential inverse kinematics."""
 
-    def __init__(self, robot: RobotConfig = PANDA_2F85, config: KinematicsConfig | None = None) -> None:
+    def __init__(self, robot: RobotConfig, config: KinematicsConfig | None = None) -> None:
         self.robot = robot
         self.config = config or KinematicsConfig()
-        self._model = _arm_model(robot)
+        self._model = arm_model(robot)
         self._data = mujoco.MjData(self._model)
-        self._site = self._model.site(TOOL_SITE).id
+        self._site = self._model.site(robot.tool_site).id
         self._configuration = mink.Configuration(self._model)
         self._frame = mink.FrameTask(
-            TOOL_SITE,
+            robot.tool_site,
             "site",
             position_cost=1.0,
             orientation_cost=self.config.orientation_cost,
@@ -62,7 +61,7 @@ class PandaKinematics(Kinematics):
         self._low, self._high = np.array(robot.position_min), np.array(robot.position_max)
 
     def forward(self, positions: np.ndarray) -> Pose:
-        """Return the tool pose for arm joint ``positions`` (7,) rad; quaternions lie on the side of home's."""
+        """Return the tool pose for arm joint ``positions`` (n,) rad; quaternions lie on the side of home's."""
         asked = checked("arm positions", positions, (len(self.robot.arm_joints),))
         key = asked.tobytes()
         if key not in self._recent:  # controller, safety filter and state vector ask for the same pose in turn
@@ -82,11 +81,11 @@ class PandaKinematics(Kinematics):
         return Pose(data.site_xpos[self._site].copy(), quaternion)
 
     def inverse(self, target: Pose, start: np.ndarray) -> np.ndarray:
-        """Return arm joint positions (7,) rad within the limits whose tool pose is nearest to ``target``.
+        """Return arm joint positions (n,) rad within the limits whose tool pose is nearest to ``target``.
 
         Args:
             target: tool pose in base_link.
-            start: arm joint positions to search from (7,) rad; the nearer, the more exact the answer.
+            start: arm joint positions to search from (n,) rad; the nearer, the more exact the answer.
         """
         start = checked("start positions", start, (len(self.robot.arm_joints),))
         self._frame.set_target(mink.SE3(np.concatenate((target.quaternion, target.position))))
@@ -96,7 +95,7 @@ class PandaKinematics(Kinematics):
         return np.minimum(np.maximum(self._configuration.q, self._low), self._high)
 
     def _solve(self) -> np.ndarray:
-        """Return one step of joint positions (7,) rad that best serves the tasks within the limits.
+        """Return one step of joint positions (n,) rad that best serves the tasks within the limits.
 
         Where no limit is active, the quadratic program is a linear system: five times as fast, the same optimum.
         """
@@ -109,15 +108,10 @@ class PandaKinematics(Kinematics):
         return mink.solve_ik(self._configuration, self._tasks, 1.0, solver="daqp", damping=damping, limits=self._limits)
 
     def _unlimited(self, here: np.ndarray) -> np.ndarray:
-        """Return the optimum (7,) rad without limits: mink's program, bit for bit, its constant part built once."""
+        """Return the optimum (n,) rad without limits: mink's program, bit for bit, its constant part built once."""
         jacobian, error, lm_damping = self._frame.compute_qp_residual(self._configuration)
         self._rows[:6] = jacobian
         errors = np.concatenate((error, self.config.posture_cost * (self._home - here)))
         system = self._rows.T @ self._rows
         system.flat[:: len(here) + 1] += self.config.damping + lm_damping
         return np.linalg.solve(system, errors @ self._rows)
-
-
-@functools.lru_cache(maxsize=4)
-def _arm_model(robot: RobotConfig) -> mujoco.MjModel:
-    return kinematic_spec(robot).compile()
