@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TextIO, get_type_hints
 
-from engram.core.errors import EngramError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
 
 
@@ -142,9 +143,21 @@ def _run(name: str, words: list[str]) -> int:
 
     command = COMMANDS[name]
     function = getattr(import_module(command.module), command.function)
-    flags = (tyro.conf.FlagCreatePairsOff,)
-    config = tyro.cli(config_type(command), args=words, prog=f"engram {name}", config=flags)
-    return int(function(config) or 0)
+    asked, flags = config_type(command), (tyro.conf.FlagCreatePairsOff,)
+    config = tyro.cli(asked, args=words, prog=f"engram {name}", config=flags)
+    try:
+        return int(function(config) or 0)
+    except InvalidInputError as error:
+        raise InvalidInputError(in_options(str(error), asked)) from error
+
+
+def in_options(text: str, asked: type) -> str:
+    """Return an error's ``text`` in the words of the command line: ``MergeConfig.root`` is ``--root``."""
+
+    def option(found: re.Match[str]) -> str:
+        return "--" + found[1].replace("_", "-")
+
+    return re.sub(rf"\b{asked.__name__}\.(\w+)", option, text)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class DemoConfig:
     profile: str = "fast"
     """How the cameras are rendered: fast or photo."""
     learner: bool = True
-    """Collect the experience and keep training beside the loop."""
+    """With --no-learner no experience is collected, and nothing is trained beside the loop."""
     port: int = 8080
     """TCP port of the page."""
     domain: int | None = None

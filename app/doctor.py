@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from typing import Literal
 
 import psutil
 
+from engram.app.process import check_domain
 from engram.app.shared_memory import dead_files
 from engram.core.ports import port_owner
 
@@ -30,6 +32,8 @@ Level = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
 SHM_NEEDED = 640 << 20
 """Shared memory for ten processes with a segment of 64 MB each (config/fastdds.xml)."""
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+"""Colours of ROS's log, on their way to a line of ours."""
 COLORS = {"ok": 32, "warn": 33, "fail": 31}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INTERFACES = {
@@ -93,7 +97,7 @@ def run_python(
 
 def last_line(text: str) -> str:
     """Return the last line of ``text`` that says anything."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in ANSI.sub("", text).splitlines() if line.strip()]
     return lines[-1].strip() if lines else "(no output)"
 
 
@@ -290,7 +294,7 @@ def run_check(check: Callable[[DoctorConfig], Check], config: DoctorConfig) -> C
 
 def show(check: Check) -> None:
     """Print one line, and one more with the advice."""
-    color = {"ok": 32, "warn": 33, "fail": 31}[check.level]
+    color = COLORS[check.level]
     level = check.level.ljust(5)
     print(
         f"\x1b[{color}m{level}\x1b[0m" if sys.stdout.isatty() else level, f"{check.name:18} {check.found}", flush=True
@@ -301,7 +305,8 @@ def show(check: Check) -> None:
 
 def doctor(config: DoctorConfig) -> int:
     """Run all checks and print them as they end; 1 when one failed."""
-    port_owner(config.port)  # a port that cannot be is the caller's mistake, not the machine's
+    port_owner(config.port)  # a port or a domain that cannot be is the caller's mistake, not the machine's
+    check_domain(config.domain)
     results = []
     for check in CHECKS:
         results.append(run_check(check, config))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engram.app.launch_graph import NodeSpec, package_share
 from engram.core.child import end_with_parent
-from engram.core.errors import unknown_name
+from engram.core.errors import InvalidInputError, unknown_name
 
 EXECUTABLES = (
     *("sim_node", "robot_node", "perception_node", "memory_node", "policy_node", "safety_node"),
@@ -37,6 +37,16 @@ def node_command(spec: NodeSpec, folder: Path) -> list[str]:
         there = [p.name for p in programs.glob("*")] if programs.is_dir() else []
         raise unknown_name(f"executable of package {spec.package}:", spec.executable, there)
     return [str(path), *spec.ros_arguments(folder)]
+
+
+DOMAINS = range(0, 102)
+"""ROS_DOMAIN_ID: above, Linux hands the ports of a domain to other programs."""
+
+
+def check_domain(domain: int) -> None:
+    """Raise InvalidInputError for a ROS_DOMAIN_ID that cannot be used."""
+    if domain not in DOMAINS:
+        raise InvalidInputError(f"domain {domain}: expected {DOMAINS.start}..{DOMAINS.stop - 1}")
 
 
 class Process:

@@ -23,11 +23,10 @@ from typing import Annotated, Literal, TextIO
 import tyro
 
 from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
-from engram.app.process import Process, node_command
+from engram.app.process import Process, check_domain, node_command
 from engram.app.shared_memory import remove_dead_files
-from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
+from engram.core.errors import EXIT_MISCONFIGURED
 
-DOMAINS = range(0, 102)  # above, Linux hands the ports of a domain to other programs (ROS_DOMAIN_ID)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -246,8 +245,7 @@ def child_environment(
     defaults = {"OMP_NUM_THREADS": "1", "MUJOCO_GL": "egl", "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
     environment = {**defaults, **(os.environ if environ is None else environ)}
     if domain is not None:
-        if domain not in DOMAINS:
-            raise InvalidInputError(f"domain {domain}: expected {DOMAINS.start}..{DOMAINS.stop - 1}")
+        check_domain(domain)
         environment["ROS_DOMAIN_ID"] = str(domain)
     if discovery is not None:
         environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = discovery

@@ -8,6 +8,8 @@ import os
 import signal
 from multiprocessing.pool import Pool
 
+from engram.core.notices import hush_datasets
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec it would be too late
 
@@ -23,4 +25,9 @@ def end_with_parent(parent: int) -> None:
 def spawned_pool(processes: int, tasks_per_child: int | None = None) -> Pool:
     """Return a pool of fresh processes that end with this one: those of a plain pool work on when it is told to end."""
     context = multiprocessing.get_context("spawn")
-    return context.Pool(processes, end_with_parent, (os.getpid(),), maxtasksperchild=tasks_per_child)
+    return context.Pool(processes, _begin, (os.getpid(),), maxtasksperchild=tasks_per_child)
+
+
+def _begin(parent: int) -> None:
+    end_with_parent(parent)
+    hush_datasets()  # what the parent's command has switched off is on again in a fresh process

@@ -80,7 +80,9 @@ class PolicyNodeConfig(NodeConfig):
     episodes: str = param("status", choices=("status", "goal"))
     """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
     check_instructions: bool = True
-    """Reject goals whose words fit no wording of the simulated task."""
+    """Reject goals whose words fit no wording of a simulated task; the words choose the task that is begun."""
+    tasks: str = ""
+    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""
     accept: str = param("any", choices=ACCEPT)
     """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none."""
     trusted_key: str = ""

@@ -98,11 +98,12 @@ class SimNode(EngramNode):
         return world
 
     def _refuse_second_clock(self) -> None:
-        others = [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic("/clock")]
+        topic = self.resolve_topic_name("/clock")
+        others = [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic(topic)]
         if others:
             self.loop.stop()
             raise InvalidInputError(
-                f"{self.resolve_topic_name('/clock')} is already published by {', '.join(others)}: two simulations "
+                f"{topic} is already published by {', '.join(others)}: two simulations "
                 "cannot share a clock. Give this one a clock of its own, such as clock:=/r2/clock (launch argument), "
                 "or another ROS_DOMAIN_ID"
             )

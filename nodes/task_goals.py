@@ -50,7 +50,9 @@ class TaskGoals:
         self.status: EpisodeStatus | None = None  # newest
         self._heard = time.monotonic()  # when a status came
         self._stopped = False  # as safety/stopped says
-        self._rules = GoalRules(node.config.check_instructions, SimulatedTasks())
+        self._rules = GoalRules(
+            node.config.check_instructions, SimulatedTasks(tuple(filter(None, node.config.tasks.split(","))))
+        )
         self._halted: set[int] = set()  # episodes whose goal was cancelled
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
         self._episodes = 0  # goals that began an episode of their own (robot)

@@ -32,8 +32,12 @@ class BeginEpisode:
     task: str
 
 
+@dataclass(frozen=True)
 class SimulatedTasks:
     """The words of simulated tasks. Imported on first use: the tasks bring the simulator with them."""
+
+    own: tuple[str, ...] = ()
+    """Tasks of the user's own, ``package.module:attribute``, whose words are understood too."""
 
     def check(self, task: str, instruction: str) -> None:
         """Raise InvalidInputError unless ``instruction`` is a wording of ``task``; UnknownNameError if none is."""
@@ -41,18 +45,11 @@ class SimulatedTasks:
 
         get_task(task).parse(instruction)
 
-    def find(self, instruction: str) -> str:
+    def find(self, instruction: str, current: str) -> str:
         """Return the task that ``instruction`` is a wording of; raises InvalidInputError with examples."""
-        from engram.sim.tasks import SUITES, TASKS, get_task
+        from engram.sim.tasks import task_for
 
-        for name in SUITES["all"]:
-            try:
-                get_task(name).parse(instruction)
-            except InvalidInputError:
-                continue
-            return name
-        examples = "; ".join(task.instructions[0].format(color="red", other="blue") for task in TASKS.values())
-        raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
+        return task_for(instruction, (current, *self.own))
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class GoalRules:
         if status is not None and status.running and self._fits(status.task, request.instruction):
             return JoinEpisode(status.episode)
         if self.check_instructions:
-            return BeginEpisode(self.tasks.find(request.instruction))
+            return BeginEpisode(self.tasks.find(request.instruction, status.task if status is not None else ""))
         return BeginEpisode("")
 
     def _join_named(self, request: GoalRequest, status: EpisodeStatus | None) -> JoinEpisode:

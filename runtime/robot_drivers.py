@@ -30,6 +30,11 @@ def load_lerobot(spec: str) -> Any:
         UnknownNameError: a type that LeRobot does not have; lists those it has.
         InvalidInputError: not JSON, or fields that the type does not have.
     """
+    if not spec.strip():
+        raise InvalidInputError(
+            "parameter 'lerobot' is empty: with driver 'lerobot' it names the robot, either as a JSON object such as "
+            '{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"} or as package.module:factory'
+        )
     from lerobot.robots.robot import Robot
 
     robot = load_object(spec)() if not spec.lstrip().startswith("{") else _from_json(spec)

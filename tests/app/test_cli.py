@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,21 @@ def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "engram up: unknown launch file 'nowhere'" in capsys.readouterr().err
     assert main(["up", "sim", "nonsense"]) == 2
     assert "'nonsense': expected name:=value" in capsys.readouterr().err
+
+
+def test_an_error_about_a_config_names_the_option_that_was_typed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["merge", "somewhere", "--root", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"engram merge: --root: {tmp_path} exists; choose another folder or remove it\n"
+
+
+def test_no_learner_is_described_as_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "With --no-learner no experience is collected" in said
 
 
 def test_our_errors_and_ctrl_c_end_without_a_traceback(

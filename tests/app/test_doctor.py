@@ -43,6 +43,12 @@ def test_a_port_in_use_is_named_with_its_owner() -> None:
     assert port_owner(free_port()) == ""
     with pytest.raises(InvalidInputError, match=r"port 99999: expected 1\.\.65535"):
         doctor.doctor(DoctorConfig(port=99999))
+    with pytest.raises(InvalidInputError, match=r"domain 300: expected 0\.\.101"):
+        doctor.doctor(DoctorConfig(domain=300))
+
+
+def test_the_colours_of_a_log_line_do_not_reach_ours() -> None:
+    assert doctor.last_line("\x1b[31m[ERROR] [rcl]: no node\x1b[0m\n\x1b[0m\n") == "[ERROR] [rcl]: no node"
 
 
 @pytest.mark.render

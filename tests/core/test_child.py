@@ -1,5 +1,6 @@
 """Children end with their parent, also with one that has died already."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -44,6 +45,19 @@ if __name__ == "__main__":
 """
 
 
+QUIET = """
+import logging
+from engram.core.child import spawned_pool
+
+def level():
+    return logging.getLogger("lerobot.utils.import_utils").getEffectiveLevel()
+
+if __name__ == "__main__":
+    with spawned_pool(1) as pool:
+        print(pool.apply(level), flush=True)
+"""
+
+
 def told(script: str) -> bytes:
     """Return what processes of ``script`` say until the last of them has ended."""
     return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, check=True, timeout=60).stdout
@@ -68,3 +82,10 @@ def test_a_pool_ends_with_a_parent_that_is_told_to_end(tmp_path):
             os.kill(int(ended.stdout), 0)
             time.sleep(0.05)
     assert time.monotonic() - began < 45  # not when its work is done
+
+
+def test_a_pools_processes_do_not_print_lerobots_page_about_video_decoders(tmp_path):
+    script = tmp_path / "quiet.py"
+    script.write_text(QUIET)
+    said = subprocess.run([sys.executable, script], capture_output=True, check=True, timeout=60).stdout
+    assert int(said) == logging.ERROR

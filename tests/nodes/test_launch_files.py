@@ -86,6 +86,15 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     assert "viewer_node" not in {n.name for n in graph("sim", viewer="false").nodes}
 
 
+def test_a_second_simulation_has_a_clock_of_its_own_in_every_node() -> None:
+    found = graph("sim", namespace="r2", clock="/r2/clock", rviz="true")
+    assert all(("/clock", "/r2/clock") in node.remaps for node in found.nodes)
+    rviz = found.nodes[-1]
+    assert (rviz.package, rviz.namespace, dict(rviz.remaps)["/tf"]) == ("rviz2", "r2", "tf")
+    assert Path(rviz.arguments[1]).is_file()
+    assert not [node for node in graph("sim").nodes if node.package == "rviz2"]
+
+
 def test_every_argument_is_explained() -> None:
     for name in ("sim", "robot"):
         for argument in graph(name).arguments:
@@ -97,6 +106,15 @@ def test_sections_of_the_parameter_files_name_nodes_that_are_started(name: str) 
     sections = yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text())
     names = {n.name for n in graph(name).nodes}
     assert {section.removeprefix("/**/") for section in sections if section != "/**"} <= names
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_every_folder_belongs_to_one_robot(name: str) -> None:
+    sections = yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text())
+    given = [value for section in sections.values() for value in section["ros__parameters"].values()]
+    folders = [value for value in given if isinstance(value, str) and value.startswith("~")]
+    assert len(folders) >= 3
+    assert all("{robot_id}" in folder for folder in folders)
 
 
 @pytest.mark.parametrize("name", ["sim", "robot"])

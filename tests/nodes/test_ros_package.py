@@ -35,7 +35,7 @@ def test_ros_finds_the_package_its_executables_and_its_files(installed: Path) ->
     share = installed / "share"
     assert (share / "ament_index/resource_index/packages/engram").is_file()
     assert (share / "engram/package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
-    for folder, suffixes in (("launch", {".py", ".yaml"}), ("config", {".yaml", ".xml"})):
+    for folder, suffixes in (("launch", {".py", ".yaml"}), ("config", {".yaml", ".xml", ".rviz"})):
         wanted = {p.name for p in (ROOT / folder).iterdir() if p.suffix in suffixes and p.name != "__init__.py"}
         assert {p.name for p in (share / "engram" / folder).iterdir()} == wanted
     programs = installed / "lib/engram"  # where `ros2 run` and launch files look

@@ -31,6 +31,7 @@ class NodeProcess:
         self, executable: str, parameters: Mapping[str, Any], domain: int, remap: tuple[str, ...] = ()
     ) -> None:
         arguments = [x for key, value in parameters.items() for x in ("-p", f"{key}:={_yaml(value)}")]
+        arguments += [x for rule in remap for x in ("-r", rule)]
         self.executable = executable
         self.log = tempfile.NamedTemporaryFile("w+", prefix=f"{executable}-", suffix=".log")  # noqa: SIM115
         environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}

@@ -197,7 +197,7 @@ def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(g
     assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
     client = LoopClient(domain=graph.domain)
     try:
-        with pytest.raises(LoopError, match="was refused: policy 'nobody:Else': there is no module 'nobody'"):
+        with pytest.raises(LoopError, match=r"was refused: policy 'nobody:Else': there is no module 'nobody'"):
             client.drive_by("nobody:Else", "", 60)
         with pytest.raises(LoopError, match=r"policy change: 'tests\.ros\.policies:Nothing'"):
             client.drive_by("tests.ros.policies:Nothing", "", 60)

@@ -51,3 +51,8 @@ def test_registered_types_are_built_from_json_as_lerobots_commands_do():
 def test_a_motor_that_is_not_there_is_named():
     with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot robot 'lift\.pos'.*left\.pos"):
         LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"))
+
+
+def test_a_robot_that_is_not_named_is_an_error_that_names_the_parameter():
+    with pytest.raises(InvalidInputError, match=r"parameter 'lerobot' is empty: .*so101_follower"):
+        load_lerobot("")
