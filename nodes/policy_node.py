@@ -7,98 +7,32 @@ An episode begins when ``task/status`` names a new one (simulation) or when an `
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from rcl_interfaces.msg import SetParametersResult
-from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
 
-from engram.core.contracts import Policy
-from engram.core.errors import EngramError, WeightsError
 from engram.core.pipeline import HOLD, HUMAN
 from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig
+from engram.nodes.base import EngramNode
 from engram.nodes.experience_sender import ExperienceSender
-from engram.nodes.params import param
+from engram.nodes.policy_choice import PolicyChoice
+from engram.nodes.policy_config import PolicyNodeConfig
 from engram.nodes.process import run
 from engram.nodes.task_goals import RunningGoal, TaskGoals
-from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
+from engram.nodes.weights_inbox import WeightsInbox, load_public_key
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import check_ablation, check_policy_name, make_policy
-from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
-from engram.runtime.policy_runner import PolicyRunner, PolicyStep
+from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
+from engram.runtime.policy_runner import PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
-
-AS_USED = -1.0
-"""Of ``adaptive_m``: what the policy's own configuration says."""
-
-
-@dataclass(frozen=True)
-class PolicyNodeConfig(NodeConfig):
-    """Parameters of the policy node."""
-
-    policy: str = param("base", live=True)
-    """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
-    Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
-    ablation: str = param("", live=True)
-    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; or keep the tokens
-    of memory/context from it: no_context; empty: don't."""
-    execute_steps: int = param(0, 0, 64)
-    """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
-    ensemble: bool = False
-    """Ask at every step and average the chunks where they overlap. Checkpoints only."""
-    real_time_delay: int = param(0, 0, 15)
-    """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
-    adaptive_m: float = param(AS_USED, AS_USED, 1.0)
-    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: never; below 0: as
-    the policy is used to."""
-    robot: str = "panda_2f85"
-    """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
-    cameras: tuple[str, ...] = ("",)
-    """Cameras that make an observation; [""]: all of the robot's."""
-    camera_tolerance_s: float = param(0.0, 0.0, 1.0)
-    """How far a camera's stamp may be from the joint states' [s]; 0: equal stamps (simulation)."""
-    control_dt_s: float = param(0.1, 0.01, 1.0)
-    """Length of one control step [s]; joint states that come faster are passed over."""
-    memory: str = param("latest", choices=("off", "latest", "wait"))
-    """memory/context: not used, the newest there is, or wait for the one of the same observation."""
-    context_age_s: float = param(0.3, 0.0, 60.0)
-    """In lock-step a policy that acts on memory/context waits until the newest is at most so much older than the
-    observation [s of the node's clock], at most missing_after_s: a busy machine does not show it an older scene. Not
-    less than from one frame that perception looks at to the next."""
-    missing_after_s: float = param(2.0, 0.1, 60.0)
-    """Report what an observation lacks after waiting this long [s]."""
-    episodes: str = param("status", choices=("status", "goal"))
-    """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
-    check_instructions: bool = True
-    """Reject goals whose words fit no wording of a simulated task; the words choose the task that is begun."""
-    tasks: str = ""
-    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""
-    accept: str = param("any", choices=ACCEPT)
-    """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none."""
-    trusted_key: str = ""
-    """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
-    weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
-    """Folder for received weights."""
-    memory_folder: str = "~/.local/share/engram/{robot_id}/episode"
-    """Folder for what a policy with memory remembers of the running episode, for a restart in its middle."""
-    experience: bool = False
-    """Send every control step to the learner."""
-    spool: str = "~/.local/share/engram/{robot_id}/spool"
-    """Folder in which experience waits for the learner's acknowledgement."""
-    goal_timeout_s: float = param(60.0, 0.1, 86400.0)
-    """Time limit of a goal that names none [s], of the node's clock."""
-    status_timeout_s: float = param(30.0, 1.0, 3600.0)
-    """End a goal in simulation when there was no task/status for so long [s], wall clock."""
 
 
 class PolicyNode(EngramNode):
@@ -115,12 +49,8 @@ class PolicyNode(EngramNode):
         keeper = EpisodeKeeper(
             self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
         )
-        config = self.config
-        self.driver = (config.policy, config.ablation)  # what is to drive, from the next episode on
-        self.runner = PolicyRunner(self._make_policy(*self.driver), self._on_refused, keeper)
-        self.runner.label = describe_driver(*self.driver)
-        self.health.note(POLICY_READY, self.runner.label)
-        self.add_on_set_parameters_callback(self._on_parameters)
+        self.choice = PolicyChoice(self, self.robot, keeper)
+        self.runner = self.choice.runner
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
@@ -138,7 +68,7 @@ class PolicyNode(EngramNode):
         self.phase = "waiting"  # as the safety node last told: acting, holding, intervention
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
-        self.loading = self.worker("policy change", self._change_policy, capacity=1)
+        self.choice.start()
         self.goals = TaskGoals(self, self.runner, self.publish_status)
         key = load_public_key(config.trusted_key) if config.trusted_key else None
         folder = self._folder(config.weights_folder)
@@ -168,52 +98,7 @@ class PolicyNode(EngramNode):
 
     def teardown(self) -> None:
         """Take no more parameters."""
-        self.remove_on_set_parameters_callback(self._on_parameters)
-
-    # -- what drives ---------------------------------------------------------------------------------------------
-
-    def _make_policy(self, name: str, ablation: str) -> Policy:
-        c = self.config
-        adaptive_m = None if c.adaptive_m < 0 else c.adaptive_m
-        return make_policy(
-            name,
-            c.execute_steps,
-            c.ensemble,
-            c.real_time_delay,
-            adaptive_m,
-            ablation,
-            kinematics=make_kinematics(self.robot),
-            robot=self.robot,
-            control_dt_s=c.control_dt_s,
-        )
-
-    def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
-        """Take another policy, or a ablation, while running; loading it takes seconds and happens beside the loop."""
-        values = {p.name: str(p.value) for p in changed if p.name in ("policy", "ablation")}
-        if not values:
-            return SetParametersResult(successful=True)
-        if self.state != "active":
-            return SetParametersResult(successful=False, reason=f"the node is {self.state}, expected active")
-        if self.config.accept != "any":  # whoever sets parameters must not get round the approval of weights
-            reason = f"accept is {self.config.accept!r}, only with 'any' may the policy change while the node runs"
-            return SetParametersResult(successful=False, reason=reason)
-        name, ablation = values.get("policy", self.driver[0]), values.get("ablation", self.driver[1])
-        try:
-            check_policy_name(name)
-            check_ablation(name, ablation)
-        except EngramError as error:
-            return SetParametersResult(successful=False, reason=str(error))
-        self.driver = (name, ablation)
-        self.loading.put(self.driver)
-        return SetParametersResult(successful=True)
-
-    def _change_policy(self, driver: tuple[str, str]) -> None:
-        """Load what is to drive from the next episode on; in a thread of its own."""
-        self.runner.offer_policy(self._make_policy(*driver), describe_driver(*driver))
-        self.health.note(POLICY_READY, describe_driver(*driver))
-
-    def _on_refused(self, error: WeightsError) -> None:
-        self.report("weights", WeightsError(f"refused, {self.runner.policy.version} drives on: {error}"))
+        self.choice.close()
 
     def _folder(self, template: str) -> Path:
         return Path(template.replace("{robot_id}", self.config.robot_id)).expanduser()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from engram.core.contracts import Memory
+from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus
 
 MOST_IDS = 256
 """Memories that one episode credits."""
-LATE_NS = 1_000_000_000
-"""A status of an episode that is over is late within this time; long before it, the episodes began anew."""
 
 
 class EpisodeFollower:
@@ -45,5 +44,8 @@ class EpisodeFollower:
         self._version = chunk.policy_version
 
     def _is_late(self, status: EpisodeStatus) -> bool:
+        """Tell whether ``status`` was overtaken by the end of its episode; after a restart it is of a new one."""
         episode, ended_ns = self._over
-        return status.episode == episode and 0 <= ended_ns - status.stamp_ns < LATE_NS
+        return (
+            status.episode == episode and status.stamp_ns <= ended_ns and not clock_restarted(ended_ns, status.stamp_ns)
+        )

@@ -16,6 +16,7 @@ from engram.core.contracts import Kinematics
 from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
+from engram.core.stamped_buffer import StampedBuffer, clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
 
 
@@ -29,7 +30,7 @@ class _Step:
 
 
 KEPT = 256
-"""Executed actions and statuses kept while they wait for their observation."""
+"""Steps, executed actions and statuses kept while they wait for each other."""
 
 
 class ExperienceRecorder:
@@ -49,9 +50,10 @@ class ExperienceRecorder:
     ) -> None:
         self._kinematics, self._robot = kinematics, robot
         self._emit, self._first_sequence = emit, first_sequence
-        self._steps: dict[int, _Step] = {}  # stamp -> step not yet emitted, in order
-        self._executed: dict[tuple[int, int], ActionChunk] = {}  # (episode, stamp) -> one row; version = author
-        self._statuses: dict[tuple[int, int], EpisodeStatus] = {}  # (episode, stamp)
+        self._steps: StampedBuffer[_Step] = StampedBuffer(KEPT)  # not yet emitted
+        self._executed: StampedBuffer[ActionChunk] = StampedBuffer(KEPT)  # one row each; version = author
+        self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
+        self._observed_ns = 0  # newest
         self._chunk: ActionChunk | None = None
         self._episode: int | None = None
         self._number = 0  # of the episode, for the learner
@@ -60,12 +62,14 @@ class ExperienceRecorder:
 
     def observed(self, observation: Observation, status: EpisodeStatus, instruction: str) -> None:
         """A control step began."""
+        self._look_at_clock(observation.stamp_ns)
         if status.episode != self._episode:
             self._begin(status)
-        self._words = (status.task, instruction)
-        self._steps[observation.stamp_ns] = _Step(observation, status.state == "held")
+        self._words, self._observed_ns = (status.task, instruction), observation.stamp_ns
+        self._steps.add(observation.stamp_ns, _Step(observation, status.state == "held"))
         self._propose()
-        self._statuses.setdefault((status.episode, status.stamp_ns), status)
+        if status.stamp_ns not in self._statuses:
+            self._statuses.add(status.stamp_ns, status)
         self._flush()
 
     def chunk(self, chunk: ActionChunk) -> None:
@@ -75,32 +79,45 @@ class ExperienceRecorder:
 
     def executed(self, executed: ActionChunk) -> None:
         """The safety node let a row through (or held)."""
-        _keep(self._executed, (executed.episode, executed.stamp_ns), executed)
+        self._look_at_clock(executed.stamp_ns)
+        self._executed.add(executed.stamp_ns, executed)
         self._flush()
 
     def became(self, status: EpisodeStatus) -> None:
         """The episode went on, or ended."""
-        _keep(self._statuses, (status.episode, status.stamp_ns), status)
+        self._look_at_clock(status.stamp_ns)
+        self._statuses.add(status.stamp_ns, status)
         self._flush()
 
     def _begin(self, status: EpisodeStatus) -> None:
-        """Close an episode that was broken off as truncated, and start the next."""
-        last = next(reversed(self._steps), None)
-        if last is not None and self._episode is not None:
-            task, instruction = self._words
-            self.became(EpisodeStatus(last + 1, "", self._episode, task, instruction, 0, "stopped", truncated=True))
-        self._steps.clear()
+        """Start the episode of ``status``."""
+        self._break_off()
         self._chunk, self._count = None, 0
         self._episode, self._number = status.episode, self._first_sequence()
+
+    def _look_at_clock(self, stamp_ns: int) -> None:
+        if clock_restarted(self._observed_ns, stamp_ns):  # the same episode number would be another episode
+            self._break_off()
+
+    def _break_off(self) -> None:
+        """Close an episode that has not ended as truncated."""
+        last = self._steps.newest_ns
+        if last is not None and self._episode is not None:
+            task, instruction = self._words
+            stopped = EpisodeStatus(last + 1, "", self._episode, task, instruction, 0, "stopped", truncated=True)
+            self._statuses.add(stopped.stamp_ns, stopped)
+            self._flush()
+        self._steps.clear()
+        self._episode = None
 
     def _propose(self) -> None:
         """Give each waiting step its row of the newest chunk."""
         chunk = self._chunk
         if chunk is None or chunk.episode != self._episode:
             return
-        for stamp_ns, step in self._steps.items():
-            row = chunk.row(stamp_ns)
-            if step.proposed is None and 0 <= row < len(chunk.actions):
+        for stamp_ns in self._steps.stamps:
+            step, row = self._steps.at(stamp_ns), chunk.row(stamp_ns)
+            if step is not None and step.proposed is None and 0 <= row < len(chunk.actions):
                 step.proposed, step.version, step.memory_ids = (
                     chunk.actions[row],
                     chunk.policy_version,
@@ -108,19 +125,23 @@ class ExperienceRecorder:
                 )
 
     def _flush(self) -> None:
-        while self._steps and self._episode is not None:
-            stamp_ns, step = next(iter(self._steps.items()))
-            executed, after = self._executed.get((self._episode, stamp_ns)), self._after(stamp_ns)
-            if executed is None or after is None:
+        while (stamp_ns := self._steps.oldest_ns) is not None:
+            step, executed, after = self._steps.at(stamp_ns), self._executed.at(stamp_ns), self._after(stamp_ns)
+            if step is None or executed is None or executed.episode != self._episode or after is None:
                 return
-            del self._steps[stamp_ns]
+            self._steps.pop(stamp_ns)
             self._emit(self._transition(step, executed, after))
             self._count += 1
 
     def _after(self, stamp_ns: int) -> EpisodeStatus | None:
         """Return the first status of this episode after the step at ``stamp_ns``."""
-        later = [stamp for episode, stamp in self._statuses if episode == self._episode and stamp > stamp_ns]
-        return self._statuses[self._episode, min(later)] if later and self._episode is not None else None
+        at = self._statuses.after(stamp_ns)
+        while at is not None:
+            status = self._statuses.at(at)
+            if status is not None and status.episode == self._episode:
+                return status
+            at = self._statuses.after(at)
+        return None
 
     def _transition(self, step: _Step, executed: ActionChunk, after: EpisodeStatus) -> Transition:
         observation, (task, instruction) = step.observation, self._words
@@ -150,9 +171,3 @@ class ExperienceRecorder:
             policy_version=step.version,
             memory_ids=step.memory_ids,
         )
-
-
-def _keep[T](waiting: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
-    waiting[key] = value
-    while len(waiting) > KEPT:
-        del waiting[next(iter(waiting))]

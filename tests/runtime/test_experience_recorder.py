@@ -106,6 +106,26 @@ def test_an_episode_that_was_broken_off_ends_truncated_and_the_next_is_numbered_
     assert (episode.out[-1].episode, episode.out[-1].step) == (3, 0)  # named by its first sequence number
 
 
+@pytest.mark.parametrize("first", ["executed", "status", "observed"])
+def test_when_the_simulation_is_restarted_the_same_episode_number_is_another_episode(kinematics, first):
+    """Whatever of the new clock comes first, the step that waited ends its episode, truncated, and nothing mixes."""
+    episode = Episode(kinematics)
+    for step in (200, 201):
+        episode.observe(step)
+        episode.chunk(step)
+        episode.execute(step, 0.0)
+    calls = {"executed": lambda: episode.execute(0, 0.5), "status": lambda: episode.recorder.became(episode.status(0))}
+    if first in calls:
+        calls.pop(first)()
+    episode.observe(0)
+    for late in calls.values():
+        late()
+    episode.recorder.became(episode.status(1, "succeeded", reward=1.0))
+    assert [(t.episode, t.step, t.truncated, t.terminated) for t in episode.out] == [
+        (1, 0, False, False), (1, 1, True, False), (3, 0, False, True),
+    ]  # fmt: skip
+
+
 def test_what_a_held_arm_was_told_was_not_executed_but_for_the_gripper(kinematics):
     episode = Episode(kinematics)
     episode.observe(0, state="held")

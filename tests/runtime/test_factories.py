@@ -3,7 +3,6 @@
 import dataclasses
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85
-from engram.nodes.policy_node import PolicyNode, PolicyNodeConfig
+from engram.nodes.policy_choice import make_chosen
+from engram.nodes.policy_config import PolicyNodeConfig
 from engram.policies import VlaPolicy, load_policy
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.factories import check_policy_name, make_policy
@@ -41,20 +41,16 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
 
 
 def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():
-    node = SimpleNamespace(config=PolicyNodeConfig(), robot=PANDA_2F85)
-    assert isinstance(PolicyNode._make_policy(node, "memory", ""), AdaptiveChunks)
-    node.config = PolicyNodeConfig(adaptive_m=0.0)
-    assert isinstance(PolicyNode._make_policy(node, "memory", ""), VlaPolicy)
+    assert isinstance(make_chosen(PolicyNodeConfig(), PANDA_2F85, "memory", ""), AdaptiveChunks)
+    assert isinstance(make_chosen(PolicyNodeConfig(adaptive_m=0.0), PANDA_2F85, "memory", ""), VlaPolicy)
 
 
-def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate(monkeypatch):
+def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate():
     own = dataclasses.replace(PANDA_2F85, gripper_closed=0.085)
-    node = SimpleNamespace(config=PolicyNodeConfig(), robot=own)
-    made = PolicyNode._make_policy(node, "base", "")
+    made = make_chosen(PolicyNodeConfig(), own, "base", "")
     assert made.robot is own and isinstance(made.kinematics, ModelKinematics)
-    node.config = PolicyNodeConfig(control_dt_s=0.05)
     with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: .* steps of 0.1 s"):
-        PolicyNode._make_policy(node, "base", "")
+        make_chosen(PolicyNodeConfig(control_dt_s=0.05), own, "base", "")
 
 
 def test_making_it_ready_leaves_no_trace_in_what_it_does():

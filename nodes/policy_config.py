@@ -1,0 +1,71 @@
+"""Parameters of the policy node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.nodes.base import NodeConfig
+from engram.nodes.params import param
+from engram.nodes.weights_inbox import ACCEPT
+
+AS_USED = -1.0
+"""Of ``adaptive_m``: what the policy's own configuration says."""
+
+
+@dataclass(frozen=True)
+class PolicyNodeConfig(NodeConfig):
+    """Parameters of the policy node."""
+
+    policy: str = param("base", live=True)
+    """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
+    Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
+    ablation: str = param("", live=True)
+    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; or keep the tokens
+    of memory/context from it: no_context; empty: don't."""
+    execute_steps: int = param(0, 0, 64)
+    """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
+    ensemble: bool = False
+    """Ask at every step and average the chunks where they overlap. Checkpoints only."""
+    real_time_delay: int = param(0, 0, 15)
+    """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
+    adaptive_m: float = param(AS_USED, AS_USED, 1.0)
+    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: never; below 0: as
+    the policy is used to."""
+    robot: str = "panda_2f85"
+    """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    cameras: tuple[str, ...] = ("",)
+    """Cameras that make an observation; [""]: all of the robot's."""
+    camera_tolerance_s: float = param(0.0, 0.0, 1.0)
+    """How far a camera's stamp may be from the joint states' [s]; 0: equal stamps (simulation)."""
+    control_dt_s: float = param(0.1, 0.01, 1.0)
+    """Length of one control step [s]; joint states that come faster are passed over."""
+    memory: str = param("latest", choices=("off", "latest", "wait"))
+    """memory/context: not used, the newest there is, or wait for the one of the same observation."""
+    context_age_s: float = param(0.3, 0.0, 60.0)
+    """In lock-step a policy that acts on memory/context waits until the newest is at most so much older than the
+    observation [s of the node's clock], at most missing_after_s: a busy machine does not show it an older scene. Not
+    less than from one frame that perception looks at to the next."""
+    missing_after_s: float = param(2.0, 0.1, 60.0)
+    """Report what an observation lacks after waiting this long [s]."""
+    episodes: str = param("status", choices=("status", "goal"))
+    """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
+    check_instructions: bool = True
+    """Reject goals whose words fit no wording of a simulated task; the words choose the task that is begun."""
+    tasks: str = ""
+    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""
+    accept: str = param("any", choices=ACCEPT)
+    """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none."""
+    trusted_key: str = ""
+    """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
+    weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
+    """Folder for received weights."""
+    memory_folder: str = "~/.local/share/engram/{robot_id}/episode"
+    """Folder for what a policy with memory remembers of the running episode, for a restart in its middle."""
+    experience: bool = False
+    """Send every control step to the learner."""
+    spool: str = "~/.local/share/engram/{robot_id}/spool"
+    """Folder in which experience waits for the learner's acknowledgement."""
+    goal_timeout_s: float = param(60.0, 0.1, 86400.0)
+    """Time limit of a goal that names none [s], of the node's clock."""
+    status_timeout_s: float = param(30.0, 1.0, 3600.0)
+    """End a goal in simulation when there was no task/status for so long [s], wall clock."""
