@@ -8,7 +8,7 @@ before its pictures have been put together here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from engram.core.contracts import Kinematics
 from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
-from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
+from engram.core.types import NOBODY, ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
 
 
 @dataclass
@@ -26,8 +26,12 @@ class _Step:
     proposed: np.ndarray | None = None  # (a,)
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
+    source: ActionSource = field(default_factory=lambda: ActionSource(NOBODY))
 
 
+COVERED_BELOW = 3.0
+"""A camera whose pixels vary by less than this (standard deviation, grey levels of 255) shows nothing: it is covered,
+in the dark or without a signal. In simulation a camera varies by more than 30, with a cap on it by less than 2."""
 KEPT = 256
 """Executed actions and statuses kept while they wait for their observation."""
 
@@ -53,6 +57,7 @@ class ExperienceRecorder:
         self._executed: dict[tuple[int, int], ActionChunk] = {}  # (episode, stamp) -> one row; version = author
         self._statuses: dict[tuple[int, int], EpisodeStatus] = {}  # (episode, stamp)
         self._chunk: ActionChunk | None = None
+        self._source = ActionSource()  # of the newest chunk
         self._episode: int | None = None
         self._number = 0  # of the episode, for the learner
         self._count = 0  # steps emitted in this episode
@@ -68,9 +73,9 @@ class ExperienceRecorder:
         self._statuses.setdefault((status.episode, status.stamp_ns), status)
         self._flush()
 
-    def chunk(self, chunk: ActionChunk) -> None:
-        """The policy proposed a chunk."""
-        self._chunk = chunk
+    def chunk(self, chunk: ActionChunk, source: ActionSource) -> None:
+        """The policy that ``source`` describes proposed a chunk."""
+        self._chunk, self._source = chunk, source
         self._propose()
 
     def executed(self, executed: ActionChunk) -> None:
@@ -106,6 +111,7 @@ class ExperienceRecorder:
                     chunk.policy_version,
                     chunk.memory_ids,
                 )
+                step.source = self._source
 
     def _flush(self) -> None:
         while self._steps and self._episode is not None:
@@ -149,7 +155,19 @@ class ExperienceRecorder:
             intervention=executed.policy_version.startswith(HUMAN),
             policy_version=step.version,
             memory_ids=step.memory_ids,
+            source=replace(step.source, covered_cameras=covered_cameras(observation)),
         )
+
+
+def covered_cameras(observation: Observation) -> tuple[str, ...]:
+    """Return the cameras of ``observation`` whose image shows nothing: all pixels are next to alike."""
+    return tuple(
+        sorted(
+            name
+            for name, frame in observation.cameras.items()
+            if float(frame.color[::4, ::4].std(axis=(0, 1)).max()) < COVERED_BELOW
+        )
+    )
 
 
 def _keep[T](waiting: dict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
