@@ -1,4 +1,4 @@
-"""The learner: successes of its own policy in, paced updates, candidate weights out; stops and resumes anywhere."""
+"""The learner: takes successes of its own policy, trains at a pace they set, makes candidate weights, and resumes."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ class Learner:
         self._folder = None if folder is None else Path(folder)
         self._specs = tensor_specs(self.algorithm.weights())
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
-        self._walk: EpisodeStream | None = None
+        self._stream: EpisodeStream | None = None
         if self.algorithm.whole_episodes:
             streams = max(1, self.config.batch_size // self.config.window)
-            self._walk = EpisodeStream(self._replay, streams, self.config.window)
+            self._stream = EpisodeStream(self._replay, streams, self.config.window)
         settings = json.loads(json.dumps(asdict(self.config)))
         self._progress = Progress(parent or policy.version, self.lineage.id, settings)
         if self._folder is not None:
@@ -175,15 +175,15 @@ class Learner:
         if self._folder is None:
             raise InvalidInputError("Learner.save: this learner has no folder")
         self._progress.replay = list(self._replay.numbers)
-        self._progress.streams = [] if self._walk is None else self._walk.places
+        self._progress.streams = [] if self._stream is None else self._stream.places
         save_progress(self._folder, self._progress, self.algorithm.save())
 
     def _update(self) -> Mapping[str, float]:
         state = self._progress
         seed = (self.config.seed, state.updates)
         batch: Batch | Windows
-        if self._walk is not None:
-            batch = self._walk.next(seed)
+        if self._stream is not None:
+            batch = self._stream.next(seed)
         else:
             batch = self._replay.sample(self.config.batch_size, seed)
         metrics = self.algorithm.update(batch, seed=self.config.seed * 1_000_003 + state.updates)
@@ -213,8 +213,8 @@ class Learner:
         except WeightsError as error:
             raise WeightsError(f"{folder}: {error}") from error
         self._progress = progress
-        if self._walk is not None and progress.streams:
-            self._walk.places = progress.streams
+        if self._stream is not None and progress.streams:
+            self._stream.places = progress.streams
         for number in progress.replay:
             transitions = self._source.episode(number)
             if transitions:  # the store's bound may have let it go

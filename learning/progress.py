@@ -1,4 +1,4 @@
-"""The learner's state on disk: counters beside the algorithm's own state, replaced as a whole."""
+"""The learner's state on disk: its counters and the algorithm's own state, always replaced together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Progress:
     replay: list[int] = field(default_factory=list)
     """Numbers of the episodes in the replay buffer."""
     streams: list[list[int]] = field(default_factory=list)
-    """Where the walk through whole episodes stands."""
+    """Position of the stream through whole episodes."""
 
 
 def save_progress(folder: Path, progress: Progress, algorithm_state: bytes) -> None:

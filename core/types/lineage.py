@@ -1,4 +1,4 @@
-"""Whose weights a policy has, and whose actions an episode holds: what a learner must know before it learns."""
+"""Lineage: which checkpoint weights descend from, and which policy proposed the actions of an episode."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class ActionSource:
-    """Who proposed the action of one control step, and under which handicap.
+    """Which policy proposed the action of one control step, and under which conditions.
 
     The default stands for experience of which nothing is known. A learner does not learn from that.
     """
@@ -63,6 +63,6 @@ class ActionSource:
     lineage: str = ""
     """``Lineage.id`` of the weights that proposed the action; empty: unknown."""
     ablation: str = ""
-    """What the policy's memory was spoilt by, as an experiment; empty: nothing."""
+    """The ablation that the policy ran under, as an experiment; empty: none."""
     covered_cameras: tuple[str, ...] = ()
     """Cameras whose image showed nothing at this step: covered, dark or without a signal."""

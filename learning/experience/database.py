@@ -1,4 +1,4 @@
-"""One SQLite file a store: one writer, durable when a transaction is committed."""
+"""A SQLite file with one writer and many readers; what is committed is durable. And files that are replaced whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which episodes a learner may learn from: those that its own policy drove, unspoilt and with open eyes."""
+"""Which episodes a learner may learn from: those of its own policy, without ablations or covered cameras."""
 
 from __future__ import annotations
 

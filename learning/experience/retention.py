@@ -1,4 +1,4 @@
-"""What the experience store lets go of: a uniform sample of each task's episodes stays, and a bound on the disk holds.
+"""Which episodes the experience store deletes: all but a sample of each task's, and the oldest beyond a bound on disk.
 
 Rows are deleted only once they are acknowledged: before that, the robot would send them again.
 """

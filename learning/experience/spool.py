@@ -1,4 +1,4 @@
-"""The robot's side: transitions stay on its disk until the learner says that they are on its own."""
+"""The robot's end of the experience link: transitions stay on its disk until the learner has acknowledged them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the learner keeps: transitions on disk, exactly once; whole episodes come out.
+"""The experience store: takes transitions exactly once, in any order, and gives whole episodes back.
 
 Why SQLite: docs/decisions/0004-experience-store.md.
 """

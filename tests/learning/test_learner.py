@@ -250,7 +250,7 @@ def passed_over(store, folder, *sources) -> tuple[int, dict[str, int]]:
     return learner.metrics["successes"], learner.passed_over
 
 
-def test_only_what_its_own_policy_did_unspoilt_and_with_open_eyes_is_learnt_from(store, tmp_path):
+def test_only_its_own_policys_episodes_without_ablation_or_covered_camera_are_learnt_from(store, tmp_path):
     other = ActionSource("spatial", OTHER.id)
     unknown = ActionSource("base")
     spoilt = replace(OWN, ablation="zeroed")

@@ -1,5 +1,6 @@
 """Experience -> durable -> acknowledged -> weights, and the learner's restart, with the learner as a process."""
 
+import os
 import signal
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.policies.tiny import tiny_vla
 from tests.ros.policies import LINEAGE, OTHER
 from tests.ros.trainers import Counting
 
+NICENESS = 3
 OWN = ActionSource("eyes", LINEAGE.id)
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(400)]
 
@@ -47,7 +49,7 @@ def start(graph, tmp_path, promote, policy="tests.ros.policies:OneWeight", algor
         learner__updates_per_episode=20,
         learner__candidate_updates=20,
         learner__replay__chunk_size=4,
-        niceness=0,
+        niceness=NICENESS,
     )
 
 
@@ -91,6 +93,8 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     graph.active("learner_node")
     robot.send()
     assert (acks[-1].robot_id, acks[-1].boot_id, acks[-1].stored) == ("r", spool.boot_id, 6)
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, learner.child.pid) == min(19, mine + NICENESS)  # once, not twice
     candidate = graph.wait(lambda: [m for m in manifests if m.stage == "candidate"], 60, "a candidate")[-1]
     assert graph.wait(lambda: assemble(candidate, chunks), 60, "all slices")
 
