@@ -28,7 +28,7 @@ from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
 from engram.core.types import Transition
 from engram.learning.algorithms.behavior_cloning import to_tensors
-from engram.learning.algorithms.clone_policy import clone_behaviour
+from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.replay.buffer import ReplayBuffer
 from engram.policies import load_policy
 
@@ -99,7 +99,7 @@ def contenders(config: LearnerBenchmark) -> list[Contender]:
     """Return everything that is measured, in the table's order."""
     rng = np.random.default_rng(config.seed)
     episodes = [episode(rng, number) for number in range(EPISODES)]
-    trainer = clone_behaviour(load_policy(config.policy))
+    trainer = clone_policy(load_policy(config.policy))
     large, small = own_buffer(episodes), own_buffer(episodes, trainer.shrink)
     peer = lerobot_buffer(episodes)
     draws = iter(range(10**9))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from engram.core.types import (
     Evidence,
     GraphUpdate,
     JointCommand,
+    Lineage,
     MemoryTokens,
     Observation,
     OracleOutcome,
@@ -27,7 +28,6 @@ from engram.core.types import (
     Record,
     SceneNode,
     SceneObservation,
-    Transition,
 )
 
 
@@ -251,6 +251,16 @@ class Policy(ABC):
         """Whether it acts on the ``memory`` that it is given: who runs it then sees to it that this is fresh."""
         return False
 
+    @property
+    def lineage(self) -> Lineage | None:
+        """The lineage of its weights. None = it has none, takes no other weights, and nothing learns from it."""
+        return None
+
+    @property
+    def ablation(self) -> str:
+        """What its memory is spoilt by, as an experiment; empty = nothing."""
+        return ""
+
 
 class StatefulPolicy(ABC):
     """A policy whose memory of the running episode outlives its process."""
@@ -266,23 +276,3 @@ class StatefulPolicy(ABC):
     def remembered(self) -> str:
         """Return what is remembered, in a few words, for those who watch; any thread may ask."""
         return ""
-
-
-class ExperienceStore(ABC):
-    """Transitions on disk: exactly once, durable when acknowledged."""
-
-    @abstractmethod
-    def append(self, transitions: Sequence[Transition]) -> None:
-        """Store transitions, skipping those already stored."""
-
-    @abstractmethod
-    def commit(self) -> Mapping[tuple[str, str], int]:
-        """Make everything appended durable; per (robot_id, boot_id), the highest sequence with no gap below it."""
-
-    @abstractmethod
-    def episodes(self) -> Iterable[Sequence[Transition]]:
-        """Yield complete stored episodes, oldest first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Commit and let go of the files; may be called twice."""

@@ -1,48 +1,26 @@
-"""The learner: new successes in, paced updates, candidate weights out; stops and resumes anywhere."""
+"""The learner: takes successes of its own policy, trains at a pace they set, makes candidate weights, and resumes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
-from engram.core.errors import InvalidInputError, StoreError, WeightsError
+from engram.core.contracts import Policy
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import PolicyManifest, Transition
-from engram.learning.experience.database import sync_folder, write_atomic
+from engram.learning.algorithms import Algorithm, make_algorithm
+from engram.learning.experience.eligibility import why_not
 from engram.learning.experience.store import EpisodeInfo
+from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 
-class Trainer(Protocol):
-    """An update rule with the policy it updates."""
-
-    whole_episodes: bool
-    """What it learns from: True = :class:`engram.learning.replay.buffer.Windows`, as a policy with a memory of its
-    episode needs them, one after the other; False = single steps, a Batch."""
-
-    def update(self, batch: Batch | Windows, seed: int) -> Mapping[str, float]:
-        """Take one optimiser step on ``batch``; everything random follows from ``seed``."""
-
-    def weights(self) -> bytes:
-        """Return the policy's weights as a safetensors file."""
-
-    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
-        """Return the images (n, 3, H, W) uint8 of ``feature`` as small as the policy sees them: replay keeps these."""
-
-    def save(self) -> bytes:
-        """Return the whole training state: weights, optimiser, averages."""
-
-    def restore(self, state: bytes) -> None:
-        """Go on from what :meth:`save` returned; raises WeightsError if it does not fit."""
-
-
 class EpisodeSource(Protocol):
-    """Where episodes come from: :class:`engram.learning.experience.store.SqliteExperienceStore`."""
+    """Where episodes come from: :class:`engram.learning.experience.store.ExperienceStore`."""
 
     def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
         """Return the complete episodes with a number above ``after``, oldest first."""
@@ -56,17 +34,18 @@ class LearnerConfig:
     """Pace and size of the learning."""
 
     updates_per_episode: int = 20
-    """Updates that each new success pays for: learning follows experience instead of running free."""
+    """Updates that each new success pays for, so that learning keeps step with experience."""
     batch_size: int = 32
-    """Steps an update learns from."""
+    """Control steps in an update."""
     window: int = 16
-    """Of a policy with a memory of its episode: so many steps in a row, of batch_size // window episodes at once."""
+    """Only for a policy with a memory of its episode: an update takes this many consecutive steps from each of
+    batch_size // window episodes."""
     first_episodes: int = 5
     """Successes to wait for before the first update."""
     candidate_updates: int = 100
     """Updates between two candidates."""
     seed: int = 0
-    """Of samples and of everything random in the updates."""
+    """Seed of the samples and of everything random in the updates."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
 
     def __post_init__(self) -> None:
@@ -74,57 +53,52 @@ class LearnerConfig:
             raise InvalidInputError(f"LearnerConfig.window: {self.window}, expected 1 or more")
 
 
-@dataclass
-class _Progress:
-    """What is saved beside the trainer's state."""
-
-    cursor: int = 0  # last episode number looked at
-    episodes: int = 0  # episodes looked at
-    successes: int = 0
-    updates: int = 0
-    update_credit: int = 0  # updates paid for and not yet taken
-    at_candidate: int = 0  # updates when the last candidate was made
-    candidates: int = 0
-    parent: str = ""
-    loss: float = 0.0  # running mean
-    replay: list[int] = field(default_factory=list)  # numbers of the episodes in RAM
-    streams: list[list[int]] = field(default_factory=list)  # where the walk through whole episodes stands
-    config: dict[str, Any] = field(default_factory=dict)
-
-
 class Learner:
-    """Call :meth:`poll` when experience came, :meth:`step` while it returns metrics, then :meth:`candidate`.
+    """Fine-tunes ``policy`` on the experience of its own lineage.
 
-    ``folder`` keeps the state: what :meth:`save` wrote is gone on from, bit for bit.
+    Offline: :meth:`run`. Beside a robot: :meth:`poll` when experience came, :meth:`step` while it returns metrics, then
+    :meth:`candidate`.
+
+    Args:
+        source: the experience.
+        policy: where training begins; its own weights stay as they are.
+        algorithm: a name of ``engram.learning.algorithms.ALGORITHMS``, ``package.module:attribute``, or one that is
+            already made for ``policy``.
+        folder: for :meth:`save`. What was saved there is gone on from, bit for bit.
+        parent: version that drives the robots; default: the policy's.
+        config: pace and size; the length of a chunk is the policy's, where the algorithm knows it.
 
     Raises:
-        InvalidInputError: the folder's state belongs to another configuration.
-        WeightsError: the folder's state is damaged or belongs to another network.
+        UnknownNameError: there is no such algorithm.
+        InvalidInputError: the algorithm cannot train this policy, or the folder belongs to another configuration.
+        WeightsError: the folder's state is damaged, or of another network or lineage.
     """
 
     def __init__(
         self,
         source: EpisodeSource,
-        trainer: Trainer,
-        folder: Path | str,
-        parent: str,
+        policy: Policy,
+        algorithm: str | Algorithm = "behavior_cloning",
+        *,
+        folder: Path | str | None = None,
+        parent: str = "",
         config: LearnerConfig | None = None,
-        replay: ReplayBuffer | None = None,
     ) -> None:
-        self.config = config or LearnerConfig()
-        self.trainer = trainer
+        self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
+        self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
+        self.lineage = self.algorithm.lineage
         self._source = source
-        self._folder = Path(folder)
-        self._specs = tensor_specs(trainer.weights())
-        self._replay = replay or ReplayBuffer(self.config.replay, trainer.shrink)
-        self._walk: EpisodeStream | None = None
-        if trainer.whole_episodes:
-            self._walk = EpisodeStream(
-                self._replay, max(1, self.config.batch_size // self.config.window), self.config.window
-            )
-        self._progress = _Progress(parent=parent, config=asdict(self.config))
-        if (self._folder / "current").exists():
-            self._resume()
+        self._folder = None if folder is None else Path(folder)
+        self._specs = tensor_specs(self.algorithm.weights())
+        self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
+        self._stream: EpisodeStream | None = None
+        if self.algorithm.whole_episodes:
+            streams = max(1, self.config.batch_size // self.config.window)
+            self._stream = EpisodeStream(self._replay, streams, self.config.window)
+        settings = json.loads(json.dumps(asdict(self.config)))
+        self._progress = Progress(parent or policy.version, self.lineage.id, settings)
+        if self._folder is not None:
+            self._resume(self._folder, settings)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -132,14 +106,25 @@ class Learner:
         names = ("episodes", "successes", "updates", "update_credit", "candidates", "loss", "parent")
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
 
+    @property
+    def passed_over(self) -> dict[str, int]:
+        """Successful episodes that were not learnt from, by reason; see ``engram.learning.experience.eligibility``."""
+        return dict(self._progress.passed_over)
+
     def poll(self) -> int:
-        """Look at the episodes that came since the last call; return how many were successes."""
+        """Look at the episodes that came since the last call; return how many are to be learnt from."""
         state, found = self._progress, 0
         for info in self._source.catalogue(state.cursor):
-            transitions = self._source.episode(info.number) if info.success else ()
             state.cursor = info.number
             state.episodes += 1
-            if transitions:
+            if not info.success:
+                continue
+            reason = why_not(info.sources, self.lineage)
+            if reason:
+                state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
+                continue
+            transitions = self._source.episode(info.number)
+            if transitions:  # the store's bound may have let it go
                 self._replay.add(info.number, transitions)
                 state.successes += 1
                 state.update_credit += self.config.updates_per_episode
@@ -151,79 +136,90 @@ class Learner:
         state = self._progress
         if state.update_credit == 0 or state.successes < self.config.first_episodes:
             return None
-        metrics = self.trainer.update(self._batch(), seed=self.config.seed * 1_000_003 + state.updates)
-        state.updates += 1
+        metrics = self._update()
         state.update_credit -= 1
-        weight = 1 / min(state.updates, 100)
-        state.loss += weight * (float(metrics["loss"]) - state.loss)
         return metrics
 
-    def _batch(self) -> Batch | Windows:
-        seed = (self.config.seed, self._progress.updates)
-        if self._walk is not None:
-            return self._walk.next(seed)
-        return self._replay.sample(self.config.batch_size, seed)
+    def run(self, updates: int) -> tuple[bytes, PolicyManifest]:
+        """Take ``updates`` updates on the experience that there is, at once; return new weights and their manifest.
+
+        Raises:
+            InvalidInputError: there is nothing to learn from, and why.
+        """
+        self.poll()
+        if not len(self._replay):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.passed_over.items()) or "none"
+            raise InvalidInputError(
+                f"Learner.run: no successful episode of lineage {self.lineage} among {self._progress.episodes}; "
+                f"successes passed over: {reasons}"
+            )
+        for _ in range(updates):
+            self._update()
+        return self._make_candidate()
 
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
-        """Return new weights with their manifest when enough updates were taken since the last ones, else None.
+        """Return new weights and their manifest when ``candidate_updates`` were taken since the last ones, else None.
 
         What is returned has passed :func:`engram.learning.weights.manifest.verify` against the weights at the start.
         """
-        state = self._progress
-        if state.updates - state.at_candidate < self.config.candidate_updates:
+        if self._progress.updates - self._progress.at_candidate < self.config.candidate_updates:
             return None
-        data = self.trainer.weights()
-        metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
-        manifest = make_manifest(data, f"bc-{state.updates:07d}", state.parent, "candidate", metrics)
-        manifest = make_manifest(data, f"{manifest.version}-{manifest.sha256[:8]}", state.parent, "candidate", metrics)
-        verify(data, manifest, self._specs)
-        state.at_candidate = state.updates
-        state.candidates += 1
-        return data, manifest
+        return self._make_candidate()
 
     def promoted(self, version: str) -> None:
         """Take note that ``version`` now drives the robots: it is the parent of the next candidates."""
         self._progress.parent = version
 
     def save(self) -> None:
-        """Write the whole state; a crash leaves this one or the one before, never half of either."""
+        """Write the whole state to the folder; raises InvalidInputError without one."""
+        if self._folder is None:
+            raise InvalidInputError("Learner.save: this learner has no folder")
         self._progress.replay = list(self._replay.numbers)
-        self._progress.streams = [] if self._walk is None else self._walk.places
-        name = f"state-{self._progress.updates:09d}-{self._progress.cursor:09d}"
-        folder = self._folder / name
-        write_atomic(folder / "trainer.safetensors", self.trainer.save())
-        write_atomic(folder / "progress.json", json.dumps(asdict(self._progress), indent=1).encode())
-        write_atomic(self._folder / "current", name.encode())
-        for old in self._folder.glob("state-*"):
-            if old.name != name:
-                for file in old.iterdir():
-                    file.unlink()
-                old.rmdir()
-        sync_folder(self._folder)
+        self._progress.streams = [] if self._stream is None else self._stream.places
+        save_progress(self._folder, self._progress, self.algorithm.save())
 
-    def _resume(self) -> None:
-        folder = self._folder / (self._folder / "current").read_text()
+    def _update(self) -> Mapping[str, float]:
+        state = self._progress
+        seed = (self.config.seed, state.updates)
+        batch: Batch | Windows
+        if self._stream is not None:
+            batch = self._stream.next(seed)
+        else:
+            batch = self._replay.sample(self.config.batch_size, seed)
+        metrics = self.algorithm.update(batch, seed=self.config.seed * 1_000_003 + state.updates)
+        state.updates += 1
+        weight = 1 / min(state.updates, 100)
+        state.loss += weight * (float(metrics["loss"]) - state.loss)
+        return metrics
+
+    def _make_candidate(self) -> tuple[bytes, PolicyManifest]:
+        state = self._progress
+        data = self.algorithm.weights()
+        metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
+        manifest = make_manifest(data, "candidate", state.parent, metrics=metrics, lineage=self.lineage)
+        manifest = replace(manifest, version=f"candidate-{state.updates:07d}-{manifest.sha256[:8]}")
+        verify(data, manifest, self._specs)
+        state.at_candidate = state.updates
+        state.candidates += 1
+        return data, manifest
+
+    def _resume(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        found = load_progress(folder, settings, self.lineage)
+        if found is None:
+            return
+        progress, state = found
         try:
-            progress = json.loads((folder / "progress.json").read_text())
-            state = (folder / "trainer.safetensors").read_bytes()
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{folder}: the learner's state cannot be read: {error}") from error
-        now = json.loads(json.dumps(asdict(self.config)))
-        before = now | progress["config"]  # a setting that it does not know yet has changed nothing
-        if before != now:
-            changed = sorted(k for k in before if before[k] != now.get(k))
-            raise InvalidInputError(
-                f"{folder}: was trained with another {', '.join(changed)} "
-                f"({', '.join(str(before[k]) for k in changed)}); use that or another folder"
-            )
-        try:
-            self.trainer.restore(state)
+            self.algorithm.restore(state)
         except WeightsError as error:
             raise WeightsError(f"{folder}: {error}") from error
-        self._progress = _Progress(**progress)
-        if self._walk is not None and self._progress.streams:
-            self._walk.places = self._progress.streams
-        for number in self._progress.replay:
+        self._progress = progress
+        if self._stream is not None and progress.streams:
+            self._stream.places = progress.streams
+        for number in progress.replay:
             transitions = self._source.episode(number)
-            if transitions:  # the store's own bound may have let it go
+            if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
+
+
+def _with_chunk(config: LearnerConfig, chunk_steps: int) -> LearnerConfig:
+    return replace(config, replay=replace(config.replay, chunk_size=chunk_steps)) if chunk_steps else config

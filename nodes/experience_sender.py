@@ -1,4 +1,4 @@
-"""The policy node's way to the learner: recorded steps go to the disk's spool first, then out until acknowledged."""
+"""Sends experience: recorded steps are written to the spool on disk first, then sent until they are acknowledged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engram.core.contracts import Kinematics
 from engram.core.errors import EngramError
 from engram.core.robot import RobotConfig
-from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
+from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
 from engram.learning.experience.spool import Spool
 from engram.nodes import messages, qos
 from engram.nodes.health import DROPS
@@ -42,9 +42,9 @@ class ExperienceSender:
         """A control step began."""
         self._thread.put(lambda: self._recorder.observed(observation, status, instruction))
 
-    def chunk(self, chunk: ActionChunk) -> None:
-        """The policy proposed a chunk; call it before the chunk is published."""
-        self._thread.put(lambda: self._recorder.chunk(chunk))
+    def chunk(self, chunk: ActionChunk, source: ActionSource) -> None:
+        """The policy that ``source`` describes proposed a chunk; call it before the chunk is published."""
+        self._thread.put(lambda: self._recorder.chunk(chunk, source))
 
     def executed(self, executed: ActionChunk) -> None:
         """The safety node let a row through."""

@@ -1,36 +1,36 @@
-"""Experience in, better weights out. Acknowledges after its own commit, never before.
+"""Receives experience, trains on it and announces better weights. It acknowledges experience after its own commit.
 
-One worker owns the store, another trains. A candidate is announced with its manifest; with ``promote: auto``
-(simulation) it drives at once, otherwise when ``policy/promote`` says so. Either way no gate has tried it out: what is
-checked is that its names and shapes are those of the network and its values finite. ``policy/rollback`` goes back.
+One worker thread owns the store, another one trains. A candidate is announced with its manifest. With ``promote: auto``
+(simulation) it is deployed at once, until this node starts again; ``policy/promote`` approves it for good. No gate has
+tried it out either way: what is checked is that names and shapes are those of the network and all values finite.
+``policy/rollback`` goes back.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
+from engram.core.errors import EngramError
 from engram.core.types import PolicyManifest, Transition
-from engram.learning.experience.database import set_aside
-from engram.learning.experience.store import SqliteExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.weights.library import WeightsLibrary
-from engram.learning.weights.manifest import compare_specs, make_manifest, sign, tensor_specs
+from engram.learning.experience.retention import ExperienceStoreConfig
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.learner import LearnerConfig
+from engram.learning.weights.keys import load_private_key
+from engram.learning.weights.manifest import sign
+from engram.learning.workspace import open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode, NodeConfig
 from engram.nodes.params import param
 from engram.nodes.process import run
-from engram.runtime.factories import make_trainer
+from engram.runtime.factories import make_learnable
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
+
+BURST = 10
+"""Updates between two looks at the store."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,17 @@ class LearnerNodeConfig(NodeConfig):
     """Parameters of the learner node."""
 
     niceness: int = param(10, 0, 19)
-    """No command waits for it, so on a busy machine it stands back."""
+    """No command waits for this process, so on a busy machine it yields to the others (Unix nice)."""
     policy: str = "base"
-    """Checkpoint to start from, or package.module:factory of a Trainer of your own."""
+    """Checkpoint to start from, or package.module:factory of a Policy of your own. Only experience of its lineage is
+    learnt from."""
+    algorithm: str = "behavior_cloning"
+    """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""
     folder: str = "~/.local/share/engram/{robot_id}/learner"
     """Folder for experience, training state and weights; "{robot_id}" is filled in."""
     promote: str = param("manual", choices=("auto", "manual"))
-    """Who lets a candidate drive: this node at once (simulation; names, shapes and finite values are checked, but
-    no gate tries it out first), or policy/promote."""
+    """Who lets a candidate drive: this node at once and until it starts again (simulation; names, shapes and finite
+    values are checked, but no gate tries it out first), or policy/promote."""
     commit_period_s: float = param(0.5, 0.05, 60.0)
     """Time between two commits of received experience [s]; each is acknowledged."""
     save_every: int = param(50, 1, 1000000)
@@ -54,62 +57,33 @@ class LearnerNodeConfig(NodeConfig):
     """Size of the slices in which weights travel [bytes]."""
     signing_key: str = ""
     """PEM file with the Ed25519 private key that signs manifests; empty: they are not signed."""
-    nice: int = param(10, 0, 19)
-    """How far this process steps back for the others (Unix nice)."""
 
 
 class LearnerNode(EngramNode):
     """Stores experience and trains on it."""
 
     config_class = LearnerNodeConfig
-    sections = {"learner": LearnerConfig}  # noqa: RUF012
+    sections = {"learner": LearnerConfig, "store": ExperienceStoreConfig}  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__("learner_node")
 
     def setup(self) -> None:
         """Open the store, load the policy, go on from the saved training state."""
-        os.nice(self.config.nice)
         folder = Path(self.config.folder.replace("{robot_id}", self.config.robot_id)).expanduser()
-        self.key = _private_key(self.config.signing_key) if self.config.signing_key else None
-        trainer, version, chunk_steps = make_trainer(self.config.policy)
-        settings: LearnerConfig = self.section["learner"]
-        if chunk_steps:
-            settings = dataclasses.replace(
-                settings, replay=dataclasses.replace(settings.replay, chunk_size=chunk_steps)
-            )
-        self.store = SqliteExperienceStore(folder / "experience")
-        try:
-            self._resume(folder, trainer, version, settings)
-        except (UnknownNameError, WeightsError) as error:
-            aside = set_aside(folder, ("training", "weights"))
-            self.get_logger().error(
-                f"{error}; training and weights of {folder} are set aside in {aside.name}, "
-                f"learning begins anew from {version} with the experience that is there"
-            )
-            self.health.note("set aside", f"{aside}: {error}")
-            self._resume(folder, trainer, version, settings)
+        self.key = load_private_key(self.config.signing_key) if self.config.signing_key else None
+        policy = make_learnable(self.config.policy)
+        self.store = ExperienceStore(folder / "experience", self.section["store"])
+        workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
+        self.learner, self.library = workspace.learner, workspace.library
+        if workspace.moved_aside:
+            self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
+            self.health.note("moved aside", workspace.moved_aside)
         self.stored = self.store.size()
         self.saved = self.learner.metrics["updates"]
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
-
-    def _resume(self, folder: Path, trainer: Any, version: str, settings: LearnerConfig) -> None:
-        """Go on with what ``folder`` holds.
-
-        Raises:
-            WeightsError: it is damaged or does not fit the network of ``trainer``, which is then unchanged.
-            UnknownNameError: the weights that drove are gone.
-        """
-        self.library = WeightsLibrary(folder / "weights")
-        if self.library.current:
-            data, _ = self.library.get(self.library.current)
-            what = f"{folder / 'weights'}: {self.library.current}"
-            compare_specs(tensor_specs(data), tensor_specs(trainer.weights()), what)
-        self.learner = Learner(self.store, trainer, folder / "training", self.library.current or version, settings)
-        if not self.library.current:
-            self._keep_first(trainer.weights(), version)
 
     def start(self) -> None:
         """Take in experience, and train whenever there is something to learn."""
@@ -122,7 +96,8 @@ class LearnerNode(EngramNode):
         self.every(self.config.commit_period_s, lambda: self.keeping.put(self._commit), "commit")
         self.every(0.2, self._keep_training, "training")
         self.busy = False
-        if len(self.library.deployed) > 1:  # a robot that starts now shall drive what drove before
+        if len(self.library.deployed) > 1 or self.library.forgotten:
+            # a robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate
             self._announce(*self.library.get(self.library.current))
 
     def stop(self) -> None:
@@ -164,10 +139,10 @@ class LearnerNode(EngramNode):
             self.training.put(self._train)
 
     def _train(self) -> None:
-        """Look for new episodes and take updates for a moment; in the training thread."""
+        """Look for new episodes and take a few updates; in the training thread."""
         try:
             self.learner.poll()
-            for _ in range(10):
+            for _ in range(BURST):
                 if self.state != "active":
                     break
                 with self.health.timed("update"):
@@ -184,23 +159,15 @@ class LearnerNode(EngramNode):
         finally:
             self.busy = False
 
+    # -- weights -------------------------------------------------------------------------------------------------
+
     def _new_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self.library.add(data, manifest)
         self.health.count("candidates")
         self._announce(data, manifest)
-        if self.config.promote == "auto":
-            self._promote(manifest.version, "promote: auto; names, shapes and finite values checked, no gate has run")
-
-    def _keep_first(self, data: bytes, version: str) -> None:
-        """The weights that training began with can always be gone back to."""
-        self.library.add(data, make_manifest(data, version, stage="approved"))
-        self.library.approve(version, "shipped")
-
-    # -- weights -------------------------------------------------------------------------------------------------
-
-    def _promote(self, version: str, reason: str) -> None:
-        self._announce(*self.library.approve(version, reason))
-        self.learner.promoted(version)
+        if self.config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
+            self.library.deploy(manifest.version)
+            self.learner.promoted(manifest.version)
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
         signature = sign(manifest, self.key) if self.key is not None else b""
@@ -212,7 +179,8 @@ class LearnerNode(EngramNode):
 
     def _on_promote(self, request: PromotePolicy.Request, response: PromotePolicy.Response) -> Any:
         try:
-            self._promote(request.version, request.reason or "policy/promote")
+            self._announce(*self.library.approve(request.version, request.reason or "policy/promote"))
+            self.learner.promoted(request.version)
             response.accepted, response.reason = True, f"{request.version} drives now; no gate has judged it"
         except EngramError as error:
             response.reason = str(error)
@@ -229,22 +197,15 @@ class LearnerNode(EngramNode):
         return response
 
     def add_diagnostics(self) -> None:
-        """Show what was learnt."""
+        """Show what was learnt, and from what not."""
         if self.state == "active":
             for name, value in self.learner.metrics.items():
                 self.health.note(f"learner {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
+            for reason, count in self.learner.passed_over.items():
+                self.health.note(f"episodes not learnt from: {reason}", str(count))
             self.health.note("stored transitions", str(self.stored))
+            self.health.note("lineage", str(self.learner.lineage))
             self.health.note("driving version", self.library.current)
-
-
-def _private_key(path: str) -> Ed25519PrivateKey:
-    try:
-        key = load_pem_private_key(Path(path).expanduser().read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
-        raise InvalidInputError(f"signing_key {path!r}: {error}") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInputError(f"signing_key {path!r}: a {type(key).__name__}, expected an Ed25519 private key")
-    return key
 
 
 def main() -> NoReturn:

@@ -54,7 +54,8 @@ class PolicyNodeConfig(NodeConfig):
     tasks: str = ""
     """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""
     accept: str = param("any", choices=ACCEPT)
-    """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none."""
+    """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none. Whatever it
+    says, weights of another lineage than the policy's are refused."""
     trusted_key: str = ""
     """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
     weights_folder: str = "~/.local/share/engram/{robot_id}/weights"

@@ -17,6 +17,7 @@ from sensor_msgs.msg import JointState
 from engram.core.pipeline import HOLD, HUMAN
 from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import EpisodeStatus
+from engram.learning.weights.keys import load_public_key
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
@@ -25,11 +26,11 @@ from engram.nodes.policy_choice import PolicyChoice
 from engram.nodes.policy_config import PolicyNodeConfig
 from engram.nodes.process import run
 from engram.nodes.task_goals import RunningGoal, TaskGoals
-from engram.nodes.weights_inbox import WeightsInbox, load_public_key
+from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
-from engram.runtime.policy_runner import PolicyStep
+from engram.runtime.policy_runner import PolicyStep, source_of
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
@@ -72,7 +73,7 @@ class PolicyNode(EngramNode):
         self.goals = TaskGoals(self, self.runner, self.publish_status)
         key = load_public_key(config.trusted_key) if config.trusted_key else None
         folder = self._folder(config.weights_folder)
-        self.weights = WeightsInbox(self, folder, config.accept, self.runner.offer_weights, key)
+        self.weights = WeightsInbox(self, folder, config.accept, self.runner, key)
         self.experience: ExperienceSender | None = None
         if config.experience:
             folder = self._folder(config.spool)
@@ -183,7 +184,7 @@ class PolicyNode(EngramNode):
             self.health.seconds("observe", time.perf_counter() - began)
             return
         if self.experience is not None:
-            self.experience.chunk(chunk)
+            self.experience.chunk(chunk, source_of(self.runner.policy))
         self.health.trace("chunk sent", chunk.stamp_ns)
         self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
         self.health.seconds("observe and act", time.perf_counter() - began)
@@ -203,7 +204,7 @@ class PolicyNode(EngramNode):
     def add_diagnostics(self) -> None:
         """Say which weights are in use, and what the policy remembers of its episode."""
         if self.state == "active":
-            self.health.note(POLICY_DRIVES, self.runner.label)
+            self.health.note(POLICY_DRIVES, self.runner.drives)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
 

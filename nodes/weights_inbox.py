@@ -1,20 +1,19 @@
-"""Weights from the learner: announced by a manifest, sent in slices, verified, then offered to the policy."""
+"""Receives weights from the learner: a manifest announces them, slices bring them; verified, they go to the policy."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from engram.core.errors import InvalidInputError, WeightsError, unknown_name
+from engram.core.errors import WeightsError, unknown_name
 from engram.core.types import PolicyManifest
 from engram.learning.weights.manifest import check_signature, verify
 from engram.learning.weights.slices import Assembler
 from engram.nodes import messages, qos
+from engram.runtime.policy_runner import PolicyRunner, check_lineage
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.msg import WeightChunk
 
@@ -26,23 +25,12 @@ EARLY = 1024
 """Slices kept that came before their manifest: the topics have no order between them."""
 
 
-def load_public_key(path: str) -> Ed25519PublicKey:
-    """Return the Ed25519 key in the PEM file ``path``; raises InvalidInputError if there is none."""
-    try:
-        key = load_pem_public_key(Path(path).expanduser().read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"trusted_key {path!r}: {error}") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInputError(f"trusted_key {path!r}: a {type(key).__name__}, expected an Ed25519 public key")
-    return key
-
-
 class WeightsInbox:
     """Assembles and verifies weight files in a worker thread of ``node``; refusals become diagnostics.
 
     Args:
         accept: "approved" (a robot), "any" (simulation: candidates too) or "none".
-        offer: takes the verified file and its version.
+        runner: takes the verified files. Only weights of its policy's lineage are received at all.
         trusted_key: when given, manifests must be signed by its owner.
     """
 
@@ -51,16 +39,17 @@ class WeightsInbox:
         node: EngramNode,
         folder: Path,
         accept: str,
-        offer: Callable[[Path, str], None],
+        runner: PolicyRunner,
         trusted_key: Ed25519PublicKey | None = None,
     ) -> None:
         if accept not in ACCEPT:
             raise unknown_name("value of accept", accept, ACCEPT)
-        self._node, self._folder, self._accept, self._offer = node, folder, accept, offer
+        self._node, self._folder, self._accept, self._runner = node, folder, accept, runner
         self._key = trusted_key
         self._assembler: Assembler | None = None
         self._early: list[tuple[str, int, bytes]] = []
         self._done = ""
+        self._refused = ""  # version of another lineage, whose slices are not kept
         if accept == "none":
             return
         self._thread = node.worker("weights", lambda job: job(), capacity=8192)
@@ -75,14 +64,15 @@ class WeightsInbox:
         self._thread.put(lambda: self._take(msg.version, msg.index, bytes(msg.data)))
 
     def _begin(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
-        """Start on a new version, if this robot takes it at all."""
+        """Start to assemble a new version, if this robot takes it at all."""
         if manifest.version == self._done or (self._assembler and self._assembler.manifest == manifest):
             return
+        self._assembler, self._refused = None, manifest.version
+        check_lineage(self._runner.policy, manifest.lineage, manifest.version)
+        self._refused = ""
         if self._accept == "approved" and manifest.stage != "approved":
-            self._assembler = None
             raise WeightsError(f"{manifest.version!r} is a {manifest.stage}: refused, only approved ones are taken")
         if manifest.stage in ("rejected", "rolled_back"):
-            self._assembler = None
             return
         if self._key is not None:
             check_signature(manifest, signature, self._key)
@@ -94,7 +84,7 @@ class WeightsInbox:
     def _take(self, version: str, index: int, data: bytes) -> None:
         assembler = self._assembler
         if assembler is None or assembler.manifest.version != version:
-            if version != self._done:
+            if version not in (self._done, self._refused):
                 self._early = [*self._early[-EARLY:], (version, index, data)]
             return
         if assembler.add(index, data):
@@ -115,4 +105,4 @@ class WeightsInbox:
         self._done = manifest.version
         self._node.health.count("weights received")
         self._node.get_logger().info(f"weights {manifest.version} received and verified")
-        self._offer(path, manifest.version)
+        self._runner.offer_weights(path, manifest.version, manifest.lineage)

@@ -11,11 +11,13 @@ from lerobot.configs import PreTrainedConfig
 from lerobot.policies.factory import make_pre_post_processors
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
+from engram.core.types import Lineage
 from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
+from engram.policies.lineage import lineage_of
 
 BACKBONES = ("pi0", "smolvla")
 """LeRobot's policies that run as they are, and beside which a memory can be trained."""
@@ -29,6 +31,7 @@ class Opened:
     preprocess: Any
     postprocess: Any
     version: str  # type and the first digits of the weights' sha256
+    lineage: Lineage
 
 
 def open_policy(name: str | Path) -> Opened:
@@ -61,7 +64,9 @@ def open_policy(name: str | Path) -> Opened:
     policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
     device = {"device_processor": {"device": config.device}}
     before, after = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
-    return Opened(policy.to(config.device), before, after, f"{config.type}-{sha256(folder / WEIGHTS)[:12]}")
+    root = sha256(folder / WEIGHTS)
+    lineage = lineage_of(policy, (before, after), root, str(name))
+    return Opened(policy.to(config.device), before, after, f"{config.type}-{root[:12]}", lineage)
 
 
 def _open_backbone(name: str) -> Opened:
@@ -71,9 +76,10 @@ def _open_backbone(name: str) -> Opened:
 
     config, source = wrapped(name), Source(name)
     policy = EngramBackbonePolicy(config)
-    version = f"{source.config().type}-{sha256(source.file(WEIGHTS))[:12]}"
+    root = sha256(source.file(WEIGHTS))
     before, after = backbone_processors(config)
-    return Opened(policy, before, after, version)
+    lineage = lineage_of(policy, (before, after), root, name)
+    return Opened(policy, before, after, f"{source.config().type}-{root[:12]}", lineage)
 
 
 def checkpoint_folder(name: str | Path) -> Path:

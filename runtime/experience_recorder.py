@@ -8,7 +8,7 @@ before its pictures have been put together here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer, clock_restarted
-from engram.core.types import ActionChunk, EpisodeStatus, Observation, Transition
+from engram.core.types import NOBODY, ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
 
 
 @dataclass
@@ -27,8 +27,12 @@ class _Step:
     proposed: np.ndarray | None = None  # (a,)
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
+    source: ActionSource = field(default_factory=lambda: ActionSource(NOBODY))
 
 
+COVERED_BELOW = 3.0
+"""A camera whose pixels vary by less than this (standard deviation, grey levels of 255) shows nothing: it is covered,
+in the dark or without a signal. In simulation a camera varies by more than 30, with a cap on it by less than 2."""
 KEPT = 256
 """Steps, executed actions and statuses kept while they wait for each other."""
 
@@ -55,6 +59,7 @@ class ExperienceRecorder:
         self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
         self._observed_ns = 0  # newest
         self._chunk: ActionChunk | None = None
+        self._source = ActionSource()  # of the newest chunk
         self._episode: int | None = None
         self._number = 0  # of the episode, for the learner
         self._count = 0  # steps emitted in this episode
@@ -72,9 +77,9 @@ class ExperienceRecorder:
             self._statuses.add(status.stamp_ns, status)
         self._flush()
 
-    def chunk(self, chunk: ActionChunk) -> None:
-        """The policy proposed a chunk."""
-        self._chunk = chunk
+    def chunk(self, chunk: ActionChunk, source: ActionSource) -> None:
+        """The policy that ``source`` describes proposed a chunk."""
+        self._chunk, self._source = chunk, source
         self._propose()
 
     def executed(self, executed: ActionChunk) -> None:
@@ -123,6 +128,7 @@ class ExperienceRecorder:
                     chunk.policy_version,
                     chunk.memory_ids,
                 )
+                step.source = self._source
 
     def _flush(self) -> None:
         while (stamp_ns := self._steps.oldest_ns) is not None:
@@ -170,4 +176,16 @@ class ExperienceRecorder:
             intervention=executed.policy_version.startswith(HUMAN),
             policy_version=step.version,
             memory_ids=step.memory_ids,
+            source=replace(step.source, covered_cameras=covered_cameras(observation)),
         )
+
+
+def covered_cameras(observation: Observation) -> tuple[str, ...]:
+    """Return the cameras of ``observation`` whose image shows nothing: all pixels are next to alike."""
+    return tuple(
+        sorted(
+            name
+            for name, frame in observation.cameras.items()
+            if float(frame.color[::4, ::4].std(axis=(0, 1)).max()) < COVERED_BELOW
+        )
+    )

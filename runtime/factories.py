@@ -14,7 +14,7 @@ import numpy as np
 from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.registry import load_object, resolve
+from engram.core.registry import resolve
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 
@@ -186,18 +186,13 @@ def _warm_up(policy: Any) -> None:
     policy.begin_anew()
 
 
-def make_trainer(spec: str) -> tuple[Any, str, int]:
-    """Return what trains the policy called ``spec``, the version it starts from and the policy's chunk length.
-
-    With ``package.module:factory`` the factory returns a Trainer; its chunk length is then left to the parameters.
-    """
+def make_learnable(spec: str) -> Policy:
+    """Return the policy called ``spec`` for a learner to start from: a checkpoint, or a factory of your own."""
     if ":" in spec:
-        return load_object(spec)(), spec.replace(":", "."), 0
-    from engram.learning.algorithms.clone_policy import clone_behaviour
-    from engram.policies import load_policy
+        return resolve("policy", spec, {}, Policy)  # type: ignore[type-abstract]
+    from engram.policies import load_policy  # torch: only where a network is wanted
 
-    policy = load_policy(spec)
-    return clone_behaviour(policy), policy.version, int(policy.network.config.chunk_size)
+    return load_policy(spec)
 
 
 def _geometric() -> Detector:

@@ -11,7 +11,7 @@ import numpy as np
 
 from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.errors import WeightsError
-from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.core.types import ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
 from engram.runtime.episode_keeper import EpisodeKeeper
 
 
@@ -47,17 +47,21 @@ class PolicyRunner:
         self.chunk: ActionChunk | None = None
         self._episode: tuple[int, str] | None = None
         self._stamp_ns = -1
-        self._weights: tuple[Path, str] | None = None
+        self._weights: tuple[Path, str, Lineage | None] | None = None
+        self._loaded = policy.version  # the version that the policy was loaded with
+        self._swapped = ""  # the version that drives instead of that one
         self._written_by = ""  # the version that wrote what a process before this one remembered
-        self.label = ""  # what drives now, for those who watch
+        self.label = ""  # what the policy that drives was loaded as, for those who watch
         self._next: tuple[Policy, str] | None = None
         self._lock = threading.Lock()
 
-    def offer_weights(self, path: Path, version: str) -> None:
-        """Use the verified safetensors file ``path`` from the next chunk on, with a memory from the next episode on;
-        callable from any thread."""
+    def offer_weights(self, path: Path, version: str, lineage: Lineage | None) -> None:
+        """Use the verified safetensors file ``path`` from the next chunk on, with a memory from the next episode on.
+
+        Weights of another lineage than that of the policy that drives then are refused. Callable from any thread.
+        """
         with self._lock:
-            self._weights = (path, version)
+            self._weights = (path, version, lineage)
 
     def offer_policy(self, policy: Policy, label: str = "") -> None:
         """Let ``policy`` drive from the next episode on; callable from any thread."""
@@ -68,6 +72,11 @@ class PolicyRunner:
     def reads_context(self) -> bool:
         """Whether what drives acts on memory/context; callable from any thread."""
         return self.policy.reads_context
+
+    @property
+    def drives(self) -> str:
+        """What drives: the policy's name, and the weights if they are not those it was loaded with."""
+        return f"{self.label}, weights {self._swapped}" if self._swapped else self.label
 
     @property
     def remembered(self) -> str:
@@ -114,16 +123,34 @@ class PolicyRunner:
         with self._lock:
             if self._next is not None:  # weights on their way were meant for the policy that leaves
                 (self.policy, self.label), self._next, self._weights = self._next, None, None
+                self._loaded, self._swapped = self.policy.version, ""
 
     def _swap_weights(self) -> None:
         with self._lock:
             weights, self._weights = self._weights, None
         if weights is None:
             return
+        path, version, lineage = weights
         try:
-            self.policy.load_weights(*weights)
+            check_lineage(self.policy, lineage, version)
+            self.policy.load_weights(path, version)
+            self._swapped = "" if version == self._loaded else version
         except WeightsError as error:  # the policy kept its old weights: go on with them
             self._on_refused(error)
+
+
+def check_lineage(policy: Policy, lineage: Lineage | None, version: str) -> None:
+    """Raise WeightsError, naming both lineages, unless ``policy`` takes the weights ``version`` of ``lineage``."""
+    if policy.lineage is None:
+        raise WeightsError(f"weights {version!r}: the policy {policy.version} names no lineage and takes no weights")
+    policy.lineage.check(lineage, f"weights {version!r}")
+
+
+def source_of(policy: Policy) -> ActionSource:
+    """Return whose actions those of ``policy`` are; of one that names no lineage, the learner learns nothing."""
+    lineage = policy.lineage
+    name = policy.version if lineage is None else lineage.name
+    return ActionSource(name, "" if lineage is None else lineage.id, policy.ablation)
 
 
 def _standstill(chunk: ActionChunk) -> ActionChunk:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engram.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from engram.core.contracts import Detector, ExperienceStore, Kinematics, Memory, Policy, World
+    from engram.core.contracts import Detector, Kinematics, Memory, Policy, World
     from engram.core.errors import EngramError
     from engram.core.robot import PANDA_2F85, RobotConfig
     from engram.core.types import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Transition,
     )
     from engram.core.version import __version__
+    from engram.learning.experience.store import ExperienceStore
     from engram.learning.learner import Learner
     from engram.memory.robot_memory import RobotMemory
     from engram.policies.sequence_memory import SequenceMemory
@@ -44,7 +45,7 @@ _MODULES = {
     "make_world": "engram.sim.worlds",
     "evaluate": "engram.validation.evaluation",
     "Learner": "engram.learning.learner",
-    "ExperienceStore": "engram.core.contracts",
+    "ExperienceStore": "engram.learning.experience.store",
     "RobotConfig": "engram.core.robot",
     "PANDA_2F85": "engram.core.robot",
     # extend it: the contracts of the parts that you can plug in

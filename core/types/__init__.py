@@ -15,6 +15,7 @@ from engram.core.types.experience import (
     PolicyManifest,
     Transition,
 )
+from engram.core.types.lineage import NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
     EVENT_KINDS,
     POSITION_SIGMA_M,
@@ -42,8 +43,10 @@ __all__ = [
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
+    "NOBODY",
     "POSITION_SIGMA_M",
     "ActionChunk",
+    "ActionSource",
     "ActionSpace",
     "Advice",
     "Body",
@@ -59,6 +62,7 @@ __all__ = [
     "HumanAction",
     "JointCommand",
     "JointState",
+    "Lineage",
     "MemoryTokens",
     "Observation",
     "OracleOutcome",

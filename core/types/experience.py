@@ -12,6 +12,7 @@ import numpy as np
 from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import set_fields
+from engram.core.types.lineage import ActionSource, Lineage
 
 EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
@@ -65,6 +66,7 @@ class Transition:
     intervention: bool
     policy_version: str
     memory_ids: tuple[str, ...] = ()
+    source: ActionSource = field(default_factory=ActionSource)
 
     def __post_init__(self) -> None:
         images = {
@@ -81,7 +83,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class PolicyManifest:
-    """What a weight file is: its digest, ancestry, stage and measured results."""
+    """What a weight file is: its digest, ancestry, stage and measured results.
+
+    A policy takes weights of its own ``lineage`` alone; weights without one are refused everywhere.
+    """
 
     version: str
     parent: str
@@ -90,6 +95,7 @@ class PolicyManifest:
     stage: Literal["candidate", "approved", "rejected", "rolled_back"]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    lineage: Lineage | None = None
 
     def __post_init__(self) -> None:
         positive_int("PolicyManifest.size", self.size)

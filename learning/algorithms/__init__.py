@@ -1,0 +1,32 @@
+"""Learning algorithms, one file each, chosen by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engram.core.contracts import Policy
+from engram.core.registry import resolve
+from engram.learning.algorithms.contract import Algorithm
+
+
+def _behavior_cloning(policy: Policy) -> Algorithm:
+    from engram.learning.algorithms.clone_policy import clone_policy  # torch takes seconds
+
+    return clone_policy(policy)
+
+
+ALGORITHMS: dict[str, Callable[[Policy], Algorithm]] = {"behavior_cloning": _behavior_cloning}
+"""Name -> what makes it for a policy."""
+
+
+def make_algorithm(spec: str, policy: Policy) -> Algorithm:
+    """Return the algorithm called ``spec`` for ``policy``: a name, or ``package.module:attribute`` of your own.
+
+    Raises:
+        UnknownNameError: there is no such name; lists those there are.
+        InvalidInputError: the attribute cannot be imported or makes something else, or the policy cannot be trained so.
+    """
+    return resolve("learning algorithm", spec, ALGORITHMS, Algorithm, policy)  # type: ignore[type-abstract]
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "make_algorithm"]

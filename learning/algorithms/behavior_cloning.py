@@ -1,4 +1,4 @@
-"""Behaviour cloning of any LeRobot policy: ``forward(batch) -> (loss, figures)``."""
+"""Behavior cloning: imitate recorded actions. For any LeRobot policy: ``forward(batch)`` returns (loss, figures)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from engram.core.errors import WeightsError
+from engram.core.types import Lineage
+from engram.learning.algorithms.contract import Algorithm
 from engram.learning.replay.buffer import Batch
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 
@@ -24,37 +26,40 @@ Shrink = Callable[[str, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class BehaviourCloningConfig:
-    """AdamW at a constant rate, and averaged weights to ship."""
+class BehaviorCloningConfig:
+    """AdamW with a constant learning rate; the weights that are shipped are a running average."""
 
     learning_rate: float = 1e-4
-    """Constant: there is no end to decay towards."""
+    """Step size. Constant, because online learning has no last step to decay towards."""
     weight_decay: float = 1e-3
-    """Of matrices; vectors are not decayed."""
+    """Weight decay of matrices; vectors are not decayed."""
     gradient_norm: float = 1.0
     """Gradients are clipped to this norm."""
     ema_decay: float = 0.99
-    """Of the averaged weights, which are what is shipped."""
+    """Decay of the exponential moving average of the weights; the average is what is shipped."""
     foresight: float = 0.5
-    """Of a policy with a memory of its episode: weight of foreseeing where the tool will be, as in ``engram train``."""
+    """Only for a policy with a memory of its episode: weight of the auxiliary loss that predicts where the tool will
+    be, as in ``engram train``."""
 
 
-class BehaviourCloning:
-    """The :class:`engram.learning.learner.Trainer` of a LeRobot policy and its preprocessor.
+class BehaviorCloning(Algorithm):
+    """Imitates single control steps.
 
     Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
     """
-
-    whole_episodes = False
 
     def __init__(
         self,
         policy: nn.Module,
         preprocess: Preprocess,
-        config: BehaviourCloningConfig | None = None,
+        config: BehaviorCloningConfig | None = None,
         shrink: Shrink | None = None,
+        *,
+        lineage: Lineage,
+        chunk_steps: int = 0,
     ) -> None:
-        self.config = config or BehaviourCloningConfig()
+        self.lineage, self.chunk_steps = lineage, chunk_steps
+        self.config = config or BehaviorCloningConfig()
         self.policy = policy.train()
         self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
         self._preprocess = preprocess
@@ -77,9 +82,7 @@ class BehaviourCloning:
         torch.manual_seed(seed)
         loss, figures, carried = self._loss(batch)
         if not torch.isfinite(loss):
-            raise WeightsError(
-                f"behaviour cloning: loss {float(loss.detach())} at update {self._steps}, not learnt from"
-            )
+            raise WeightsError(f"behavior cloning: loss {float(loss.detach())} at update {self._steps}, skipped")
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.gradient_norm)
@@ -96,24 +99,24 @@ class BehaviourCloning:
 
     def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
         """Return images (n, 3, H, W) uint8 as the policy downsamples them first; as they are without ``shrink``."""
-        return self._shrink(feature, images) if self._shrink else np.ascontiguousarray(images)
+        return self._shrink(feature, images) if self._shrink else super().shrink(feature, images)
 
     def save(self) -> bytes:
-        """Return weights, averages, optimiser, step and what is carried on as one safetensors block."""
+        """Return weights, averages, optimiser, step and carried tensors as one safetensors block."""
         tensors = {f"policy.{k}": v for k, v in self.policy.state_dict().items()}
         tensors |= {f"averaged.{k}": v for k, v in self._averaged.state_dict().items()}
         for index, entries in self._optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in entries.items()}
         tensors |= {f"carried.{k}": v for k, v in self._carried.items()}
         about = {"steps": self._steps, "config": asdict(self.config)}
-        return save(_contiguous(tensors), metadata={"behaviour_cloning": json.dumps(about)})
+        return save(_contiguous(tensors), metadata={"behavior_cloning": json.dumps(about)})
 
     def restore(self, state: bytes) -> None:
         """Go on from :meth:`save`; if it is damaged or of another network: WeightsError, and nothing has changed."""
         try:
             tensors = load(state)
             header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
-            about = json.loads(header["__metadata__"]["behaviour_cloning"])
+            about = json.loads(header["__metadata__"]["behavior_cloning"])
         except (SafetensorError, ValueError, KeyError) as error:
             raise WeightsError(f"training state cannot be read: {error}") from error
         found, network = tensor_specs(state), tensor_specs(self.weights())

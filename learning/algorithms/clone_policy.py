@@ -1,4 +1,4 @@
-"""The learner's update rule for the shipped policy."""
+"""Behavior cloning for a policy of ours: which variant of it, and what of the policy it needs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ import copy
 import numpy as np
 import torch
 
+from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError
-from engram.learning.algorithms.behavior_cloning import BehaviourCloning, BehaviourCloningConfig
-from engram.learning.replay.episode_batches import EpisodeCloning
+from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
+from engram.learning.algorithms.episode_cloning import EpisodeCloning
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, of_shrunk_images
 from engram.policies.vla.vla_policy import VlaPolicy
 
 
-def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = None) -> BehaviourCloning:
-    """Return the trainer of a copy of ``policy``'s network; the policy itself goes on acting with its weights.
+def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) -> BehaviorCloning:
+    """Return behavior cloning of a copy of ``policy``'s network; the policy itself keeps its weights.
 
-    A policy with a memory of its episode learns from whole episodes, another one from single steps. Replay keeps images
-    at the policy's own size: a part of the memory of full ones, and the same bits for training.
+    A policy with a memory of its episode learns from whole episodes, any other from single control steps. Replay keeps
+    images at the policy's own size: less memory, and the same bits for training.
 
     Raises:
-        InvalidInputError: the policy's preprocessor does not downsample images, it is a frozen backbone, or it acts on
-            memory/context, which experience does not hold.
+        InvalidInputError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
+            backbone, it names no lineage, or it acts on memory/context, which
+            experience does not hold.
     """
-    if not isinstance(policy.network, EngramVLAPolicy):
-        raise InvalidInputError(f"{policy.version} is a frozen backbone; the learner needs a policy of type engram_vla")
+    if not isinstance(policy, VlaPolicy) or not isinstance(policy.network, EngramVLAPolicy):
+        kind = "a frozen backbone" if isinstance(policy, VlaPolicy) else f"a {type(policy).__name__}"
+        raise InvalidInputError(f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla")
+    if policy.lineage is None:
+        raise InvalidInputError(f"{policy.version} names no lineage: nothing says which experience is its own")
     if policy.reads_context:
         raise InvalidInputError(
-            f"{policy.version} acts on memory/context, which the experience does not hold: learning blindly it would "
-            "forget that; train it with 'engram train', run it without a learner (learner:=false, --no-learner)"
+            f"{policy.version} acts on memory/context, which the experience does not hold: training without it would "
+            "unlearn its use; train with 'engram train', run it without a learner (learner:=false, --no-learner)"
         )
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
@@ -42,5 +47,7 @@ def clone_behaviour(policy: VlaPolicy, config: BehaviourCloningConfig | None = N
     def shrink(feature: str, images: np.ndarray) -> np.ndarray:
         return steps[0].image(feature, torch.from_numpy(np.ascontiguousarray(images))).numpy()
 
-    kind = EpisodeCloning if policy.remembers else BehaviourCloning
-    return kind(copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess), config, shrink)
+    variant = EpisodeCloning if policy.remembers else BehaviorCloning
+    network, preprocess = copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess)
+    chunk_steps = int(policy.network.config.chunk_size)
+    return variant(network, preprocess, config, shrink, lineage=policy.lineage, chunk_steps=chunk_steps)

@@ -1,9 +1,10 @@
-"""A transition as bytes: a safetensors block, compressed; for the disk and never pickle."""
+"""A transition as bytes for the disk: a compressed safetensors block, never pickle."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from engram.core.errors import EngramError, InvalidInputError
-from engram.core.types import Transition
+from engram.core.types import ActionSource, Transition
 
 _IMAGE = "image."
 _ARRAYS = ("state", "action", "executed_action")
-_SCALARS = tuple(f.name for f in fields(Transition) if f.name not in (*_ARRAYS, "images"))
+_SCALARS = tuple(f.name for f in fields(Transition) if f.name not in (*_ARRAYS, "images", "source"))
 _codec = Zstd(level=1, checksum=True)
 
 
@@ -31,22 +32,32 @@ def encode(transition: Transition) -> bytes:
     scalars = {name: getattr(transition, name) for name in _SCALARS}
     if not np.isfinite(scalars["reward"]):
         raise InvalidInputError(f"Transition.reward: {scalars['reward']}, expected a finite number")
+    scalars["source"] = asdict(transition.source)
     return _codec.encode(save(tensors, metadata={"transition": json.dumps(scalars, default=_plain)}))
 
 
 def decode(data: bytes) -> Transition:
-    """Return the transition of :func:`encode`; raises DamagedRecordError."""
+    """Return the transition of :func:`encode`; raises DamagedRecordError.
+
+    One that was written before transitions had a source gets the default: an unknown one.
+    """
     try:
         block = bytes(_codec.decode(data))
         header = json.loads(block[8 : 8 + int.from_bytes(block[:8], "little")])
         scalars = json.loads(header["__metadata__"]["transition"])
         tensors = load(block)
         images = {name.removeprefix(_IMAGE): t for name, t in tensors.items() if name.startswith(_IMAGE)}
+        scalars["source"] = source_from(scalars.get("source", {}))
         scalars["memory_ids"] = tuple(scalars["memory_ids"])
         fields_: dict[str, Any] = scalars | {name: tensors[name] for name in _ARRAYS}
         return Transition(images=images, **fields_)
     except (RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DamagedRecordError(f"a stored transition cannot be read: {type(error).__name__}: {error}") from None
+
+
+def source_from(values: Mapping[str, Any]) -> ActionSource:
+    """Return the source that ``asdict`` and JSON made ``values`` of."""
+    return ActionSource(**{**values, "covered_cameras": tuple(values.get("covered_cameras", ()))})
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,10 @@
-"""One SQLite file a store: one writer, durable when a transaction is committed."""
+"""A SQLite file with one writer and many readers; what is committed is durable. And files that are replaced whole."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,14 @@ class Database:
 
     Write-ahead log with ``synchronous=FULL``: what :meth:`commit` returned from survives kill -9 and a power cut.
 
+    A file of an older ``version`` is brought to this one by ``migrations``, version by version, in one transaction.
+
     Raises:
-        StoreError: another process writes it (naming its id), the file is damaged or has another schema version.
+        StoreError: another process writes it (naming its id), the file is damaged or of a schema version that no
+            migration leads from.
     """
 
-    def __init__(self, path: Path, schema: str, version: int) -> None:
+    def __init__(self, path: Path, schema: str, version: int, migrations: Mapping[int, str] | None = None) -> None:
         self.path = path
         self._lock = WriterLock(path.parent, f"{path.name}.lock")
         self._connection: sqlite3.Connection | None = None
@@ -30,7 +33,7 @@ class Database:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self.execute("PRAGMA journal_mode=WAL")
             self.execute("PRAGMA synchronous=FULL")
-            self._check_version(schema, version)
+            self._bring_to(version, schema, migrations or {})
         except StoreError:
             self.close()
             raise
@@ -77,16 +80,19 @@ class Database:
             self._connection = None
         self._lock.release()
 
-    def _check_version(self, schema: str, version: int) -> None:
+    def _bring_to(self, version: int, schema: str, migrations: Mapping[int, str]) -> None:
         (found,) = self.execute("PRAGMA user_version").fetchone()
-        if found == 0:
-            self.begin()
-            for statement in schema.split(";"):
-                self.execute(statement)
-            self.execute(f"PRAGMA user_version={version}")
-            self.commit()
-        elif found != version:
+        steps = {0: schema} if found == 0 else {n: migrations.get(n) for n in range(found, version)}
+        if found > version or None in steps.values():
             raise StoreError(f"{self.path}: schema version {found}, this version reads {version}")
+        if not steps:
+            return
+        self.begin()
+        for script in steps.values():
+            for statement in (script or "").split(";"):
+                self.execute(statement)
+        self.execute(f"PRAGMA user_version={version}")
+        self.commit()
 
 
 def write_atomic(path: Path, data: bytes) -> None:

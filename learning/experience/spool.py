@@ -1,4 +1,4 @@
-"""The robot's side: transitions stay on its disk until the learner says that they are on its own."""
+"""The robot's end of the experience link: transitions stay on its disk until the learner has acknowledged them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from engram.core.types import Transition
 from engram.learning.experience.codec import decode, encode
 from engram.learning.experience.database import Database
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE spool (sequence INTEGER PRIMARY KEY, payload BLOB);
 CREATE TABLE state (name TEXT PRIMARY KEY, value) WITHOUT ROWID
 """
+MIGRATIONS = {1: ""}
+"""Version 1 did not say whose actions a transition holds: such transitions are still sent, of an unknown source."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Spool:
             raise InvalidInputError("Spool.robot_id: empty, expected the robot's name")
         self.robot_id = robot_id
         self.config = config or SpoolConfig()
-        self._database = Database(Path(folder) / "spool.sqlite", SCHEMA, VERSION)
+        self._database = Database(Path(folder) / "spool.sqlite", SCHEMA, VERSION, MIGRATIONS)
         self.boot_id = str(self._state("boot_id", uuid.uuid4().hex))
         self.acknowledged = int(self._state("acknowledged", 0))
         self._dropped = int(self._state("dropped", 0))

@@ -1,51 +1,56 @@
-"""What the learner keeps: transitions on disk, exactly once, whole episodes out.
+"""The experience store: takes transitions exactly once, in any order, and gives whole episodes back.
 
-SQLite, because what is asked for is what it does: (robot, boot, sequence) as primary key is exactly once, a commit is
-atomic and durable, and readers go on beside the writer. Docs: docs/decisions/experience-store.md.
+Why SQLite: docs/decisions/0004-experience-store.md.
 """
 
 from __future__ import annotations
 
-import zlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-from engram.core.contracts import ExperienceStore
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.types import Transition
-from engram.learning.experience.codec import DamagedRecordError, decode, encode
+from engram.core.types import ActionSource, Transition
+from engram.learning.experience.codec import DamagedRecordError, decode, encode, source_from
 from engram.learning.experience.database import Database
+from engram.learning.experience.retention import ExperienceStoreConfig, Retention
 
-VERSION = 1
-SCHEMA = """
+VERSION = 2
+_SIZES = """
+CREATE TABLE sizes (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, last_sequence INTEGER,
+    bytes INTEGER, UNIQUE (robot_id, boot_id, episode))
+"""
+SCHEMA = f"""
 CREATE TABLE streams (robot_id TEXT, boot_id TEXT, acked INTEGER, PRIMARY KEY (robot_id, boot_id)) WITHOUT ROWID;
 CREATE TABLE transitions (
     robot_id TEXT, boot_id TEXT, sequence INTEGER, episode INTEGER, step INTEGER, ended INTEGER,
-    reward REAL, payload BLOB,
+    reward REAL, payload BLOB, source TEXT,
     PRIMARY KEY (robot_id, boot_id, sequence));
 CREATE INDEX by_episode ON transitions (robot_id, boot_id, episode, step);
 CREATE TABLE episodes (
     number INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, task TEXT,
     instruction TEXT, success INTEGER, steps INTEGER, total_reward REAL, policy_version TEXT,
-    last_sequence INTEGER, kept INTEGER, stored INTEGER, UNIQUE (robot_id, boot_id, episode));
-CREATE TABLE reservoirs (task TEXT, success INTEGER, met INTEGER, PRIMARY KEY (task, success)) WITHOUT ROWID
+    last_sequence INTEGER, kept INTEGER, stored INTEGER, sources TEXT, UNIQUE (robot_id, boot_id, episode));
+CREATE TABLE reservoirs (task TEXT, success INTEGER, met INTEGER, PRIMARY KEY (task, success)) WITHOUT ROWID;
+{_SIZES}
 """
+MIGRATIONS = {
+    1: f"""
+ALTER TABLE transitions ADD COLUMN source TEXT;
+ALTER TABLE episodes ADD COLUMN sources TEXT;
+{_SIZES};
+INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes)
+    SELECT robot_id, boot_id, episode, max(sequence), sum(length(payload)) FROM transitions
+    GROUP BY robot_id, boot_id, episode ORDER BY min(rowid)
+"""
+}
+"""Version that a file has -> what brings it to the next. Version 1 did not know whose actions it held: its episodes
+stay, of an unknown source, and no learner learns from them."""
 
 Stream = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class ExperienceStoreConfig:
-    """What is kept."""
-
-    episodes_per_task: int = 0
-    """Episodes kept a task, and the same number of failed ones: a uniform sample of all there were. 0 = all."""
-    seed: int = 0
-    """Of the sample."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,11 @@ class EpisodeInfo:
     steps: int
     total_reward: float
     policy_version: str
+    sources: tuple[ActionSource, ...]
+    """Each different source that its steps have."""
 
 
-class SqliteExperienceStore(ExperienceStore):
+class ExperienceStore:
     """A folder with one writer. ``append`` and ``commit`` are for one thread; reading is for any.
 
     Raises:
@@ -73,8 +80,9 @@ class SqliteExperienceStore(ExperienceStore):
 
     def __init__(self, folder: Path | str, config: ExperienceStoreConfig | None = None) -> None:
         self.config = config or ExperienceStoreConfig()
-        self._database = Database(Path(folder) / "experience.sqlite", SCHEMA, VERSION)
+        self._database = Database(Path(folder) / "experience.sqlite", SCHEMA, VERSION, MIGRATIONS)
         rows = self._database.execute("SELECT robot_id, boot_id, acked FROM streams")
+        self._retention = Retention(self._database, self.config)
         self._acked: dict[Stream, int] = {(robot, boot): acked for robot, boot, acked in rows}
         self._touched: dict[tuple[str, str, int], None] = {}
 
@@ -96,10 +104,7 @@ class SqliteExperienceStore(ExperienceStore):
         for one, payload in zip(transitions, payloads, strict=True):
             if one.sequence <= self._acked.get((one.robot_id, one.boot_id), 0):
                 continue
-            key = (one.robot_id, one.boot_id, one.sequence)
-            values = (*key, one.episode, one.step, one.terminated or one.truncated, float(one.reward), payload)
-            added = self._database.execute("INSERT OR IGNORE INTO transitions VALUES (?,?,?,?,?,?,?,?)", values)
-            if added.rowcount:
+            if self._insert(one, payload):
                 self._touched[one.robot_id, one.boot_id, one.episode] = None
 
     def commit(self) -> Mapping[Stream, int]:
@@ -111,7 +116,7 @@ class SqliteExperienceStore(ExperienceStore):
             for key in self._touched:
                 self._register(key)
             if self._touched:
-                self._delete_dropped()
+                self._retention.delete()
             self._database.commit()
         except StoreError:
             self._database.rollback()
@@ -130,12 +135,17 @@ class SqliteExperienceStore(ExperienceStore):
 
     def catalogue(self, after: int = 0) -> list[EpisodeInfo]:
         """Return the complete committed episodes with a number above ``after``, oldest first."""
-        columns = "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version"
+        columns = (
+            "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version, "
+            "sources"
+        )
         with closing(self._database.reader()) as reader:
             rows = reader.execute(f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number", (after,))
             names = columns.split(", ")
             found = [dict(zip(names, row, strict=True)) for row in rows]
-            return [EpisodeInfo(**one | {"success": bool(one["success"])}) for one in found]
+        return [
+            EpisodeInfo(**one | {"success": bool(one["success"]), "sources": _sources(one["sources"])}) for one in found
+        ]
 
     def episode(self, number: int) -> tuple[Transition, ...]:
         """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
@@ -163,6 +173,23 @@ class SqliteExperienceStore(ExperienceStore):
         if self._touched:
             self.commit()
         self._database.close()
+
+    def _insert(self, one: Transition, payload: bytes) -> bool:
+        """Add a row; return whether it is new."""
+        stream = (one.robot_id, one.boot_id)
+        ended = one.terminated or one.truncated
+        source = json.dumps(asdict(one.source), sort_keys=True)
+        values = (*stream, one.sequence, one.episode, one.step, ended, float(one.reward), payload, source)
+        added = self._database.execute("INSERT OR IGNORE INTO transitions VALUES (?,?,?,?,?,?,?,?,?)", values)
+        if not added.rowcount:
+            return False
+        self._database.execute(
+            "INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes) VALUES (?,?,?,?,?) "
+            "ON CONFLICT (robot_id, boot_id, episode) DO UPDATE SET bytes = bytes + excluded.bytes, "
+            "last_sequence = max(last_sequence, excluded.last_sequence)",
+            (*stream, one.episode, one.sequence, len(payload)),
+        )
+        return True
 
     def _advance(self, stream: Stream) -> int:
         """Return, and store, the highest sequence of ``stream`` with no gap below it."""
@@ -194,37 +221,18 @@ class SqliteExperienceStore(ExperienceStore):
         final = decode(payload)
         if not (final.terminated or final.truncated):
             return
+        rows = self._database.execute(f"SELECT DISTINCT source FROM transitions WHERE {where} ORDER BY source", key)
+        sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
+        outcome = (final.task, final.instruction, final.success, steps, total, final.policy_version, last_sequence)
         self._database.execute(
             "INSERT OR IGNORE INTO episodes (robot_id, boot_id, episode, task, instruction, success, steps, "
-            "total_reward, policy_version, last_sequence, kept, stored) VALUES (?,?,?,?,?,?,?,?,?,?,1,1)",
-            (*key, final.task, final.instruction, final.success, steps, total, final.policy_version, last_sequence),
+            "total_reward, policy_version, last_sequence, kept, stored, sources) VALUES (?,?,?,?,?,?,?,?,?,?,1,1,?)",
+            (*key, *outcome, sources),
         )
-        if self.config.episodes_per_task:
-            self._sample(final.task, final.success)
+        self._retention.sample(final.task, final.success)
 
-    def _sample(self, task: str, success: bool) -> None:
-        """Keep a uniform sample of the episodes of ``task`` (reservoir, Vitter's algorithm R)."""
-        group = (task, success)
-        row = self._database.execute("SELECT met FROM reservoirs WHERE task = ? AND success = ?", group).fetchone()
-        met = (row[0] if row else 0) + 1
-        self._database.execute("INSERT OR REPLACE INTO reservoirs VALUES (?,?,?)", (*group, met))
-        kept = self._database.execute(
-            "SELECT number FROM episodes WHERE task = ? AND success = ? AND kept ORDER BY number", group
-        ).fetchall()
-        size = self.config.episodes_per_task
-        if len(kept) <= size:
-            return
-        rng = np.random.default_rng((self.config.seed, zlib.crc32(task.encode()), int(success), met))
-        place = int(rng.integers(met))
-        victim = kept[place][0] if place < size else kept[-1][0]  # the last one is the newcomer
-        self._database.execute("UPDATE episodes SET kept = 0 WHERE number = ?", (victim,))
 
-    def _delete_dropped(self) -> None:
-        """Delete the transitions of dropped episodes whose sequences are acknowledged: they cannot come again."""
-        rows = self._database.execute(
-            "SELECT e.number, e.robot_id, e.boot_id, e.episode FROM episodes e "
-            "JOIN streams s USING (robot_id, boot_id) WHERE e.stored AND NOT e.kept AND e.last_sequence <= s.acked"
-        ).fetchall()
-        for number, *key in rows:
-            self._database.execute("DELETE FROM transitions WHERE robot_id = ? AND boot_id = ? AND episode = ?", key)
-            self._database.execute("UPDATE episodes SET stored = 0 WHERE number = ?", (number,))
+def _sources(text: str | None) -> tuple[ActionSource, ...]:
+    """Return the sources of an episode; rows of before there were any are of an unknown one."""
+    found = [None] if text is None else json.loads(text)
+    return tuple(ActionSource() if one is None else source_from(one) for one in found)

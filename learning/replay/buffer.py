@@ -1,4 +1,4 @@
-"""Successful episodes in RAM, and behaviour-cloning batches out of them: single steps, or whole episodes in windows."""
+"""Replay buffer: successful episodes in RAM; batches of single control steps or windows of whole episodes come out."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ReplayConfig:
     newest: int = 10
     """This many episodes count as new."""
     share_new: float = 0.5
-    """Share of a batch drawn from the new episodes; the rest from the old ones, all tasks alike."""
+    """Share of a batch drawn from the new episodes; the rest comes from the old ones, each task alike."""
     seed: int = 0
-    """Of what goes when the buffer is full; samples take their own seed."""
+    """Seed of the choice of what goes when the buffer is full; samples take their own seed."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share_new <= 1.0:
@@ -44,32 +44,32 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class Episode:
-    """One success, whole."""
+    """One successful episode."""
 
     number: int
     task: str
     instruction: str
     images: Mapping[str, np.ndarray]  # (n, 3, H, W) uint8
     state: np.ndarray  # (n, 15) float32
-    action: np.ndarray  # (n, a) float32, as executed: a human's correction is what is to be learnt
+    action: np.ndarray  # (n, a) float32, as executed: what a person corrected is the target
 
     def __len__(self) -> int:
         return len(self.state)
 
     @property
     def idle(self) -> np.ndarray:
-        """Which steps (n,) moved nothing: the arm was held. They are not learnt, as in ``engram train``."""
+        """Steps (n,) bool at which the arm was held still; the loss leaves them out, as in ``engram train``."""
         return np.asarray((self.action[:, :-1] == 0).all(axis=1))
 
     def chunk(self, step: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``horizon`` actions from ``step`` on (h, a), and which are not learnt (h,)."""
+        """Return the ``horizon`` actions from ``step`` on (h, a), and which of them the loss leaves out (h,)."""
         last, idle = np.full(len(self), len(self) - 1), self.idle
         rows, unlearnt = chunk_rows(self.action, idle, last, ends(idle, last), np.array([step]), horizon)
         return rows[0], unlearnt[0]
 
 
 class ReplayBuffer:
-    """Episodes by number, oldest first; ``shrink`` (feature, images) is what the policy does to images first."""
+    """Episodes by number, oldest first; ``shrink`` (feature, images) downsamples images as the policy does."""
 
     def __init__(
         self, config: ReplayConfig | None = None, shrink: Callable[[str, np.ndarray], np.ndarray] | None = None
@@ -113,7 +113,7 @@ class ReplayBuffer:
         return self._episodes.get(number)
 
     def draw(self, rng: np.random.Generator) -> Episode:
-        """Return a whole episode, with the chance that one of its steps has of being sampled."""
+        """Draw a whole episode, with the probability that a sampled control step is one of its own."""
         new, old = self._new_and_old()
         if old and rng.random() >= self.config.share_new:
             return _draw_balanced(rng, old, 1)[0][0]
@@ -122,7 +122,8 @@ class ReplayBuffer:
     def sample(self, size: int, seed: Sequence[int]) -> Batch:
         """Return ``size`` samples; the same ``seed`` and contents give the same batch.
 
-        After the end of its episode a chunk rests; steps at which the arm was held are marked in ``UNLEARNT_KEY``.
+        Rows of a chunk after the end of its episode are zero motions, the gripper as it was. Rows at which the arm was
+        held are marked in ``UNLEARNT_KEY``.
 
         Raises:
             InvalidInputError: the buffer is empty.
@@ -152,7 +153,7 @@ class ReplayBuffer:
         return Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
 
     def _drop_one(self, keep: int) -> None:
-        """Drop a random episode, not ``keep``, of the task that fills most: tasks do not push each other out."""
+        """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""
         held: dict[str, int] = {}
         for episode in self._episodes.values():
             held[episode.task] = held.get(episode.task, 0) + len(episode.state)
@@ -177,7 +178,7 @@ class ReplayBuffer:
 
 @dataclass(frozen=True)
 class Windows:
-    """The next steps of several episodes side by side, for a policy that remembers."""
+    """The next control steps of several episodes side by side, for a policy with a memory of its episode."""
 
     episodes: tuple[Episode, ...]  # one a stream
     at: np.ndarray  # (streams,) int64: its first step in the window; 0: the episode begins here
@@ -185,9 +186,9 @@ class Windows:
 
 
 class EpisodeStream:
-    """Walks through whole episodes of ``replay`` in several streams, a window of steps at a time.
+    """Reads whole episodes of ``replay`` in several parallel streams, a window of steps at a time.
 
-    ``places`` is where it stands, [episode, next step] for each stream: whoever keeps them goes on from there.
+    ``places`` is its position, [episode, next step] for each stream. To resume, save it and set it again.
     """
 
     def __init__(self, replay: ReplayBuffer, streams: int, window: int) -> None:
@@ -195,7 +196,7 @@ class EpisodeStream:
         self.places: list[list[int]] = [[0, 0] for _ in range(streams)]  # episodes count from 1
 
     def next(self, seed: Sequence[int]) -> Windows:
-        """Return the next window and move on; ``seed`` draws the episodes that begin. One that has gone is left off.
+        """Return the next window and move on; ``seed`` draws the episodes that begin. An episode that was dropped ends.
 
         Raises:
             InvalidInputError: the buffer is empty.
@@ -212,13 +213,13 @@ class EpisodeStream:
 
 
 def _form(episode: Episode) -> str:
-    """Return what must be alike in all episodes, in words."""
+    """Describe the shapes that must be the same in all episodes."""
     cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
     return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
 
 
 def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
-    """Draw steps, every step of ``episodes`` alike."""
+    """Draw control steps, each step of ``episodes`` with the same probability."""
     if count == 0:
         return []
     ends = np.cumsum([len(e.state) for e in episodes])
@@ -229,7 +230,7 @@ def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: in
 
 
 def _draw_balanced(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
-    """Draw steps, every task alike and every step of a task alike."""
+    """Draw control steps: each task with the same probability, and within it each step."""
     tasks = sorted({e.task for e in episodes})
     picks: list[tuple[Episode, int]] = []
     for _ in range(count):

@@ -1,50 +1,13 @@
-"""Behaviour cloning of a policy with a memory of its episode: over whole episodes, as in ``engram train``."""
+"""Windows of episodes as the frames and rows that sequence training takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import torch
-from torch import Tensor
 
-from engram.learning.algorithms.behavior_cloning import BehaviourCloning
 from engram.learning.replay.buffer import IMAGES, Windows
-from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.processor_engram_vla import embed_instructions
 from engram.policies.training.frames import Frames, same_views
-from engram.policies.training.sequences import SequenceFeed, Window
-
-
-class EpisodeCloning(BehaviourCloning):
-    """A :class:`BehaviourCloning` whose updates walk through episodes; what they leave in memory is carried along.
-
-    Tokens of ``memory/context`` are not in the experience: an update sees none.
-    """
-
-    whole_episodes = True
-    policy: NetworkPolicy
-
-    def _loss(self, batch: Windows) -> tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]:
-        config = self.policy.config
-        frames = gather(batch, config.language_pieces)
-        here: Any = _Here(window(batch))
-        feed = SequenceFeed(frames, here, config.step_s, self._preprocess, foresight=self.config.foresight)
-        feed.carried = self._carried or None
-        loss = feed.loss(self.policy, torch.device("cpu"))
-        assert feed.carried is not None
-        return loss, {}, feed.carried
-
-
-class _Here:
-    """EpisodeStreams that stand at one window: which one comes next is for the learner to say."""
-
-    def __init__(self, window: Window) -> None:
-        self.window, self._window = window.rows.shape[1], window
-
-    def next(self) -> Window:
-        return self._window
+from engram.policies.training.sequences import Window
 
 
 def window(windows: Windows) -> Window:

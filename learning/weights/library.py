@@ -1,19 +1,31 @@
-"""Every version of the weights that a learner made, on its disk, and which of them were let drive. No ROS in here."""
+"""Every version of the weights that a learner made, on its disk, and which of them were deployed.
+
+A candidate may be deployed in simulation before anybody has validated it. It does not outlive the learner's run: when
+the library is opened again, it goes, and the newest approved version drives.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from engram.core.errors import WeightsError, unknown_name
 from engram.core.types import PolicyManifest
 from engram.learning.experience.database import write_atomic
-from engram.learning.weights.manifest import verify
+from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
+
+LASTING = ("approved", "rolled_back")
+"""Stages of the versions that a new run still knows: somebody had approved them."""
 
 
 class WeightsLibrary:
-    """A folder with ``<version>.safetensors`` and ``.json`` beside it, and the list of versions that drove."""
+    """A folder with ``<version>.safetensors``, a manifest beside each, and the list of deployed versions.
+
+    Attributes:
+        deployed: versions that were deployed and not rolled back since, oldest first.
+        forgotten: candidates of the run before that were deployed without an approval and are gone now.
+    """
 
     def __init__(self, folder: Path, keep: int = 10) -> None:
         self._folder = folder
@@ -21,10 +33,11 @@ class WeightsLibrary:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "deployed.json"
         self.deployed: list[str] = json.loads(log.read_text()) if log.exists() else []
+        self.forgotten = self._forget_candidates()
 
     @property
     def current(self) -> str:
-        """The version that drives now; empty before the first."""
+        """The deployed version that drives now; empty before the first."""
         return self.deployed[-1] if self.deployed else ""
 
     @property
@@ -33,35 +46,39 @@ class WeightsLibrary:
         return sorted(path.stem for path in self._folder.glob("*.safetensors"))
 
     def add(self, data: bytes, manifest: PolicyManifest) -> None:
-        """Keep new weights; the oldest that never drove go when there are too many."""
+        """Keep new weights; the oldest that were never deployed go when there are more than ``keep`` of them."""
         write_atomic(self._path(manifest.version), data)
         self._describe(manifest)
         idle = [v for v in self.versions if v not in self.deployed and v != manifest.version]
         idle.sort(key=lambda version: self._path(version).stat().st_mtime)
         for version in idle[: max(0, len(idle) + 1 - self._keep)]:
-            self._path(version).unlink()
-            self._path(version).with_suffix(".json").unlink(missing_ok=True)
+            self._delete(version)
 
     def get(self, version: str) -> tuple[bytes, PolicyManifest]:
         """Return weights and manifest, verified; raises UnknownNameError or WeightsError."""
         if version not in self.versions:
             raise unknown_name("weights version", version, self.versions)
-        try:
-            manifest = PolicyManifest(**json.loads(self._path(version).with_suffix(".json").read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
+        manifest = self._manifest(version)
         return verify(self._path(version), manifest), manifest
 
+    def deploy(self, version: str) -> None:
+        """Let ``version`` drive in this run, without an approval: it keeps its stage."""
+        self.get(version)
+        self._deploy(version)
+
     def approve(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
-        """Let ``version`` drive; return it with its manifest, stage approved."""
+        """Let ``version`` drive, in later runs too; return it with its manifest, stage approved."""
         data, manifest = self.get(version)
         manifest = replace(manifest, stage="approved", metrics={**manifest.metrics, "approved_because": reason})
         self._describe(manifest)
-        self._set_deployed([*self.deployed, version] if version != self.current else self.deployed)
+        self._deploy(version)
         return data, manifest
 
     def roll_back(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
-        """Go back to ``version`` ("" = the one before); what drove since is marked rolled_back."""
+        """Go back to ``version`` ("" = the one before).
+
+        What was deployed since is marked: rolled_back if it was approved, else rejected.
+        """
         earlier = self.deployed[:-1]
         target = version or (earlier[-1] if earlier else "")
         if target not in earlier:
@@ -69,18 +86,48 @@ class WeightsLibrary:
         keep = len(earlier) - earlier[::-1].index(target)
         for later in self.deployed[keep:]:
             _, manifest = self.get(later)
-            self._describe(replace(manifest, stage="rolled_back", metrics={**manifest.metrics, "because": reason}))
+            stage = "rolled_back" if manifest.stage in LASTING else "rejected"
+            metrics = {**manifest.metrics, "because": reason}
+            self._describe(replace(manifest, stage=stage, metrics=metrics))  # type: ignore[arg-type]
         self._set_deployed(self.deployed[:keep])
-        data, manifest = self.get(target)
-        return data, replace(manifest, stage="approved")
+        return self.get(target)
+
+    def _forget_candidates(self) -> tuple[str, ...]:
+        """Delete what nobody approved; return the versions among it that had been deployed."""
+        passing = {version for version in self.versions if self._stage(version) not in (*LASTING, "unreadable")}
+        forgotten = tuple(version for version in self.deployed if version in passing)
+        if forgotten:
+            self._set_deployed([version for version in self.deployed if version not in passing])
+        for version in passing:
+            self._delete(version)
+        return forgotten
+
+    def _stage(self, version: str) -> str:
+        try:
+            return self._manifest(version).stage
+        except WeightsError:
+            return "unreadable"  # it stays: whoever asks for it is told
+
+    def _manifest(self, version: str) -> PolicyManifest:
+        try:
+            return manifest_from_json(self._path(version).with_suffix(".json").read_text())
+        except (OSError, ValueError, TypeError) as error:
+            raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
+
+    def _deploy(self, version: str) -> None:
+        if version != self.current:
+            self._set_deployed([*self.deployed, version])
 
     def _set_deployed(self, deployed: list[str]) -> None:
         self.deployed = deployed
         write_atomic(self._folder / "deployed.json", json.dumps(deployed).encode())
 
     def _describe(self, manifest: PolicyManifest) -> None:
-        text = json.dumps(asdict(manifest), indent=1, sort_keys=True)
-        write_atomic(self._path(manifest.version).with_suffix(".json"), text.encode())
+        write_atomic(self._path(manifest.version).with_suffix(".json"), manifest_to_json(manifest).encode())
+
+    def _delete(self, version: str) -> None:
+        self._path(version).unlink()
+        self._path(version).with_suffix(".json").unlink(missing_ok=True)
 
     def _path(self, version: str) -> Path:
         if not version or "/" in version or version.startswith("."):

@@ -1,4 +1,4 @@
-"""Weights that travel: safetensors bytes, described by a manifest and verified before anything is loaded.
+"""Weights on the wire: safetensors bytes that a manifest describes, verified before anything is loaded.
 
 Never pickle. The safetensors header is parsed here, because a file must be refused before its tensors are read.
 """
@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from engram.core.errors import WeightsError
-from engram.core.types import PolicyManifest
+from engram.core.types import Lineage, PolicyManifest
 
 TensorSpec = tuple[tuple[int, ...], str]
 """Shape and safetensors dtype, for example ((128, 15), "F32")."""
@@ -44,6 +44,7 @@ def make_manifest(
     stage: str = "candidate",
     metrics: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
+    lineage: Lineage | None = None,
 ) -> PolicyManifest:
     """Describe the safetensors bytes ``data``."""
     return PolicyManifest(
@@ -54,7 +55,22 @@ def make_manifest(
         stage=stage,  # type: ignore[arg-type]
         metrics=dict(metrics or {}),
         config=dict(config or {}),
+        lineage=lineage,
     )
+
+
+def manifest_to_json(manifest: PolicyManifest) -> str:
+    """Return ``manifest`` as JSON text."""
+    return json.dumps(asdict(manifest), indent=1, sort_keys=True)
+
+
+def manifest_from_json(text: str) -> PolicyManifest:
+    """Return what :func:`manifest_to_json` wrote; raises ValueError or TypeError if it is none."""
+    values = json.loads(text)
+    lineage = values.get("lineage") if isinstance(values, dict) else None
+    if lineage is None:
+        return PolicyManifest(**values)
+    return PolicyManifest(**{**values, "lineage": Lineage(**lineage)})
 
 
 def tensor_specs(data: bytes | memoryview, name: str = "weights") -> dict[str, TensorSpec]:

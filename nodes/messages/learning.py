@@ -1,4 +1,4 @@
-"""Experience on its way to the learner, and weights on their way back."""
+"""Messages between policy node and learner: experience and its receipts, manifests and weight slices."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import PolicyManifest, Transition
+from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
-from engram_interfaces.msg import (
-    Experience,
-    ExperienceAck,
-    WeightChunk,
-)
-from engram_interfaces.msg import (
-    PolicyManifest as PolicyManifestMsg,
-)
+from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
+from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 
 STAGES = ("candidate", "approved", "rejected", "rolled_back")
 
@@ -36,6 +30,9 @@ def transition_to_msg(transition: Transition) -> Experience:
     msg.terminated, msg.truncated = bool(transition.terminated), bool(transition.truncated)
     msg.success, msg.intervention = bool(transition.success), bool(transition.intervention)
     msg.policy_version, msg.memory_ids = transition.policy_version, list(transition.memory_ids)
+    source = transition.source
+    msg.policy, msg.lineage, msg.ablation = source.policy, source.lineage, source.ablation
+    msg.covered_cameras = list(source.covered_cameras)
     return msg
 
 
@@ -54,6 +51,7 @@ def transition_from_msg(msg: Experience) -> Transition:
         executed_action=np.array(msg.executed_action, np.float32), reward=msg.reward,
         reward_source=msg.reward_source, terminated=msg.terminated, truncated=msg.truncated, success=msg.success,
         intervention=msg.intervention, policy_version=msg.policy_version, memory_ids=tuple(msg.memory_ids),
+        source=ActionSource(msg.policy, msg.lineage, msg.ablation, tuple(msg.covered_cameras)),
     )  # fmt: skip
 
 
@@ -72,6 +70,10 @@ def manifest_to_msg(
     msg.stage = manifest.stage
     msg.metrics_json = json.dumps(dict(manifest.metrics), sort_keys=True)
     msg.config_json = json.dumps(dict(manifest.config), sort_keys=True)
+    lineage = manifest.lineage
+    if lineage is not None:
+        msg.lineage_name, msg.lineage_root = lineage.name, lineage.root
+        msg.lineage_architecture, msg.lineage_normalization = lineage.architecture, lineage.normalization
     msg.signature = octets(signature)
     return msg
 
@@ -81,7 +83,11 @@ def manifest_from_msg(msg: PolicyManifestMsg) -> PolicyManifest:
     if msg.stage not in STAGES:
         raise unknown_name("weights stage", msg.stage, STAGES)
     metrics, config = (_object(name, getattr(msg, name)) for name in ("metrics_json", "config_json"))
-    return PolicyManifest(msg.version, msg.parent, msg.sha256, msg.size, msg.stage, metrics, config)
+    lineage = None  # without a root the sender gave none
+    if msg.lineage_root:
+        digests = (msg.lineage_root, msg.lineage_architecture, msg.lineage_normalization)
+        lineage = Lineage(*digests, msg.lineage_name)
+    return PolicyManifest(msg.version, msg.parent, msg.sha256, msg.size, msg.stage, metrics, config, lineage)
 
 
 def _object(name: str, text: str) -> dict:

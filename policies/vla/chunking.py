@@ -11,7 +11,7 @@ import numpy as np
 from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
-from engram.core.types import ACTION_SPACES, ActionChunk, MemoryTokens, Observation
+from engram.core.types import ACTION_SPACES, ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.vla.vla_policy import VlaPolicy
 
 
@@ -45,6 +45,16 @@ class ReplanningPolicy(Policy, StatefulPolicy):
     def reads_context(self) -> bool:
         """Whether the inner policy acts on memory/context."""
         return self.policy.reads_context
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """The inner policy's lineage."""
+        return self.policy.lineage
+
+    @property
+    def ablation(self) -> str:
+        """What the inner policy's memory is spoilt by."""
+        return self.policy.ablation
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
         """Return what the inner policy remembers, and the chunks that still count; nothing where it has no memory."""

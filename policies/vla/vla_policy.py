@@ -19,7 +19,7 @@ from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import ActionChunk, MemoryTokens, Observation
+from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
 from engram.policies.lerobot.configuration_engram_vla import (
     MEMORY_AGE_KEY,
@@ -64,6 +64,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         robot: RobotConfig = PANDA_2F85,
         *,
         version: str,
+        lineage: Lineage | None = None,
         control: ControlConfig | None = None,
         real_time: RealTimeChunking | None = None,
         ablation: str = "",
@@ -88,7 +89,8 @@ class VlaPolicy(Policy, StatefulPolicy):
         self.control = control
         self.cameras = tuple(key.removeprefix(_IMAGE_PREFIX) for key in sorted(policy.config.image_features))
         self.real_time = real_time
-        self._version = version
+        self._weights_version = version
+        self._lineage = lineage
         self._ablation = ablation
         self.begin_anew()
 
@@ -140,7 +142,7 @@ class VlaPolicy(Policy, StatefulPolicy):
             actions=np.clip(actions, -1.0, 1.0),
             dt_s=self.control.control_dt_s,
             execute_steps=policy.config.n_action_steps,
-            policy_version=self._version,
+            policy_version=self.version,
             memory_ids=self._read(memory),
             inference_s=time.perf_counter() - begun,
         )
@@ -150,7 +152,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         tensors = read_weights(Path(path), self._policy)
         fresh = copy.deepcopy(self._policy)
         fresh.load_state_dict(tensors)
-        self._policy, self._version = fresh.eval(), version
+        self._policy, self._weights_version = fresh.eval(), version
         self._percept = None  # the new network understands anew; what was written stays
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
@@ -192,8 +194,18 @@ class VlaPolicy(Policy, StatefulPolicy):
 
     @property
     def version(self) -> str:
-        """The version of the weights in use."""
-        return self._version
+        """The version of the weights in use, and what the memory is spoilt by."""
+        return self._weights_version + (f"-{self._ablation}" if self._ablation else "")
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """The lineage of its weights."""
+        return self._lineage
+
+    @property
+    def ablation(self) -> str:
+        """What its memory is spoilt by; empty = nothing."""
+        return self._ablation
 
     def _read(self, memory: MemoryTokens | None) -> tuple[str, ...]:
         """Return the ids of what was read in ``memory``: they get the credit, so only where it made a difference."""
@@ -321,7 +333,8 @@ def load_policy(
         opened.postprocess,
         kinematics,
         robot,
-        version=opened.version + (f"-{ablation}" if ablation else ""),
+        version=opened.version,
+        lineage=opened.lineage,
         control=control,
         real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
         ablation=ablation,

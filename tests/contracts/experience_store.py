@@ -7,8 +7,8 @@ from abc import abstractmethod
 import numpy as np
 import pytest
 
-from engram.core.contracts import ExperienceStore
 from engram.core.errors import EngramError
+from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import assert_same, episode
 
 STREAM = ("panda", "boot")

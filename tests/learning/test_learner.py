@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +13,16 @@ from safetensors.numpy import load
 from torch import nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import InvalidInputError, StoreError, WeightsError
-from engram.learning.algorithms.behavior_cloning import BehaviourCloning, BehaviourCloningConfig
+from engram.core.errors import InvalidInputError, StoreError, UnknownNameError, WeightsError
+from engram.core.types import NOBODY, ActionSource
+from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.experience.database import set_aside
-from engram.learning.experience.store import SqliteExperienceStore
+from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
-from tests.learning.transitions import episode
+from tests.learning.transitions import LINEAGE, OTHER, OWN, episode
+from tests.runtime.test_loop import GoRight
 
 CONFIG = LearnerConfig(
     updates_per_episode=10, batch_size=16, first_episodes=2, candidate_updates=20, replay=ReplayConfig(chunk_size=4)
@@ -42,15 +46,23 @@ class TinyPolicy(nn.Module):
         return loss, {"mse": loss.item()}
 
 
-def trainer(**config) -> BehaviourCloning:
+def cloning(network: nn.Module, config: BehaviorCloningConfig | None = None) -> BehaviorCloning:
+    return BehaviorCloning(network, lambda batch: batch, config, lineage=LINEAGE)
+
+
+def learner_of(store, algorithm, folder, parent="base", config=CONFIG) -> Learner:
+    return Learner(store, GoRight(), algorithm, folder=folder, parent=parent, config=config)
+
+
+def trainer(**config) -> BehaviorCloning:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return BehaviourCloning(TinyPolicy(), lambda batch: batch, BehaviourCloningConfig(learning_rate=3e-3, **config))
+    return cloning(TinyPolicy(), BehaviorCloningConfig(learning_rate=3e-3, **config))
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteExperienceStore(tmp_path / "store")
+    store = ExperienceStore(tmp_path / "store")
     yield store
     store.close()
 
@@ -70,8 +82,8 @@ def finish(learner) -> list[float]:
 
 def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store, tmp_path):
     feed(store, range(10))
-    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
-    before = {k: v.copy() for k, v in load(learner.trainer.weights()).items()}
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    before = {k: v.copy() for k, v in load(learner.algorithm.weights()).items()}
     assert learner.poll() == 10
     losses = finish(learner)
     assert len(losses) == 100
@@ -86,13 +98,13 @@ def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store
 def test_weights_of_another_shape_are_refused_by_the_tensors_name():
     narrow = TinyPolicy()
     narrow.body[3] = nn.Linear(32, 5)
-    data = BehaviourCloning(narrow, lambda batch: batch).weights()
+    data = cloning(narrow).weights()
     with pytest.raises(WeightsError, match=r"tensor 'body\.3\.(weight|bias)' has shape \(5.*expected \(28"):
         verify(data, make_manifest(data, "v1"), tensor_specs(trainer().weights()))
 
 
 def test_updates_are_paced_by_successes_and_failures_pay_nothing(store, tmp_path):
-    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
     feed(store, [0])
     assert learner.poll() == 1
     assert finish(learner) == []  # one success is too few to begin
@@ -107,25 +119,25 @@ def test_updates_are_paced_by_successes_and_failures_pay_nothing(store, tmp_path
 
 def test_a_resumed_learner_goes_on_bit_for_bit(store, tmp_path):
     feed(store, range(6))
-    straight = Learner(store, trainer(), tmp_path / "straight", "base", CONFIG)
+    straight = learner_of(store, trainer(), tmp_path / "straight", "base", CONFIG)
     straight.poll()
     expected = finish(straight)
 
-    first = Learner(store, trainer(), tmp_path / "cut", "base", CONFIG)
+    first = learner_of(store, trainer(), tmp_path / "cut", "base", CONFIG)
     first.poll()
     losses = [first.step()["loss"] for _ in range(25)]
     first.save()
     [first.step() for _ in range(7)]  # lost in the crash: never saved
-    resumed = Learner(store, trainer(), tmp_path / "cut", "another parent", CONFIG)
+    resumed = learner_of(store, trainer(), tmp_path / "cut", "another parent", CONFIG)
     assert resumed.poll() == 0
     assert losses + finish(resumed) == expected
-    assert resumed.trainer.weights() == straight.trainer.weights()
+    assert resumed.algorithm.weights() == straight.algorithm.weights()
     assert resumed.candidate()[1] == straight.candidate()[1]
 
 
 def test_only_the_newest_state_is_kept(store, tmp_path):
     feed(store, range(3))
-    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
     learner.poll()
     for _ in range(3):
         learner.step()
@@ -135,7 +147,7 @@ def test_only_the_newest_state_is_kept(store, tmp_path):
 
 def test_a_promotion_makes_the_parent_of_the_next_candidate(store, tmp_path):
     feed(store, range(4))
-    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
     learner.poll()
     finish(learner)
     _, first = learner.candidate()
@@ -148,31 +160,31 @@ def test_a_promotion_makes_the_parent_of_the_next_candidate(store, tmp_path):
 
 
 def test_a_state_of_another_configuration_is_refused_with_what_differs(store, tmp_path):
-    Learner(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
+    learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
     with pytest.raises(InvalidInputError, match=r"another batch_size \(16\)"):
-        Learner(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, batch_size=8))
+        learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, batch_size=8))
 
 
 def test_a_damaged_state_is_refused_by_name(store, tmp_path):
-    Learner(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
-    (file,) = (tmp_path / "learner").glob("state-*/trainer.safetensors")
+    learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
+    (file,) = (tmp_path / "learner").glob("state-*/algorithm.safetensors")
     whole = file.read_bytes()
     file.write_bytes(whole[:100])
-    with pytest.raises(WeightsError, match=r"state-.*: training state cannot be read"):
-        Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    with pytest.raises(WeightsError, match="learner: training state cannot be read"):
+        learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
     file.unlink()
     with pytest.raises(StoreError, match="cannot be read"):
-        Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+        learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
 
 
 def test_the_state_of_another_network_is_refused_by_the_tensors_name_and_changes_nothing(store, tmp_path):
     narrow = TinyPolicy()
     narrow.body[0] = nn.Linear(15 + 3 * 8 * 8, 16)
-    Learner(store, BehaviourCloning(narrow, lambda batch: batch), tmp_path / "learner", "base", CONFIG).save()
+    learner_of(store, cloning(narrow), tmp_path / "learner", "base", CONFIG).save()
     mine = trainer()
     before = mine.save()
     with pytest.raises(WeightsError, match=r"another network: tensor 'body\.0\.\w+' has shape \(16.*expected \(32"):
-        Learner(store, mine, tmp_path / "learner", "base", CONFIG)
+        learner_of(store, mine, tmp_path / "learner", "base", CONFIG)
     assert mine.save() == before
 
 
@@ -219,6 +231,89 @@ def test_shipped_weights_are_the_average_of_the_trained_ones():
 
 def test_an_episode_dropped_by_the_stores_bound_is_no_error(tmp_path, store):
     feed(store, range(3))
-    learner = Learner(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
     store._database.execute("UPDATE episodes SET kept = 0 WHERE number = 2")
     assert learner.poll() == 2
+
+
+def passed_over(store, folder, *sources) -> tuple[int, dict[str, int]]:
+    """Return how many of the episodes with these sources, one each, are learnt from, and why the others are not."""
+    for number, per_step in enumerate(sources):
+        store.append(
+            [replace(one, source=per_step[one.step % len(per_step)]) for one in episode(number, steps=8)],
+        )
+    store.commit()
+    learner = learner_of(store, trainer(), folder)
+    learner.poll()
+    learner.save()
+    assert learner_of(store, trainer(), folder).passed_over == learner.passed_over  # counts over a restart
+    return learner.metrics["successes"], learner.passed_over
+
+
+def test_only_its_own_policys_episodes_without_ablation_or_covered_camera_are_learnt_from(store, tmp_path):
+    other = ActionSource("spatial", OTHER.id)
+    unknown = ActionSource("base")
+    spoilt = replace(OWN, ablation="zeroed")
+    blind = replace(OWN, covered_cameras=("wrist",))
+    nobody = ActionSource(NOBODY)
+    found = passed_over(
+        store, tmp_path / "learner",
+        [OWN], [nobody, OWN], [OWN, other], [other], [unknown], [nobody], [ActionSource()], [spoilt], [OWN, OWN, blind],
+    )  # fmt: skip
+    assert found == (2, {"other lineage": 2, "unknown lineage": 3, "ablation": 1, "covered camera": 1})
+
+
+def test_run_takes_all_updates_at_once_and_returns_weights_of_its_lineage(store, tmp_path):
+    feed(store, range(3))
+    learner = Learner(store, GoRight(), trainer(), config=CONFIG)
+    data, manifest = learner.run(updates=7)
+    assert learner.metrics["updates"] == 7  # successes had paid for 30
+    assert manifest.version == f"candidate-0000007-{manifest.sha256[:8]}"
+    assert (manifest.parent, manifest.lineage) == (GoRight().version, LINEAGE)
+    assert verify(data, manifest, tensor_specs(trainer().weights())) == data
+    with pytest.raises(InvalidInputError, match="this learner has no folder"):
+        learner.save()
+
+
+def test_run_without_an_episode_of_its_own_says_what_there_is(store):
+    feed(store, range(2), source=ActionSource("spatial", OTHER.id))
+    with pytest.raises(
+        InvalidInputError, match=r"lineage base \(rrrrrrrrrrrr\) among 2; .*passed over: 2 other lineage"
+    ):
+        Learner(store, GoRight(), trainer(), config=CONFIG).run(updates=1)
+
+
+def test_the_state_of_another_lineage_is_refused_though_it_fits(store, tmp_path):
+    learner_of(store, trainer(), tmp_path / "learner").save()
+    stranger = BehaviorCloning(TinyPolicy(), lambda batch: batch, lineage=OTHER)
+    before = stranger.save()
+    with pytest.raises(WeightsError, match=f"state of lineage {LINEAGE.id}, expected {OTHER.id}: spatial"):
+        learner_of(store, stranger, tmp_path / "learner")
+    assert stranger.save() == before
+
+
+def test_an_algorithm_is_chosen_by_name_or_by_package_module_attribute(store):
+    made = Learner(store, GoRight(), "tests.learning.test_learner:for_policy", config=CONFIG)
+    assert isinstance(made.algorithm, BehaviorCloning)
+    with pytest.raises(
+        UnknownNameError, match="unknown learning algorithm 'sac'; valid: behavior_cloning"
+    ):
+        Learner(store, GoRight(), "sac")
+    with pytest.raises(InvalidInputError, match="gives a int, expected an Algorithm"):
+        Learner(store, GoRight(), "tests.learning.test_learner:no_algorithm")
+    with pytest.raises(InvalidInputError, match="is a GoRight; behavior cloning needs a policy of type engram_vla"):
+        Learner(store, GoRight(), "behavior_cloning")
+
+
+def for_policy(policy) -> BehaviorCloning:
+    return trainer()
+
+
+def no_algorithm(policy) -> int:
+    return 3
+
+
+def test_importing_learning_and_its_learner_imports_no_torch():
+    code = "import sys; from engram.learning import ExperienceStore, Learner; print('torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"

@@ -12,9 +12,10 @@ import time
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.types import ActionSource
 from engram.learning.experience.spool import Spool, SpoolConfig
-from engram.learning.experience.store import SqliteExperienceStore
-from tests.learning.transitions import assert_same, episode
+from engram.learning.experience.store import ExperienceStore
+from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
 
@@ -101,6 +102,23 @@ def test_a_full_spool_drops_new_ones_counts_them_and_leaves_no_gap(tmp_path):
     spool.close()
 
 
+def test_a_spool_of_version_1_still_sends_what_it_holds_of_an_unknown_source(tmp_path):
+    spool = Spool(tmp_path, "panda")
+    given = episode(0)
+    fill(spool)
+    for one in given:
+        spool._database.execute(
+            "UPDATE spool SET payload = ? WHERE sequence = ?", (encode_version_1(one), one.sequence)
+        )
+    spool._database.execute("PRAGMA user_version=1")
+    spool.close()
+    spool = Spool(tmp_path, "panda")
+    sent = spool.due(0.0, 10)
+    assert [(one.sequence, one.source) for one in sent] == [(n, ActionSource()) for n in (1, 2, 3, 4)]
+    assert spool.add(episode(1)[0]).source == OWN
+    spool.close()
+
+
 def test_two_writers_are_refused(tmp_path, spool):
     with pytest.raises(StoreError, match="already being written by process"):
         Spool(tmp_path, "panda")
@@ -109,7 +127,7 @@ def test_two_writers_are_refused(tmp_path, spool):
 def test_a_cut_link_costs_nothing_but_delay(tmp_path, spool):
     """A link that loses half of the transitions and of the receipts: the store ends with everything, once."""
     draw = random.Random(5)
-    store = SqliteExperienceStore(tmp_path / "learner")
+    store = ExperienceStore(tmp_path / "learner")
     given = [one for number in range(10) for one in episode(number)]
     now = 0.0
     for one in given:
@@ -133,7 +151,7 @@ def test_a_learner_restart_loses_nothing_in_flight(tmp_path, spool):
     """LeRobot's actor threads end with transitions in RAM; here they wait on the robot's disk."""
     fill(spool)
     spool.due(0.0, 10)  # sent into the void: the learner died before its commit
-    store = SqliteExperienceStore(tmp_path / "learner")
+    store = ExperienceStore(tmp_path / "learner")
     store.append(spool.due(5.0, 10))
     assert store.commit() == {("panda", spool.boot_id): 4}
     store.close()

@@ -10,14 +10,15 @@ import torch
 from safetensors.numpy import load, save_file
 
 from engram.core.errors import InvalidInputError, WeightsError
-from engram.learning.algorithms.behavior_cloning import BehaviourCloningConfig
-from engram.learning.algorithms.clone_policy import clone_behaviour
-from engram.learning.experience.store import SqliteExperienceStore
+from engram.learning.algorithms.behavior_cloning import BehaviorCloningConfig
+from engram.learning.algorithms.clone_policy import clone_policy
+from engram.learning.algorithms.episode_cloning import EpisodeCloning
+from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig, Windows
-from engram.learning.replay.episode_batches import EpisodeCloning, gather, window
+from engram.learning.replay.episode_batches import gather, window
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
-from tests.learning.transitions import episode
+from tests.learning.transitions import LINEAGE, episode
 from tests.policies.tiny import tiny_vla
 
 
@@ -33,7 +34,7 @@ def remembering():
 
 @pytest.fixture
 def store(tmp_path):
-    store = SqliteExperienceStore(tmp_path / "store")
+    store = ExperienceStore(tmp_path / "store")
     for number in range(4):
         store.append(reach(number))
     store.commit()
@@ -58,7 +59,7 @@ CONFIG = LearnerConfig(
 def test_a_policy_that_acts_on_what_the_experience_lacks_is_not_trained(policy):
     torch.nn.init.ones_(policy.network.model.memory.gate)
     with pytest.raises(InvalidInputError, match=r"acts on memory/context, which the experience does not hold.*--no-l"):
-        clone_behaviour(policy)
+        clone_policy(policy)
 
 
 def learnt(learner):
@@ -72,9 +73,9 @@ def learnt(learner):
 @pytest.mark.parametrize("kind", ["policy", "remembering"])
 def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(kind, request, store, tmp_path):
     policy = request.getfixturevalue(kind)
-    trainer = clone_behaviour(policy, BehaviourCloningConfig(learning_rate=1e-2))
+    trainer = clone_policy(policy, BehaviorCloningConfig(learning_rate=1e-2))
     assert trainer.whole_episodes == policy.remembers == (kind == "remembering")
-    learner = Learner(store, trainer, tmp_path / "learner", policy.version, replace(CONFIG, window=4))
+    learner = Learner(store, policy, trainer, folder=tmp_path / "learner", config=replace(CONFIG, window=4))
     assert learner.poll() == 4
     losses = learnt(learner)
     assert np.mean(losses[-10:]) < 0.7 * np.mean(losses[:10])
@@ -93,28 +94,28 @@ def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(kind, r
 def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_path):
     """An episode has 8 steps, a window 4: every second save falls into the middle of one."""
     config, folder = replace(CONFIG, window=4, updates_per_episode=2), tmp_path / "learner"
-    straight = Learner(store, clone_behaviour(remembering), tmp_path / "straight", "base", config)
+    straight = Learner(store, remembering, folder=tmp_path / "straight", config=config)
     straight.poll()
     expected, losses = learnt(straight), []
     for _ in range(8):
-        learner = Learner(store, clone_behaviour(remembering), folder, "base", config)
+        learner = Learner(store, remembering, folder=folder, config=config)
         learner.poll()
         losses.append(learner.step()["loss"])
         learner.save()
     assert losses == expected
-    assert learner.trainer.weights() == straight.trainer.weights()
+    assert learner.algorithm.weights() == straight.algorithm.weights()
 
 
 def test_its_windows_are_those_of_the_offline_training(remembering, store):
     """The same episode, once walked through by the learner's feed and once by that of ``engram train``."""
-    replay = ReplayBuffer(ReplayConfig(chunk_size=6), clone_behaviour(remembering).shrink)
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6), clone_policy(remembering).shrink)
     replay.add(1, store.episode(1))
     model, walk = remembering.network, EpisodeStream(replay, streams=1, window=3)
     windows = [walk.next((0,)) for _ in range(3)]
     frames = gather(windows[0], 0)
     streams = EpisodeStreams(frames, 1, 3, frames.sampling_weights(0.5), (0,))
     offline = SequenceFeed(frames, streams, 0.1, remembering.preprocess, foresight=0.5)
-    trainer = EpisodeCloning(model, remembering.preprocess)
+    trainer = EpisodeCloning(model, remembering.preprocess, lineage=LINEAGE)
     for part in windows:
         torch.manual_seed(int(part.at[0]))
         loss, _, trainer._carried = trainer._loss(part)
@@ -140,13 +141,13 @@ def test_lanes_of_different_lengths_lie_one_behind_the_other(remembering):
 def test_replay_keeps_images_as_the_policy_sees_them(policy):
     images = np.full((2, 3, 64, 64), 7, np.uint8)
     images[:, :, ::2] = 9
-    small = clone_behaviour(policy).shrink("observation.images.front", images)
+    small = clone_policy(policy).shrink("observation.images.front", images)
     assert (small.shape, small.dtype) == ((2, 3, 32, 32), np.uint8)
     assert (small == 8).all()
 
 
 def test_weights_of_another_shape_are_refused_by_name_and_the_old_ones_stay(policy, tmp_path):
-    other = clone_behaviour(policy)
+    other = clone_policy(policy)
     name = next(n for n, p in other.policy.named_parameters() if p.ndim == 2)
     tensors = load(other.weights())
     tensors[name] = tensors[name][:1].copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from engram.core.errors import WeightsError
-from engram.core.types import PolicyManifest
+from engram.core.types import Lineage, PolicyManifest
 from engram.learning.weights.manifest import check_signature, make_manifest, sign, tensor_specs, verify
 from engram.learning.weights.slices import Assembler, chunk_count, split
 
@@ -140,9 +141,10 @@ def test_a_signature_covers_every_field_of_the_manifest():
     manifest = make_manifest(weights(), "v1", metrics={"loss": 0.5})
     signature = sign(manifest, key)
     check_signature(manifest, signature, key.public_key())
-    fields = {"version": "v2", "parent": "p", "sha256": "0" * 64, "size": 1, "stage": "approved", "metrics": {}}
+    fields: dict = {"version": "v2", "parent": "p", "sha256": "0" * 64, "size": 1, "stage": "approved", "metrics": {}}
+    fields["lineage"] = Lineage("r", "a", "n")
     for name, value in fields.items():
-        own = {f: getattr(manifest, f) for f in ("version", "parent", "sha256", "size", "stage", "metrics", "config")}
+        own = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(manifest)}
         with pytest.raises(WeightsError, match="signature is not by the trusted key"):
             check_signature(PolicyManifest(**own | {name: value}), signature, key.public_key())
     with pytest.raises(WeightsError, match="trusted key"):

@@ -5,8 +5,11 @@ import pytest
 from safetensors.numpy import save
 
 from engram.core.errors import UnknownNameError, WeightsError
+from engram.core.types import Lineage
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+
+LINEAGE = Lineage("r", "a", "n", "base")
 
 
 def weights(value: float) -> bytes:
@@ -17,7 +20,7 @@ def weights(value: float) -> bytes:
 def library(tmp_path):
     made = WeightsLibrary(tmp_path)
     for i, name in enumerate(("a", "b", "c")):
-        made.add(weights(i), make_manifest(weights(i), name))
+        made.add(weights(i), make_manifest(weights(i), name, lineage=LINEAGE))
     return made
 
 
@@ -31,6 +34,7 @@ def test_promotion_and_rollback_survive_a_restart(library, tmp_path):
     assert again.deployed == ["a", "b"]
     assert again.get("c")[1].stage == "rolled_back"
     assert again.get("b")[1].stage == "approved"
+    assert again.get("b")[1].lineage == LINEAGE
 
 
 def test_rollback_goes_only_to_what_drove_before(library):
@@ -40,6 +44,34 @@ def test_rollback_goes_only_to_what_drove_before(library):
     library.approve("b", "test")
     with pytest.raises(UnknownNameError, match="unknown earlier weights version 'c'; valid: a"):
         library.roll_back("c", "")
+
+
+def test_a_candidate_that_nobody_approved_does_not_outlive_the_run(library, tmp_path):
+    library.approve("a", "test")
+    library.deploy("b")
+    library.deploy("c")
+    assert (library.current, library.get("c")[1].stage) == ("c", "candidate")
+    again = WeightsLibrary(tmp_path)
+    assert (again.current, again.deployed, again.forgotten) == ("a", ["a"], ("b", "c"))
+    assert again.versions == ["a"]
+    assert again.get("a")[0] == weights(0)
+    assert WeightsLibrary(tmp_path).forgotten == ()
+
+
+def test_what_is_approved_after_it_was_deployed_stays(library, tmp_path):
+    library.approve("a", "test")
+    library.deploy("b")
+    library.approve("b", "a person looked at it")
+    assert WeightsLibrary(tmp_path).deployed == ["a", "b"]
+
+
+def test_a_deployed_candidate_that_is_rolled_back_is_rejected_and_goes(library, tmp_path):
+    library.approve("a", "test")
+    library.deploy("b")
+    data, manifest = library.roll_back("", "worse")
+    assert (data, manifest.version, manifest.stage) == (weights(0), "a", "approved")
+    assert library.get("b")[1].stage == "rejected"
+    assert WeightsLibrary(tmp_path).versions == ["a"]
 
 
 def test_an_unknown_version_is_named_with_the_known(library):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import numpy as np
+from safetensors.numpy import load, save
 
-from engram.core.types import Transition
+from engram.core.types import ActionSource, Lineage, Transition
+from engram.learning.experience import codec
+
+LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "base")
+OTHER = Lineage("s" * 64, "a" * 64, "n" * 64, "spatial")
+"""Another checkpoint of the same network: its weights fit."""
+OWN = ActionSource("base", LINEAGE.id)
 
 
 def episode(
@@ -21,6 +29,7 @@ def episode(
     truncated: bool = False,
     finished: bool = True,
     image_size: int = 8,
+    source: ActionSource = OWN,
 ) -> list[Transition]:
     """Return the ``steps`` transitions of episode ``number``; ``first`` sequence as if all before were as long."""
     first = number * steps + 1 if first is None else first
@@ -51,6 +60,7 @@ def episode(
                 intervention=step % 2 == 1,
                 policy_version="base",
                 memory_ids=("object_0001", ""),
+                source=source,
             )
         )
     return out
@@ -70,3 +80,12 @@ def assert_same(first: Transition, second: Transition) -> None:
             np.testing.assert_array_equal(mine, theirs)
         else:
             assert mine == theirs, field.name
+
+
+def encode_version_1(transition: Transition) -> bytes:
+    """Return ``transition`` as it was encoded before transitions had a source."""
+    block = bytes(codec._codec.decode(codec.encode(transition)))
+    header = json.loads(block[8 : 8 + int.from_bytes(block[:8], "little")])
+    values = json.loads(header["__metadata__"]["transition"])
+    del values["source"]
+    return codec._codec.encode(save(load(block), metadata={"transition": json.dumps(values)}))

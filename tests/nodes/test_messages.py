@@ -13,6 +13,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import (
     EPISODE_STATES,
     ActionChunk,
+    ActionSource,
     DetectedObject,
     Embodiment,
     EpisodeStatus,
@@ -20,6 +21,7 @@ from engram.core.types import (
     HumanAction,
     JointCommand,
     JointState,
+    Lineage,
     MemoryTokens,
     PolicyManifest,
     Pose,
@@ -33,6 +35,7 @@ from engram.nodes import messages
 from engram_interfaces.msg import ObjectObservation
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 
+LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "base")
 LAWS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 stamps = st.integers(0, 2**31 * 10**9 - 1)
@@ -214,16 +217,19 @@ def test_transition():
     transition = Transition(
         "r", "b", 3, 4, 5, 6, "reach", "go", {"front": RNG.integers(0, 255, (4, 5, 3), dtype=np.uint8)},
         f32(15), f32(7), f32(7), 0.5, "oracle", False, True, False, True, "v", ("m",),
+        ActionSource("base", "0" * 16, "zeroed", ("front", "wrist")),
     )  # fmt: skip
     assert same(messages.transition_from_msg(through(messages.transition_to_msg(transition))), transition)
 
 
 def test_manifest_and_weights():
     data = bytes(RNG.integers(0, 256, 1000, dtype=np.uint8))
-    manifest = PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {"loss": 0.125}, {"d": [1, 2]})
+    manifest = PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {"loss": 0.125}, {"d": [1, 2]}, LINEAGE)
     msg = through(messages.manifest_to_msg(manifest, 5, 300, b"sig"))
     assert (msg.chunk_count, bytes(msg.signature)) == (4, b"sig")
     assert same(messages.manifest_from_msg(msg), manifest)
+    without = dataclasses.replace(manifest, lineage=None)
+    assert same(messages.manifest_from_msg(through(messages.manifest_to_msg(without, 5, 300))), without)
     pieces = [through(chunk) for chunk in messages.weight_chunks_to_msgs("v2", data, 300)]
     assert [p.index for p in pieces] == [0, 1, 2, 3]
     assert b"".join(bytes(p.data) for p in pieces) == data

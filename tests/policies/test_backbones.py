@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import MemoryTokens
-from engram.learning.algorithms.clone_policy import clone_behaviour
+from engram.learning.algorithms.clone_policy import clone_policy
 from engram.policies import EngramVLAPolicy, VlaPolicy, load_policy
 from engram.policies.backbones.loading import backbone_processors, load_trunk, wrapped
 from engram.policies.checkpoint import export
@@ -204,7 +204,7 @@ def test_the_file_of_a_policy_holds_the_memory_alone_and_loads_to_the_same_bits(
     np.testing.assert_array_equal(watched(loaded, range(3)), watched(policy, range(3)))
     assert loaded.act().execute_steps == 2
     with pytest.raises(InvalidInputError, match="is a frozen backbone"):
-        clone_behaviour(loaded)
+        clone_policy(loaded)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -244,7 +244,7 @@ def test_what_is_no_backbone_is_named(folders, lerobots, tmp_path):
         load_policy("nobody/nothing")
     plain = load_policy(folders["smolvla"], GantryKinematics(), GANTRY)
     with pytest.raises(InvalidInputError, match="is a frozen backbone"):
-        clone_behaviour(plain)
+        clone_policy(plain)
 
 
 @pytest.fixture(scope="module")

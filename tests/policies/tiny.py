@@ -9,11 +9,13 @@ import torch
 from lerobot.configs import FeatureType, PolicyFeature
 from torch import Tensor
 
+from engram.core.types import Lineage
 from engram.policies import EngramVLAConfig, EngramVLAPolicy
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.processor_engram_vla import make_engram_vla_pre_post_processors
 from engram.policies.vla.vla_policy import VlaPolicy
 
+LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "base")
 STATE = 11
 """Length of the gantry's proprioception: position 3, quaternion 4, gripper 1, joints 3."""
 
@@ -70,7 +72,7 @@ def tiny_vla(**fields: Any) -> VlaPolicy:
         "observation.images.wrist": {k: v.reshape(1, 1, 1).repeat(3, 0) for k, v in ones.items()},
     }
     pre, post = make_engram_vla_pre_post_processors(network.config, stats)
-    return VlaPolicy(network, pre, post, kinematics=None, version="base")  # type: ignore[arg-type]
+    return VlaPolicy(network, pre, post, kinematics=None, version="base", lineage=LINEAGE)  # type: ignore[arg-type]
 
 
 def tiny_batch(size: int = 2, state: int = STATE) -> dict[str, Tensor]:

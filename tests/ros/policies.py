@@ -7,8 +7,11 @@ import zlib
 import numpy as np
 
 from engram.core.contracts import Policy, StatefulPolicy
-from engram.core.types import ActionChunk
+from engram.core.types import ActionChunk, Lineage
 from engram.learning.weights.manifest import compare_specs, tensor_specs
+
+LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "eyes")
+OTHER = Lineage("s" * 64, "a" * 64, "n" * 64, "other eyes")
 
 
 class EyesAndNoise(Policy):
@@ -16,6 +19,8 @@ class EyesAndNoise(Policy):
 
     A difference of one bit anywhere, or one observation more or less, gives other actions.
     """
+
+    lineage = LINEAGE
 
     def reset(self, instruction, episode=0, seed=0):
         self.episode = episode

@@ -23,7 +23,7 @@ from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, Weight
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import ResetSim
 from tests.core.gantry import joints
-from tests.ros.policies import Remembers
+from tests.ros.policies import LINEAGE, OTHER, Remembers
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 STEP_NS = 100_000_000
@@ -122,8 +122,9 @@ def test_who_acts_on_memory_context_waits_in_lock_step_for_one_that_is_fresh_and
 
 
 def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
-    robot = Robot(graph, accept="approved", weights_folder="/tmp/engram-test-unused")
-    manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate")
+    policy = "tests.ros.policies:OneWeight"
+    robot = Robot(graph, policy=policy, accept="approved", weights_folder="/tmp/engram-test-unused")
+    manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate", lineage=LINEAGE)
     robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))
     graph.problem("policy_node", "'v9' is a candidate: refused, only approved ones are taken")
     assert "accept is 'approved'" in graph.set_parameters("policy_node", policy="tests.ros.policies:OneWeight")[0]
@@ -132,9 +133,9 @@ def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
 def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_ones_drive_on(graph, tmp_path):
     robot = Robot(graph, policy="tests.ros.policies:OneWeight", weights_folder=str(tmp_path))
 
-    def announce(version, size):
+    def announce(version, size, lineage=LINEAGE):
         data = save({"w": np.zeros(size, np.float32)})
-        robot.manifest.publish(messages.manifest_to_msg(make_manifest(data, version), 0, 64))
+        robot.manifest.publish(messages.manifest_to_msg(make_manifest(data, version, lineage=lineage), 0, 64))
         for slice_ in messages.weight_chunks_to_msgs(version, data, 64):
             robot.slices.publish(slice_)
 
@@ -150,6 +151,16 @@ def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_
     for step in range(2, 6):  # until the next chunk is due
         robot.show(step)
     graph.wait(lambda: graph.value("policy_node", "policy version") == "newer", 60, "weights that fit")
+    assert graph.value("policy_node", "policy drives") == "tests.ros.policies:OneWeight, weights newer"
+    announce("foreign", 3, OTHER)  # it fits, and accept is "any"
+    graph.problem(
+        "policy_node", "weights 'foreign': of lineage other eyes (ssssssssssss), expected eyes (rrrrrrrrrrrr)"
+    )
+    for step in range(6, 11):
+        robot.show(step)
+    graph.wait(lambda: len(robot.chunks) > 2, 60, "a chunk after that")
+    assert robot.chunks[-1].policy_version != "foreign"
+    assert graph.value("policy_node", "weights received") == "2"
 
 
 def test_a_policy_killed_in_mid_episode_goes_on_with_what_it_remembered(graph, tmp_path):

@@ -1,20 +1,22 @@
-"""A Trainer small enough for a test: its one weight counts the updates."""
+"""An algorithm small enough for a test: its one weight counts the updates."""
 
 from __future__ import annotations
 
 import numpy as np
 from safetensors.numpy import load, save
 
+from engram.learning.algorithms import Algorithm
 from engram.learning.weights.manifest import compare_specs, tensor_specs
+from tests.ros.policies import LINEAGE, OTHER
 
 
-class Counting:
+class Counting(Algorithm):
     """Each update adds one."""
 
     size = 20_000
-    whole_episodes = False
+    lineage = LINEAGE
 
-    def __init__(self):
+    def __init__(self, policy):
         self.count = np.zeros(self.size, np.float32)
 
     def update(self, batch, seed):
@@ -23,9 +25,6 @@ class Counting:
 
     def weights(self):
         return save({"count": self.count})
-
-    def shrink(self, feature, images):
-        return np.ascontiguousarray(images)
 
     def save(self):
         return self.weights()
@@ -39,3 +38,9 @@ class Wider(Counting):
     """The next release's network, which old weights do not fit."""
 
     size = 30_000
+
+
+class Foreign(Counting):
+    """Another checkpoint of the same network."""
+
+    lineage = OTHER

@@ -1,15 +1,22 @@
 """Observations, chunks, executed actions and statuses of one episode become its transitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engram.core.robot import PANDA_2F85
-from engram.core.types import ActionChunk, EpisodeStatus, JointState, Observation
-from engram.runtime.experience_recorder import ExperienceRecorder
+from engram.core.types import NOBODY, ActionChunk, ActionSource, EpisodeStatus, JointCommand, JointState, Observation
+from engram.runtime.experience_recorder import ExperienceRecorder, covered_cameras
 from engram.sim.robots.kinematics import ModelKinematics
+from engram.sim.tasks.memory.touch import SHOW_STEPS
+from engram.sim.world import MujocoWorld
 from tests.core.frames import camera_frame
+from tests.learning.transitions import OWN
 
 STEP_NS = 100_000_000
+TEXTURE = np.kron([[0, 90], [90, 0]], np.ones((4, 4), np.uint8)).astype(np.uint8)[:, :, None].repeat(3, 2)
+"""An image (8, 8, 3) on which there is something to see."""
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +35,18 @@ class Episode:
         success, truncated = state == "succeeded", state == "failed"
         return EpisodeStatus(step * STEP_NS, "r", episode, "reach", "go", step, state, success, reward, truncated)
 
-    def observe(self, step, episode=1, state="running"):
+    def observe(self, step, episode=1, state="running", textured=False):
         stamp = step * STEP_NS
         joints = JointState(stamp, PANDA_2F85.joint_names, np.append(PANDA_2F85.home, 0.0), np.zeros(8))
-        observation = Observation(stamp, {"front": camera_frame(stamp, shade=step)}, joints)
+        frame = camera_frame(stamp, shade=step)
+        if textured:
+            frame = replace(frame, color=TEXTURE)
+        observation = Observation(stamp, {"front": frame}, joints)
         self.recorder.observed(observation, self.status(step, state, episode), "go")
 
     def chunk(self, step, episode=1):
         rows = np.tile(np.arange(4)[:, None] / 10, (1, 7))
-        self.recorder.chunk(ActionChunk(step * STEP_NS, episode, "ee_delta", rows, 0.1, 3, "v1", ("m",)))
+        self.recorder.chunk(ActionChunk(step * STEP_NS, episode, "ee_delta", rows, 0.1, 3, "v1", ("m",)), OWN)
 
     def execute(self, step, value, author="v1", episode=1):
         row = np.full((1, 7), value)
@@ -137,3 +147,32 @@ def test_what_a_held_arm_was_told_was_not_executed_but_for_the_gripper(kinematic
     held, free = episode.out
     np.testing.assert_allclose(held.executed_action, [0, 0, 0, 0, 0, 0, 0.3], rtol=1e-6)
     np.testing.assert_allclose(free.executed_action, 0.3, rtol=1e-6)
+
+
+def test_a_step_says_whose_action_it_holds_and_which_cameras_saw_nothing(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0, textured=True)
+    episode.execute(0, 0.5, "human:ann")
+    episode.observe(1, textured=True)  # the person was quicker than the policy
+    episode.chunk(1)
+    episode.execute(1, 0.0)
+    episode.observe(2)
+    episode.execute(2, 0.0)
+    episode.recorder.became(episode.status(3, "succeeded", reward=1.0))
+    assert [one.source for one in episode.out] == [
+        ActionSource(NOBODY),
+        OWN,
+        replace(OWN, covered_cameras=("front",)),
+    ]
+
+
+def test_cameras_with_a_cap_on_are_told_from_those_that_see():
+    world = MujocoWorld()
+    observation = world.reset("touch_unseen", seed=0)
+    told = [covered_cameras(observation)]
+    for _ in range(SHOW_STEPS + 1):
+        joints = observation.joints
+        observation = world.step(JointCommand(joints.stamp_ns, joints.names, joints.positions, 0.1))
+        told.append(covered_cameras(observation))
+    world.close()
+    assert told == [()] * SHOW_STEPS + [("front", "wrist")] * 2

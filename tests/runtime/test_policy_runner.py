@@ -4,10 +4,11 @@ import numpy as np
 
 from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
-from engram.core.types import JointState, Observation
+from engram.core.types import ActionSource, JointState, Observation
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.policy_runner import PolicyRunner, PolicyStep
+from engram.runtime.policy_runner import PolicyRunner, PolicyStep, source_of
+from tests.learning.transitions import LINEAGE, OTHER
 from tests.policies.test_chunking import SCALE_M, Homing, driven
 from tests.policies.test_vla_policy import make_policy, observe
 from tests.runtime.test_loop import GoRight
@@ -19,6 +20,7 @@ class Loadable(GoRight):
     """GoRight whose weights are its version."""
 
     weights = "v0"
+    lineage = LINEAGE
 
     def load_weights(self, path, version):
         if version == "bad":
@@ -59,7 +61,7 @@ def test_a_new_episode_other_words_or_time_going_back_begin_anew():
 def test_weights_are_swapped_only_between_chunks():
     runner = PolicyRunner(Loadable())
     runner.step(step(0))
-    runner.offer_weights("w", "v1")
+    runner.offer_weights("w", "v1", LINEAGE)
     runner.step(step(1))
     assert runner.policy.version == "v0"
     runner.step(step(3))
@@ -69,11 +71,50 @@ def test_weights_are_swapped_only_between_chunks():
 def test_refused_weights_are_reported_and_the_old_ones_go_on():
     refused = []
     runner = PolicyRunner(Loadable(), refused.append)
-    runner.offer_weights("w", "bad")
+    runner.offer_weights("w", "bad", LINEAGE)
     assert runner.step(step(0)) is not None
     assert (runner.policy.version, str(refused[0])) == ("v0", "weights 'bad': too small")
     assert runner.step(step(3)) is not None
     assert len(refused) == 1
+
+
+def test_weights_of_another_lineage_or_of_none_are_refused_with_both_names():
+    refused = []
+    runner = PolicyRunner(Loadable(), refused.append)
+    for index, lineage in enumerate((OTHER, None)):
+        runner.offer_weights("w", "v1", lineage)
+        assert runner.step(step(3 * index)) is not None
+    assert runner.policy.version == "v0"
+    assert [str(error) for error in refused] == [
+        "weights 'v1': of lineage spatial (ssssssssssss), expected base (rrrrrrrrrrrr); they differ in root",
+        "weights 'v1': no lineage is given, expected base (rrrrrrrrrrrr)",
+    ]
+    stranger = PolicyRunner(GoRight(), refused.append)
+    stranger.offer_weights("w", "v1", LINEAGE)
+    stranger.step(step(0))
+    assert "names no lineage and takes no weights" in str(refused[-1])
+
+
+def test_the_label_names_the_weights_that_were_swapped_in():
+    runner = PolicyRunner(Loadable())
+    runner.label = "base"
+    runner.offer_weights("w", "v1", LINEAGE)
+    assert runner.drives == "base"
+    runner.step(step(0))
+    assert runner.drives == "base, weights v1"
+    runner.offer_weights("w", "v0", LINEAGE)
+    runner.step(step(3))
+    assert runner.drives == "base"
+    runner.offer_weights("w", "v1", LINEAGE)
+    runner.step(step(6))
+    runner.offer_policy(Loadable(), "another")
+    runner.step(step(7, episode=2))
+    assert runner.drives == "another"
+
+
+def test_a_policy_is_the_source_of_its_actions():
+    assert source_of(Loadable()) == ActionSource("base", LINEAGE.id)
+    assert source_of(GoRight()) == ActionSource(GoRight().version)
 
 
 def test_a_halted_task_stands_still_and_keeps_the_gripper():
@@ -85,7 +126,7 @@ def test_a_halted_task_stands_still_and_keeps_the_gripper():
 def test_another_policy_drives_from_the_next_episode_on_without_the_weights_of_the_one_before():
     runner, other = PolicyRunner(Loadable()), Loadable()
     runner.step(step(0))
-    runner.offer_weights("w", "v1")
+    runner.offer_weights("w", "v1", LINEAGE)
     runner.offer_policy(other, "another")
     runner.step(step(1))
     assert (runner.policy is other, runner.label) == (False, "")

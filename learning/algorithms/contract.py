@@ -1,0 +1,53 @@
+"""What a learning algorithm has to offer. The learner paces it, feeds it, saves it and ships its weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engram.core.types import Lineage
+
+if TYPE_CHECKING:
+    from engram.learning.replay.buffer import Batch, Windows
+
+
+class Algorithm(ABC):
+    """An update rule together with the weights that it updates.
+
+    An algorithm of your own is a function (or class) of one argument, the policy to start from, that returns one of
+    these. The learner takes its name as ``package.module:attribute``.
+    """
+
+    lineage: Lineage
+    """Of its weights: the learner takes experience of this lineage alone, and its candidates carry it."""
+    whole_episodes: bool = False
+    """What an update learns from. False = single control steps, a ``Batch``. True = the next ``Windows`` of episodes
+    that are walked through from their begin, as a policy with a memory of its episode needs them."""
+    chunk_steps: int = 0
+    """Actions in a chunk of the policy; 0 = as ``ReplayConfig.chunk_size`` says."""
+
+    @abstractmethod
+    def update(self, batch: Batch | Windows, seed: int) -> Mapping[str, float]:
+        """Take one optimiser step on ``batch`` and return its metrics, ``loss`` among them.
+
+        Everything random follows from ``seed``.
+        """
+
+    @abstractmethod
+    def weights(self) -> bytes:
+        """Return the weights to ship, as a safetensors file."""
+
+    @abstractmethod
+    def save(self) -> bytes:
+        """Return the whole training state: weights, optimiser, averages."""
+
+    @abstractmethod
+    def restore(self, state: bytes) -> None:
+        """Go on from what :meth:`save` returned; raises WeightsError, and changes nothing, if it does not fit."""
+
+    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
+        """Return the images (n, 3, H, W) uint8 of ``feature`` at the size that the policy sees; replay keeps these."""
+        return np.ascontiguousarray(images)

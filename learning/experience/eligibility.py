@@ -1,0 +1,28 @@
+"""Which episodes a learner may learn from: those of its own policy, without ablations or covered cameras."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engram.core.types import NOBODY, ActionSource, Lineage
+
+UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
+REASONS = (UNKNOWN, OTHER, ABLATION, COVERED)
+
+
+def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
+    """Return why a learner of ``lineage`` must pass over an episode with these ``sources``; empty = it need not.
+
+    Steps for which no policy had proposed an action (a person drove, or the robot held) say nothing about whose episode
+    it is, but some step must.
+    """
+    acting = [source for source in sources if source.policy != NOBODY]
+    if not acting or any(not source.lineage for source in acting):
+        return UNKNOWN
+    if any(source.lineage != lineage.id for source in acting):
+        return OTHER
+    if any(source.ablation for source in acting):
+        return ABLATION
+    if any(source.covered_cameras for source in sources):
+        return COVERED
+    return ""

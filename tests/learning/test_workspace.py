@@ -1,0 +1,77 @@
+"""A learner's folder over restarts: gone on from, or moved aside when it belongs to another policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from engram.core.errors import UnknownNameError
+from engram.core.types import ActionSource
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.learner import LearnerConfig
+from engram.learning.workspace import open_workspace
+from tests.learning.transitions import episode
+from tests.ros.policies import LINEAGE, OTHER, OneWeight
+from tests.ros.trainers import Counting
+
+CONFIG = LearnerConfig(first_episodes=1, updates_per_episode=5, candidate_updates=5)
+COUNTING, FOREIGN = "tests.ros.trainers:Counting", "tests.ros.trainers:Foreign"
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = ExperienceStore(tmp_path / "experience")
+    yield store
+    store.close()
+
+
+def trained(space) -> str:
+    """Take five updates, save, deploy the candidate and return its version."""
+    while space.learner.step() is not None:
+        pass
+    data, manifest = space.learner.candidate()
+    space.library.add(data, manifest)
+    space.library.deploy(manifest.version)
+    space.learner.promoted(manifest.version)
+    space.learner.save()
+    return manifest.version
+
+
+def own_success(store):
+    store.append(episode(0, source=ActionSource("eyes", LINEAGE.id)))
+    store.commit()
+
+
+def test_training_goes_on_and_the_first_weights_drive_again(store, tmp_path):
+    own_success(store)
+    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    assert (space.library.deployed, space.moved_aside) == (["v0"], "")
+    assert space.library.get("v0")[0] == Counting(None).weights()
+    space.learner.poll()
+    candidate = trained(space)
+    again = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    assert again.library.forgotten == (candidate,)
+    assert (again.library.current, again.learner.metrics["parent"]) == ("v0", "v0")
+    assert again.learner.metrics["updates"] == 5  # training is not lost, only what drives
+
+
+def test_a_folder_of_another_lineage_is_moved_aside_though_names_and_shapes_fit(store, tmp_path):
+    own_success(store)
+    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    space.learner.poll()
+    trained(space)
+    other = open_workspace(tmp_path, store, OneWeight(), FOREIGN, CONFIG)
+    (aside,) = tmp_path.glob("set-aside-*")
+    assert f"v0: of lineage {LINEAGE}, expected {OTHER}; they differ in root" in other.moved_aside
+    assert str(aside) in other.moved_aside
+    assert (aside / "training" / "current").exists() and (aside / "weights" / "v0.safetensors").exists()
+    assert other.learner.metrics["updates"] == 0
+    assert other.library.get("v0")[1].lineage == OTHER
+    assert other.learner.poll() == 0
+    assert other.learner.passed_over == {"other lineage": 1}
+
+
+def test_a_wrong_algorithm_moves_nothing(store, tmp_path):
+    open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG).learner.save()
+    with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'"):
+        open_workspace(tmp_path, store, OneWeight(), "sac", CONFIG)
+    assert (tmp_path / "training" / "current").exists()
