@@ -21,7 +21,7 @@ from engram.core.contracts import Policy, StatefulPolicy, StepHook, World
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.pipeline import CommandPipeline
 from engram.core.registry import is_spec, make_kinematics
-from engram.core.robot import PANDA_2F85
+from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
 from engram.runtime.loop import Runtime
@@ -144,9 +144,10 @@ def evaluate_experts(
     first_seed: int = 0,
     progress: bool = True,
     guess: bool = False,
+    robot: RobotConfig = PANDA_2F85,
 ) -> Report:
     """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
-    world = MujocoWorld(WorldConfig(profile="none"))
+    world = MujocoWorld(WorldConfig(profile="none"), robot)
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
     subject = "guessing experts" if guess else "experts"
     report = measure(ExpertRunner(world, expert_for), subject, tasks, episodes, first_seed, progress)
@@ -324,15 +325,22 @@ def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
         )
 
 
-def evaluate_oracle_state(tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 50, execute_steps: int = 0) -> Report:
+def evaluate_oracle_state(
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
+    execute_steps: int = 0,
+    robot: RobotConfig = PANDA_2F85,
+) -> Report:
     """Run the state oracle: simulator truth, a chunk at a time.
 
     Args:
         tasks: names.
         episodes: per task.
         execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
+        robot: that acts.
     """
-    world = MujocoWorld(WorldConfig(profile="none"))
+    world = MujocoWorld(WorldConfig(profile="none"), robot)
     report = evaluate(PrivilegedPolicy(world, execute_steps or 4), world, tasks, episodes=episodes)
     world.close()
     return report
@@ -350,6 +358,7 @@ def evaluate_checkpoint(
     ensemble: bool = False,
     adaptive_m: float | None = None,
     push: bool = False,
+    robot: RobotConfig = PANDA_2F85,
 ) -> Report | SwapReport:
     """Load a policy and run it; one that acts on memory/context is given where objects are in a scene graph, begun anew
     with each episode, as ``engram record --reconstruction`` gave it.
@@ -367,13 +376,14 @@ def evaluate_checkpoint(
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
             the policy is used to.
         push: push the object that the words name once, on the way to it.
+        robot: that acts; the policy was trained with its joints and cameras.
     """
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.vla.chunking import follow
 
-    loaded = load_policy(checkpoint, ablation=ablation, execute_steps=execute_steps or None)
+    loaded = load_policy(checkpoint, robot=robot, ablation=ablation, execute_steps=execute_steps or None)
     subject = follow(loaded, ensemble, adaptive_m)
-    world = MujocoWorld(WorldConfig(profile="fast", depth=loaded.reads_context))
+    world = MujocoWorld(WorldConfig(profile="fast", depth=loaded.reads_context), robot)
     detector, fresh_memory = make_perception() if loaded.reads_context else (None, None)
     pipeline = CommandPipeline(world.kinematics, world.robot)
     runtime = Runtime(world, subject, pipeline, detector=detector, fresh_memory=fresh_memory)
