@@ -15,6 +15,7 @@ from rich.console import Console
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
+from engram.core.registry import make_robot
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.training.train_config import TrainConfig
@@ -53,6 +54,8 @@ class EvalConfig:
     """Say the words of another object on the same table and see whether the robot does that instead."""
     held_out: bool = False
     """Say it in wordings that training never used."""
+    robot: str = "panda_2f85"
+    """Robot that acts: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     output: str = ""
     """File for the report, with commit and machine; empty: none."""
     ablation: str = ""
@@ -81,14 +84,19 @@ def evaluate(config: EvalConfig) -> int:
 
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     _check_options(config)
+    robot = make_robot(config.robot)
     tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
     path = _writable(config.output)
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
         guess = config.policy == "guess"
-        report = evaluation.evaluate_experts(tasks, episodes=config.episodes, guess=guess, world=config.world)
+        report = evaluation.evaluate_experts(
+            tasks, episodes=config.episodes, guess=guess, world=config.world, robot=robot
+        )
     elif config.policy == "oracle_state":
-        report = evaluation.evaluate_oracle_state(tasks, episodes=config.episodes, execute_steps=config.execute_steps)
+        report = evaluation.evaluate_oracle_state(
+            tasks, episodes=config.episodes, execute_steps=config.execute_steps, robot=robot
+        )
     else:
         report = evaluation.evaluate_checkpoint(
             config.policy,
@@ -103,6 +111,7 @@ def evaluate(config: EvalConfig) -> int:
             push=config.push,
             world=config.world,
             detector=config.detector,
+            robot=robot,
         )
     Console(stderr=True).print(report.table())
     print(report.to_json())

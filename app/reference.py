@@ -1,6 +1,6 @@
 """Write docs/reference/command_line.md: every subcommand of ``engram`` with its flags, from the code.
 
-    python -m engram.app.reference
+python -m engram.app.reference
 """
 
 from __future__ import annotations

@@ -328,6 +328,8 @@ def _claim_parts(config: RecordConfig) -> None:
     }
     if own := [task_class(task) for task in expand(config.tasks) if is_spec(split_options(task)[0])]:
         wanted["own_tasks"] = source_digest(own)
+    if is_spec(config.robot):
+        wanted["own_robot"] = repr(make_robot(config.robot))
     claim = Path(f"{config.root}.parts") / "config.json"
     text = json.dumps(wanted, indent=1)
     if claim.exists() and claim.read_text() != text:

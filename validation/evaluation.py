@@ -21,7 +21,7 @@ from engram.core.contracts import Policy, StatefulPolicy, StepHook, World
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.pipeline import CommandPipeline
 from engram.core.registry import is_spec, make_kinematics
-from engram.core.robot import PANDA_2F85
+from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
 from engram.runtime.loop import Runtime
@@ -147,9 +147,10 @@ def evaluate_experts(
     progress: bool = True,
     guess: bool = False,
     world: str = "tabletop",
+    robot: RobotConfig = PANDA_2F85,
 ) -> Report:
     """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
-    made = make_mujoco_world(world, WorldConfig(profile="none"))
+    made = make_mujoco_world(world, WorldConfig(profile="none"), robot)
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
     subject = "guessing experts" if guess else "experts"
     report = measure(ExpertRunner(made, expert_for), subject, tasks, episodes, first_seed, progress)
@@ -327,15 +328,22 @@ def _check(tasks: Sequence[str], episodes: int, first_seed: int) -> None:
         )
 
 
-def evaluate_oracle_state(tasks: Sequence[str] = tuple(TASKS), *, episodes: int = 50, execute_steps: int = 0) -> Report:
+def evaluate_oracle_state(
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    episodes: int = 50,
+    execute_steps: int = 0,
+    robot: RobotConfig = PANDA_2F85,
+) -> Report:
     """Run the state oracle: simulator truth, a chunk at a time.
 
     Args:
         tasks: names.
         episodes: per task.
         execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
+        robot: that acts.
     """
-    world = MujocoWorld(WorldConfig(profile="none"))
+    world = MujocoWorld(WorldConfig(profile="none"), robot)
     report = evaluate(PrivilegedPolicy(world, execute_steps or 4), world, tasks, episodes=episodes)
     world.close()
     return report
@@ -355,6 +363,7 @@ def evaluate_checkpoint(
     push: bool = False,
     world: str = "tabletop",
     detector: str = "geometric",
+    robot: RobotConfig = PANDA_2F85,
 ) -> Report | SwapReport:
     """Load a policy and run it as :func:`make_runtime` says.
 
@@ -372,6 +381,7 @@ def evaluate_checkpoint(
             the policy is used to.
         push: push the object that the words name once, on the way to it.
         world: world to run in, a name or ``package.module:attribute``.
+        robot: that acts; the policy was trained with its joints and cameras.
         detector: what finds the objects for a policy that acts on memory/context.
 
     Raises:
@@ -380,11 +390,11 @@ def evaluate_checkpoint(
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.vla.chunking import follow
 
-    loaded = load_policy(checkpoint, ablation=ablation, execute_steps=execute_steps or None)
+    loaded = load_policy(checkpoint, robot=robot, ablation=ablation, execute_steps=execute_steps or None)
     subject = follow(loaded, ensemble, adaptive_m)
     if detector != "geometric" and not loaded.reads_context:
         raise InvalidInputError(f"detector {detector!r}: would change nothing: {checkpoint} acts on no memory/context")
-    made = make_world(world, WorldConfig(profile="fast", depth=loaded.reads_context))
+    made = make_world(world, WorldConfig(profile="fast", depth=loaded.reads_context), robot)
     runtime = make_runtime(subject, made, detector)
     report: Report | SwapReport
     if swap:
