@@ -32,10 +32,13 @@ class LifecycleManager(Node):
         self.config = declare(self, LifecycleManagerConfig)
         check_unknown(self)
         names = [name for name in self.config.node_names if name]
-        if not names or len(set(names)) != len(names):
-            raise InvalidInputError(f"parameter 'node_names': {names}, expected at least one name, none twice")
+        optional = [name for name in self.config.optional_names if name]
+        if not names or len({*names, *optional}) != len(names) + len(optional):
+            known = [*names, *optional]
+            raise InvalidInputError(f"parameter 'node_names': {known}, expected at least one name, none twice")
         self.goal = "active" if self.config.autostart else ""
         self.managed = [ManagedNode(self, name, self.config) for name in names]
+        self.managed += [ManagedNode(self, name, self.config, optional=True) for name in optional]
         self._was_active = False
         self._diagnostics = self.create_publisher(DiagnosticArray, TOPIC, qos.DIAGNOSTICS)
         self.create_service(Trigger, "~/startup", lambda _, r: self._set_goal("active", r))
@@ -46,7 +49,7 @@ class LifecycleManager(Node):
     @property
     def active(self) -> bool:
         """Whether every node is active."""
-        return all(m.state == "active" for m in self.managed)
+        return all(m.state == "active" for m in self.managed if not m.not_wanted)
 
     def tick(self) -> None:
         """One look at every node."""
@@ -58,17 +61,17 @@ class LifecycleManager(Node):
             managed.watch(now)
             if self.goal:
                 managed.advance(self.goal, before_active, now)
-            before_active = before_active and (managed.state == "active" or managed.failed)
+            before_active = before_active and (managed.state == "active" or managed.failed or managed.not_wanted)
         if self.active != self._was_active:
             self._was_active = self.active
             self.get_logger().info("all nodes are active" if self.active else f"not active any more: {self.summary()}")
 
     def summary(self) -> str:
         """Say in one line who is not active, and why."""
-        waiting = [f"{m.name} {m.condition}{': ' + m.note if m.note else ''}" for m in self.managed]
-        waiting = [text for m, text in zip(self.managed, waiting, strict=True) if m.state != "active"]
-        count = len(self.managed) - len(waiting)
-        return f"{count} of {len(self.managed)} active" + (f"; {'; '.join(waiting)}" if waiting else "")
+        wanted = [m for m in self.managed if not m.not_wanted]
+        waiting = [f"{m.name} {m.condition}{': ' + m.note if m.note else ''}" for m in wanted if m.state != "active"]
+        count = len(wanted) - len(waiting)
+        return f"{count} of {len(wanted)} active" + (f"; {'; '.join(waiting)}" if waiting else "")
 
     def _set_goal(self, goal: str, response: Trigger.Response) -> Trigger.Response:
         self.goal = goal
@@ -84,11 +87,11 @@ class LifecycleManager(Node):
     def publish_diagnostics(self) -> None:
         """Publish the state of every managed node."""
         status = DiagnosticStatus(name=self.get_fully_qualified_name(), message=self.summary())
-        gone = any(m.failed or m.state in ("absent", "silent") for m in self.managed)
+        gone = any(m.failed or m.state in ("absent", "silent") for m in self.managed if not m.not_wanted)
         status.level = DiagnosticStatus.OK if self.active else DiagnosticStatus.WARN
         if gone and self.goal:
             status.level = DiagnosticStatus.ERROR
-        status.values = [KeyValue(key=m.name, value=m.condition) for m in self.managed]
+        status.values = [KeyValue(key=m.name, value=m.condition) for m in self.managed if not m.not_wanted]
         msg = DiagnosticArray(status=[status])
         msg.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(msg)

@@ -38,6 +38,8 @@ class LifecycleManagerConfig:
 
     node_names: tuple[str, ...] = ("",)
     """Lifecycle nodes to manage, in the order in which they are activated; relative names."""
+    optional_names: tuple[str, ...] = ("",)
+    """Lifecycle nodes that may be missing; one that appears is managed like the others, after them."""
     autostart: bool = True
     """Bring the nodes up at start; false: wait for ~/startup."""
     poll_period_s: float = param(0.5, 0.05, 60.0)
@@ -55,8 +57,10 @@ class LifecycleManagerConfig:
 class ManagedNode:
     """What the manager knows of one node, and the requests on their way to it."""
 
-    def __init__(self, node: Node, name: str, config: LifecycleManagerConfig) -> None:
+    def __init__(self, node: Node, name: str, config: LifecycleManagerConfig, *, optional: bool = False) -> None:
+        """``optional``: nobody waits for it where it is absent."""
         self.name = name
+        self.optional = optional
         self.config = config
         self.state = "absent"  # one of STATES, absent, silent
         self.attempts = 0  # failed transitions since the last success
@@ -73,6 +77,11 @@ class ManagedNode:
     def changing(self) -> str:
         """The transition under way, or an empty string."""
         return VERBS[self._changing[2]] if self._changing else ""
+
+    @property
+    def not_wanted(self) -> bool:
+        """Whether it is absent and may be."""
+        return self.optional and self.state == "absent"
 
     @property
     def failed(self) -> bool:

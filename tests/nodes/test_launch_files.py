@@ -59,6 +59,7 @@ def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> 
         assert node.respawn
     manager = next(n for n in found.nodes if n.name == "lifecycle_manager")
     assert dict(manager.parameters)["node_names"] == [body, *LOOP[:-1]]
+    assert dict(manager.parameters)["optional_names"] == ["extra_node"]
     assert Path(found.environment["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
 
 
@@ -75,7 +76,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     sim = nodes["sim_node"][1]
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
-        "task": "reach", "seed": 7, "world_config.profile": "photo",
+        "world": "tabletop", "task": "reach", "seed": 7, "world_config.profile": "photo",
     }  # fmt: skip
     policy = nodes["policy_node"][1]
     assert policy["policy"] == "mine"
@@ -93,6 +94,20 @@ def test_a_second_simulation_has_a_clock_of_its_own_in_every_node() -> None:
     assert (rviz.package, rviz.namespace, dict(rviz.remaps)["/tf"]) == ("rviz2", "r2", "tf")
     assert Path(rviz.arguments[1]).is_file()
     assert not [node for node in graph("sim").nodes if node.package == "rviz2"]
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_parts_of_ones_own_arrive_where_they_belong(name: str, tmp_path: Path) -> None:
+    found = graph(name, detector="my.file:Finder", extra_node="my.file:Node", namespace="r1")
+    nodes = {n.name: (n, dict(p for p in n.parameters if p[0])) for n in found.nodes}
+    assert nodes["perception_node"][1]["detector"] == "my.file:Finder"
+    extra, parameters = nodes["extra_node"]
+    assert node_command(extra, tmp_path)[1:5] == ["-m", "engram.nodes.extra_node", "my.file:Node", "--ros-args"]
+    assert (extra.full_name, parameters["autostart"]) == ("/r1/extra_node", False)
+    if name == "sim":
+        nodes = {n.name: dict(n.parameters) for n in graph(name, world="my.file:World", tasks="my.file:Task").nodes}
+        assert nodes["sim_node"]["world"] == "my.file:World"
+        assert {nodes[n]["tasks"] for n in ("viewer_node", "policy_node")} == {"my.file:Task"}
 
 
 def test_every_argument_is_explained() -> None:

@@ -165,6 +165,17 @@ def test_nodes_are_activated_in_order_and_restarted_ones_come_back(fleet: Fleet,
     assert times == sorted(times)
 
 
+def test_nobody_waits_for_an_optional_node_and_one_that_comes_is_brought_up(fleet: Fleet, client: Client) -> None:
+    fleet.node("first")
+    fleet.manager("first", optional_names=["second", "never"])
+    client.wait(lambda: client.states == {"first": "active"})
+    assert client.call("is_active").success
+    assert client.message == "1 of 1 active"
+    fleet.node("second")
+    client.wait(lambda: client.states == {"first": "active", "second": "active"})
+    assert client.message == "2 of 2 active"
+
+
 def test_a_node_that_cannot_be_configured_is_named_and_the_others_go_on(fleet: Fleet, client: Client) -> None:
     fleet.node("good")
     fleet.node("bad", "broken")

@@ -28,7 +28,7 @@ class NodeProcess:
     """``python -m engram.nodes.<executable>`` with parameters; its output is kept for the error message."""
 
     def __init__(
-        self, executable: str, parameters: Mapping[str, Any], domain: int, remap: tuple[str, ...] = ()
+        self, executable: str, parameters: Mapping[str, Any], domain: int, words: tuple[str, ...] = ()
     ) -> None:
         arguments = [x for key, value in parameters.items() for x in ("-p", f"{key}:={_yaml(value)}")]
         arguments += [x for rule in remap for x in ("-r", rule)]
@@ -37,7 +37,7 @@ class NodeProcess:
         environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
         environment |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_PYTHON_CHECK_FIELDS": "1"}
         self.child = subprocess.Popen(
-            [sys.executable, "-m", f"engram.nodes.{executable}", "--ros-args", *arguments],
+            [sys.executable, "-m", f"engram.nodes.{executable}", *words, "--ros-args", *arguments],
             env=environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -120,9 +120,10 @@ class Graph:
 
         return self.wait(said, timeout_s, f"{name} says {words!r}")
 
-    def start(self, executable: str, **parameters: Any) -> NodeProcess:
-        """Start one node; "__" in a parameter's name stands for "."."""
-        process = NodeProcess(executable, {k.replace("__", "."): v for k, v in parameters.items()}, self.domain)
+    def start(self, executable: str, *words: str, **parameters: Any) -> NodeProcess:
+        """Start one node with ``words`` on its command line; "__" in a parameter's name stands for "."."""
+        named = {k.replace("__", "."): v for k, v in parameters.items()}
+        process = NodeProcess(executable, named, self.domain, words)
         self.processes.append(process)
         return process
 
