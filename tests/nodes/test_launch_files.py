@@ -20,6 +20,7 @@ import yaml
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
 from engram.app.process import EXECUTABLES, node_command
+from engram.core.errors import EXIT_MISCONFIGURED
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
 LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]
@@ -181,3 +182,17 @@ def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str) -> No
                 if section == f"/r1/{node.name}":
                     got.setdefault(section, {}).update(body["ros__parameters"])
         assert got == wanted
+
+
+@pytest.mark.skipif(not ROS_LAUNCH, reason="ROS's own launch is not importable here (it is in no package registry)")
+def test_ros_launch_ends_when_a_node_cannot_work_as_it_is_configured(tmp_path: Path) -> None:
+    prefix = ros_prefix(tmp_path)
+    for name in EXECUTABLES:
+        work = f"raise SystemExit({EXIT_MISCONFIGURED})" if name == "policy_node" else "import time; time.sleep(300)"
+        (prefix / "lib/engram" / name).write_text(f"#!{sys.executable}\n{work}\n")
+    prefixes = os.pathsep.join([str(prefix), os.environ.get("AMENT_PREFIX_PATH", "")]).strip(os.pathsep)
+    environment = {**os.environ, "AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log")}
+    command = [sys.executable, "-c", RUN, str(prefix / "share/engram/launch/sim.launch.py"), "viewer:=false"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert "cannot work as it is configured" in done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("policy_node-5]: process started") <= 1  # not once more
