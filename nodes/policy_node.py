@@ -31,8 +31,8 @@ from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.weights_inbox import ACCEPT, WeightsInbox, load_public_key
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import check_ablation, check_policy_name, make_policy
-from engram.runtime.policy_notes import POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
+from engram.runtime.factories import check_ablation, check_policy_name, make_policy, shipped_policies
+from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, POLICY_READY, REMEMBERED, describe_driver
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
 from engram.runtime.transforms import TransformBuffer
@@ -321,6 +321,7 @@ class PolicyNode(EngramNode):
             self.health.note(POLICY_DRIVES, self.runner.label)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
+            self.health.note(POLICIES, ", ".join(shipped_policies()) if self.config.accept == "any" else "")
 
 
 def main() -> NoReturn:
