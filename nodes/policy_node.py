@@ -29,7 +29,8 @@ from engram.nodes.task_goals import RunningGoal, TaskGoals
 from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.policy_notes import POLICY_DRIVES, REMEMBERED
+from engram.runtime.factories import shipped_policies
+from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import PolicyStep, source_of
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
 from engram.runtime.transforms import TransformBuffer
@@ -207,6 +208,7 @@ class PolicyNode(EngramNode):
             self.health.note(POLICY_DRIVES, self.runner.drives)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
+            self.health.note(POLICIES, ", ".join(shipped_policies()) if self.config.accept == "any" else "")
 
 
 def main() -> NoReturn:

@@ -8,6 +8,8 @@ POLICY_READY = "policy ready"
 """What drives from the next episode on."""
 REMEMBERED = "policy remembers"
 """What the policy remembers of its episode, in a few words."""
+POLICIES = "policies available"
+"""Names that the parameter ``policy`` may be set to while the node runs, separated by commas; none: it may not."""
 
 
 def describe_driver(policy: str, ablation: str = "") -> str:

@@ -75,16 +75,20 @@ def task_for(instruction: str, also: Iterable[str] = ()) -> str:
     Raises:
         InvalidInputError: no task has such a wording; lists examples.
     """
-    names = dict.fromkeys((*filter(is_spec, also), *SUITES["all"]))
-    for name in names:
+    for name in dict.fromkeys((*filter(is_spec, also), *SUITES["all"])):
         try:
             task_class(name).parse(instruction)
         except InvalidInputError:
             continue
         return name
-    said = [task_class(name).instructions[0] for name in names if is_spec(name) or name in TASKS]
-    examples = "; ".join(words.format(color="red", other="blue") for words in said)
-    raise InvalidInputError(f"no task fits {instruction!r}; for example: {examples}")
+    raise InvalidInputError(f"no task fits {instruction!r}; for example: {'; '.join(example_instructions(also))}")
+
+
+def example_instructions(also: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return an instruction for each of TASKS and of ``also``; names of it that are no such task are left out."""
+    own = [name for name in also if is_spec(name) and is_task(name)]
+    said = [task_class(name).instructions[0] for name in dict.fromkeys((*own, *TASKS))]
+    return tuple(words.format(color="red", other="blue") for words in said)
 
 
 def with_options(name: str, **options: int | None) -> str:

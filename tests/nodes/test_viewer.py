@@ -1,18 +1,13 @@
-"""The page: what it draws, checked by numbers; what a visitor sees and can do, checked in a real browser."""
+"""The page on real topics: what a visitor sees and can do, checked in a real browser."""
 
 from __future__ import annotations
 
-import base64
-import itertools
-import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,206 +15,30 @@ from typing import Any
 import numpy as np
 import pytest
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.action import ActionServer
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import Image
 from sensor_msgs.msg import JointState as JointStateMsg
+from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
-from websockets.sync.client import connect
 
-from engram.app.doctor import BROWSERS
 from engram.app.up import child_environment
-from engram.core.errors import InvalidInputError
-from engram.core.ports import PortInUseError, free_port
+from engram.benchmarks.chromium import Chromium, find_chromium, wait
+from engram.core.ports import free_port
 from engram.core.robot import PANDA_2F85
-from engram.core.types import EpisodeStatus, GraphUpdate, JointState, Pose, SceneEdge, SceneNode
+from engram.core.types import EpisodeStatus, GraphUpdate, SceneEdge
 from engram.nodes import messages, qos
-from engram.runtime.graph_mirror import GraphMirror
-from engram.sim.robots.kinematics import ModelKinematics
-from engram.sim.tasks import task_for
-from engram.viewer.page import Outcome, PageActions, PolicyState, ViewerPage, agent_table, policy_table
-from engram.viewer.robot_shapes import RobotShapes
+from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
-from engram_interfaces.srv import MemoryQuery
+from engram_interfaces.srv import GetGraph, MemoryQuery
+from tests.viewer.scenes import joints, scene_node
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=560,1000"),
-    *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--remote-debugging-port=0"),
-)
-
-
-def joints(gripper: float = 0.0) -> JointState:
-    return JointState(0, PANDA_2F85.joint_names, np.array([*PANDA_2F85.home, gripper]), np.zeros(8))
-
-
-def scene_node(name: str, label: str, x: float) -> SceneNode:
-    return SceneNode(
-        *(name, "object", label, Pose(np.array([x, 0.1, 0.02]), np.array([1.0, 0, 0, 0]))),
-        *(np.eye(3) * 1e-4, np.full(3, 0.04), np.array([0.9, 0.1, 0.1]), np.zeros(384, np.float32)),
-        *(0.9, "visible", 0, 0, 3),
-    )
-
-
-# -- what is drawn --------------------------------------------------------------------------------------------------
-
-
-def hulls(gripper: float) -> dict[str, np.ndarray]:
-    """Centre of every drawn hull in base_link, by name."""
-    robot = RobotShapes()
-    positions, quaternions = robot.poses(joints(gripper))
-    turns = Rotation.from_quat(quaternions, scalar_first=True)
-    shapes = robot.shapes()
-    middles = [np.ptp(s.vertices, axis=0) / 2 + s.vertices.min(axis=0) for s in shapes]
-    return {s.name: p + t.apply(m) for s, p, t, m in zip(shapes, positions, turns, middles, strict=True)}
-
-
-def pad_positions(gripper: float) -> np.ndarray:
-    return np.array([place for name, place in hulls(gripper).items() if "_pad_" in name])
-
-
-def test_every_link_is_drawn_near_its_neighbours() -> None:
-    places = hulls(0.0)
-    assert {name.rsplit("_", 1)[0] for name in places} >= {f"link{i}" for i in range(8)}
-    for name, place in places.items():
-        others = [np.linalg.norm(place - other) for key, other in places.items() if key != name]
-        assert min(others) < 0.25, f"{name} floats at {place}"
-    # MuJoCo's own place of a link that has several hulls, by its collision mesh link5_c1 at home
-    assert min(np.linalg.norm(p - (0.243, 0.080, 0.624)) for n, p in places.items() if n.startswith("link5")) < 0.03
-
-
-def test_the_drawn_fingers_stand_around_the_tool_point_and_close() -> None:
-    tool = ModelKinematics(PANDA_2F85).forward(np.array(PANDA_2F85.home)).position
-    opened, closed = pad_positions(0.0), pad_positions(0.8)
-    assert len(opened) == 4
-    assert np.linalg.norm(opened.mean(axis=0) - tool) < 0.03
-    widths = [np.ptp(p, axis=0).max() for p in (opened, closed)]
-    assert 0.08 < widths[0] < 0.11  # the 2F-85 opens 85 mm, measured here between the middles of the pads
-    assert widths[1] < 0.03
-
-
-def test_a_mirror_follows_updates_and_notices_gaps() -> None:
-    mirror = GraphMirror()
-    a, b = scene_node("object/1", "red cube", 0.4), scene_node("object/2", "cup", 0.5)
-    assert not mirror.apply("boot", GraphUpdate(0, 1, False, (a,)))  # nothing known yet: ask for all of it
-    assert mirror.apply("boot", GraphUpdate(0, 4, True, (a,)))
-    assert mirror.apply("boot", GraphUpdate(0, 5, False, (b,)))
-    assert mirror.apply("boot", GraphUpdate(0, 5, False, ()))  # seen before
-    assert set(mirror.nodes) == {"object/1", "object/2"}
-    assert not mirror.apply("boot", GraphUpdate(0, 7, False, (), deleted_nodes=("object/1",)))  # 6 was lost
-    assert not mirror.apply("reboot", GraphUpdate(0, 6, False, ()))
-    assert mirror.apply("boot", GraphUpdate(0, 4, True, ()))  # an answer that came too late changes nothing
-    assert mirror.apply("boot", GraphUpdate(0, 6, False, (), deleted_nodes=("object/1",)))
-    assert set(mirror.nodes) == {"object/2"}
-
-
-def test_words_find_their_task() -> None:
-    assert task_for("open the drawer") == "open_drawer"
-    with pytest.raises(InvalidInputError, match=r"no task fits 'make coffee'; .*stack the red cube on the blue cube"):
-        task_for("make coffee")
-
-
-def test_the_policy_its_memory_and_how_episodes_ended_are_told() -> None:
-    ended = [Outcome(8, "put it <back>", "failed", 60, "mine, memory zeroed"), Outcome(7, "x", "succeeded", 41, "mine")]
-    shown = policy_table(PolicyState("mine", "v1", "64 moments, 3 events, the oldest 7.2 s ago"), ended)
-    for words in ("mine, memory zeroed", "failed, 60 steps", "put it &lt;back&gt;", "64 moments, 3 events"):
-        assert words in shown
-    assert shown.index("episode 8") < shown.index("episode 7")
-    assert "not been heard" in policy_table(PolicyState(), ())
-
-
-def test_robots_in_the_memory_are_told_with_what_they_are_and_hold() -> None:
-    body = PANDA_2F85.embodiment(("front camera",))
-    robot = replace(scene_node("agent/1", "robot_b <2>", 1.5), layer="agent", embodiment=body)
-    shown = agent_table((robot, replace(robot, id="agent/2", label="cart", embodiment=None)), {"agent/1": "red cube"})
-    for words in ("robot_b &lt;2&gt;", "1.50 0.10 m", "holds the red cube", "is an arm: fixed base, front camera"):
-        assert words in shown
-    assert shown.index("cart") < shown.index("robot_b") and "has not introduced itself" in shown
-    assert agent_table((), {}) == ""
-
-
-def test_a_port_in_use_is_an_error_and_not_another_port() -> None:
-    port = free_port()
-    actions = PageActions(lambda _: None, lambda _: None, lambda: None, lambda: None)
-    page = ViewerPage(port, actions, ())
-    try:
-        with pytest.raises(PortInUseError, match=rf"port {port} is in use by .*pid {os.getpid()}"):
-            ViewerPage(port, actions, ())
-    finally:
-        page.close()
-
-
-# -- what a visitor sees ----------------------------------------------------------------------------------------------
-
-
-class Browser:
-    """Headless Chromium, driven over the DevTools protocol."""
-
-    def __init__(self, path: str, profile: Path) -> None:
-        self._process = subprocess.Popen(
-            [path, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        ports = profile / "DevToolsActivePort"
-        wait(lambda: ports.is_file() and ports.read_text().count("\n") >= 1, "the browser starts")
-        with urllib.request.urlopen(f"http://127.0.0.1:{ports.read_text().split()[0]}/json") as answer:
-            target = next(t for t in json.load(answer) if t["type"] == "page")
-        self._socket = connect(target["webSocketDebuggerUrl"], max_size=None)
-        self._ids = itertools.count(1)
-        self._sent = b""  # what the page sent over its websocket, which lives in a worker of the page
-        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
-
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        number = next(self._ids)
-        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        while (answer := self._hear()).get("id") != number:
-            pass
-        return answer["result"]
-
-    def _hear(self) -> dict[str, Any]:
-        heard = json.loads(self._socket.recv(timeout=60))
-        if heard.get("method") == "Target.attachedToTarget":
-            worker = {"sessionId": heard["params"]["sessionId"], "method": "Network.enable"}
-            self._socket.send(json.dumps({"id": next(self._ids), **worker}))
-        elif heard.get("method") == "Network.webSocketFrameSent":
-            self._sent += base64.b64decode(heard["params"]["response"]["payloadData"])
-        return heard
-
-    def js(self, expression: str) -> Any:
-        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
-
-    def text(self) -> str:
-        return self.js("document.body ? document.body.innerText : ''") or ""
-
-    def sees(self, *words: str) -> None:
-        wait(lambda: all(w in self.text() for w in words), f"{words} on the page", then=self.text)
-
-    def click(self, label: str) -> None:
-        found = f"[...document.querySelectorAll('button')].find(b => b.innerText.trim() === {json.dumps(label)})"
-        assert self.js(f"(b => b ? (b.click(), true) : false)({found})"), f"no button {label!r} in:\n{self.text()}"
-
-    def type(self, words: str, nth: int = -2) -> None:
-        # the first text fields belong to viser's own settings; the last ones are the instruction and the question
-        field = f"[...document.querySelectorAll('input.mantine-TextInput-input')].at({nth})"
-        assert self.js(f"(i => i && !i.value.startsWith('ws:') ? (i.focus(), true) : false)({field})"), self.text()
-        self.call("Input.insertText", text=words)
-        while words.encode() not in self._sent:  # the page sends what was typed a moment later
-            self._hear()
-
-    def close(self) -> None:
-        self._socket.close()
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+BLUE, GREEN = (0, 0, 255), (0, 200, 0)
 
 
 class Robot(Node):
@@ -230,7 +49,9 @@ class Robot(Node):
         self.asked: list[str] = []
         self.out = {
             "joint_states": self.create_publisher(JointStateMsg, "joint_states", qos.SENSOR),
-            "image": self.create_publisher(Image, "camera/front/color/image_raw", qos.SENSOR),
+            "front": self.create_publisher(Image, "camera/front/color/image_raw", qos.SENSOR),
+            "ceiling": self.create_publisher(Image, "camera/ceiling/color/image_raw", qos.SENSOR),
+            "stopped": self.create_publisher(Bool, "safety/stopped", qos.LATCHED),
             "status": self.create_publisher(TaskStatus, "task/status", qos.LATCHED),
             "diagnostics": self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS),
             "graph": self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH),
@@ -238,15 +59,34 @@ class Robot(Node):
         self.create_service(Trigger, "safety/stop", lambda q, r: self._answer("stop", r))
         self.create_service(Trigger, "safety/reset", lambda q, r: self._answer("reset", r))
         self.create_service(MemoryQuery, "memory/query", self._remember)
+        self.create_service(GetGraph, "memory/get_graph", self._past)
+        self.create_service(SetParametersAtomically, "policy_node/set_parameters_atomically", self._set_policy)
         self.server = ActionServer(self, ExecuteTask, "execute_task", self._execute)
 
     def _answer(self, what: str, response: Trigger.Response) -> Trigger.Response:
         self.asked.append(what)
         response.success, response.message = True, f"{what} was heard"
+        self.out["stopped"].publish(Bool(data=what == "stop"))
+        return response
+
+    def _past(self, request: GetGraph.Request, response: GetGraph.Response) -> GetGraph.Response:
+        at_ns = messages.from_stamp(request.at)
+        if at_ns:
+            self.asked.append(f"graph at {at_ns / 1e9:.1f} s")
+            then = GraphUpdate(at_ns, 1, True, (scene_node("object/7", "green cube", 0.3),))
+            response.graph = messages.graph_to_msg(then, "boot")
+        return response
+
+    def _set_policy(
+        self, request: SetParametersAtomically.Request, response: SetParametersAtomically.Response
+    ) -> SetParametersAtomically.Response:
+        self.asked.append(f"policy {request.parameters[0].value.string_value}")
+        response.result.successful, response.result.reason = False, "accept is 'approved'"
         return response
 
     def _remember(self, request: MemoryQuery.Request, response: MemoryQuery.Response) -> MemoryQuery.Response:
         self.asked.append(request.text)
+        response.nodes = [messages.node_to_msg(scene_node("object/1", "red cube", 0.5))]
         response.answer, response.confidence, response.age = "The red cube is on the table.", 0.75, 12.0
         response.advice, response.evidence = "Look at the table.", ["graph: red cube visible"]
         response.look = True
@@ -261,16 +101,18 @@ class Robot(Node):
 
     def publish(self) -> None:
         self.out["joint_states"].publish(messages.joints_to_msg(joints()))
-        color = np.full((128, 128, 3), (0, 0, 255), np.uint8)
-        self.out["image"].publish(messages.color_to_msg(color, 0, "front_optical"))
+        for camera, color in (("front", BLUE), ("ceiling", GREEN)):
+            picture = np.full((128, 128, 3), color, np.uint8)
+            self.out[camera].publish(messages.color_to_msg(picture, 0, f"{camera}_optical"))
         status = EpisodeStatus(0, "robot0", 3, "open_drawer", "open the drawer", 12, "running")
         self.out["status"].publish(messages.status_to_msg(status))
         lacking = "observation: lacks camera 'wrist'"
+        values = [KeyValue(key=POLICY_DRIVES, value="base"), KeyValue(key=POLICIES, value="base, mine")]
         self.out["diagnostics"].publish(
             DiagnosticArray(
                 status=[
                     DiagnosticStatus(name="/sim_node", level=DiagnosticStatus.OK, message="active"),
-                    DiagnosticStatus(name="/policy_node", level=DiagnosticStatus.WARN, message=lacking),
+                    DiagnosticStatus(name="/policy_node", level=DiagnosticStatus.WARN, message=lacking, values=values),
                 ]
             )
         )
@@ -278,13 +120,6 @@ class Robot(Node):
         held = (SceneEdge("object/1", "agent/1", "held_by"),)
         update = GraphUpdate(0, 1, True, (scene_node("object/1", "red cube", 0.5), arm), held)
         self.out["graph"].publish(messages.graph_to_msg(update, "boot"))
-
-
-def wait(condition: Callable[[], object], what: str, seconds: float = 90.0, then: Callable[[], str] = str) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not in time: {what}\n{then()}"
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -318,52 +153,97 @@ def page() -> Iterator[str]:
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    path = find_chromium()
     if path is None:
         pytest.skip("no chromium on this machine: apt-get install chromium")
-    made = Browser(path, tmp_path / "profile")
+    made = Chromium(path, tmp_path / "profile", size=(1000, 800))
     yield made
     made.close()
 
 
-@pytest.mark.ros
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_visitor_sees_the_robot_gives_an_instruction_and_stops_it(robot: Robot, page: str, browser: Browser) -> None:
-    wait(lambda: answers(page), f"{page} answers")
-    browser.call("Page.navigate", url=page)
-    browser.sees("Instruction", "Do it", "STOP", "Release stop", "episode 3", "step 12")
-    browser.sees("sim_node", "policy_node", "lacks camera 'wrist'", "red cube", "0.50 0.10 0.02 m", "belief 0.90")
-    browser.sees("robot_b", "holds the red cube", "payload of 2 kg")
-    assert browser.js("document.querySelectorAll('canvas').length") >= 1  # the scene in 3D
-    blue = "(i => { const c = document.createElement('canvas'); c.width = c.height = 1; const x = c.getContext('2d');"
-    blue += "x.drawImage(i, 0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data]; })"
-    picture = browser.js(f"{blue}([...document.querySelectorAll('img')].find(i => i.naturalWidth === 128))")
-    assert picture is not None
-    assert picture[2] > 200 > 50 > picture[0]  # what the camera sent
-
-    browser.click("STOP")
-    browser.sees("stop: stop was heard")
-    browser.click("Release stop")
-    browser.sees("release: reset was heard")
-    browser.type("open the drawer")
-    browser.click("Do it")
-    browser.sees("succeeded after 7 steps (a test)")
-    assert robot.asked == ["stop", "reset", "open_drawer: open the drawer"]
-    browser.type(" and make coffee")
-    browser.click("Do it")
-    browser.sees("no task fits")
-    browser.type("where is the red cube", nth=-1)
-    browser.click("Ask")
-    browser.sees("The red cube is on the table.", "75 % sure, 12 s ago", "Look at the table.", "red cube visible")
-    browser.sees("In this order: the table (0.50, 0.00, 0.00) 50 %, the sink (0.50, 4.00, 0.00) 25 %.")
-    assert robot.asked[3:] == ["where is the red cube"]
+def colors_shown(browser: Chromium) -> list[list[int]]:
+    """The first pixel of every camera picture."""
+    pixel = "(i => { const c = document.createElement('canvas'); c.width = c.height = 1; const x = c.getContext('2d');"
+    pixel += "x.drawImage(i, 0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data]; })"
+    shown: list[list[int]] = browser.js(
+        f"[...document.querySelectorAll('img')].filter(i => i.naturalWidth === 128).map({pixel})"
+    )
+    return shown
 
 
 def answers(page: str) -> bool:
     try:
         with urllib.request.urlopen(page, timeout=2) as reply:
-            return reply.status == 200
+            return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def banner(browser: Chromium) -> str:
+    return str(browser.js("(b => b ? b.innerText : '')(document.getElementById('engram-banner'))"))
+
+
+@pytest.mark.ros
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_visitor_sees_the_robot_drives_and_stops_it(robot: Robot, page: str, browser: Chromium) -> None:
+    wait(lambda: answers(page), f"{page} answers")
+    browser.open(page)
+    browser.sees("Instruction", "Do it", "STOP", "Release stop", "Episode 3", "step 12")
+    assert browser.js("document.title") == "Engram"
+    assert browser.js("document.querySelectorAll('canvas').length") >= 1  # the scene in 3D
+    browser.sees("front", "ceiling")  # the cameras that are published, whatever their names
+    wait(lambda: len(colors_shown(browser)) == 2, "two pictures")
+    ceiling, front = colors_shown(browser)
+    assert front[2] > 200 > 50 > front[0] and ceiling[1] > 150 > 50 > ceiling[0]
+
+    browser.click("STOP")
+    browser.sees("stop: stop was heard")
+    wait(lambda: "STOPPED" in banner(browser), "the banner", then=browser.text)
+    assert "Release stop" in banner(browser)
+    assert browser.js("document.getElementById('engram-banner').getBoundingClientRect().width") == 1000
+    browser.type("open the drawer", "Instruction", submit=True)
+    browser.sees('"open the drawer" was not sent: the robot is stopped')
+    browser.click("Release stop")
+    browser.sees("release: reset was heard")
+    wait(lambda: banner(browser) == "", "the banner goes")
+    assert robot.asked == ["stop", "reset"]
+
+    browser.click("Do it")
+    browser.sees("succeeded after 7 steps (a test)")
+    browser.type("make coffee", "Instruction", submit=True)
+    browser.sees("no task fits")
+    assert robot.asked[2:] == ["open_drawer: open the drawer"]
+
+
+@pytest.mark.ros
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_visitor_asks_the_memory_and_looks_at_its_past(robot: Robot, page: str, browser: Chromium) -> None:
+    wait(lambda: answers(page), f"{page} answers")
+    browser.open(page)
+    browser.sees("STOP")
+    browser.open_tab("Memory")
+    browser.sees("red cube", "0.50 0.10 0.02", "0.90", "robot_b", "holds the red cube", "payload of 2 kg", "held by")
+    for question in ("where is the red cube", "and now?"):
+        browser.type(question, "Question", submit=True)
+        wait(lambda asked=question: robot.asked[-1:] == [asked], f"{question} is asked")
+    browser.sees("The red cube is on the table.", "confidence 75 %, evidence 12 s old", "red cube visible")
+    browser.sees("In this order: the table (0.50, 0.00, 0.00) 50 %, the sink (0.50, 4.00, 0.00) 25 %.")
+    conversation = browser.text()
+    assert conversation.index("and now?") < conversation.index("where is the red cube")  # newest first, both stay
+    browser.click("Show the red cube in 3D")
+    browser.sees("Picked: red cube")
+
+    browser.type("-0.5", "Seconds from now", submit=True, sent=b"")
+    browser.sees("green cube", "Back to now")
+    wait(lambda: "PAST" in banner(browser), "the banner")
+    assert robot.asked[-1].startswith("graph at")
+    browser.click("Back to now")
+    wait(lambda: "green cube" not in browser.text() and banner(browser) == "", "the present", then=browser.text)
+
+    browser.open_tab("Nodes")
+    browser.sees("sim_node", "policy_node", "lacks camera 'wrist'")
+    browser.open_tab("Gate")
+    browser.sees("No gate runs yet.")

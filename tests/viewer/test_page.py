@@ -1,0 +1,149 @@
+"""The page on a real viser server: what is drawn in 3D, and what a visitor's wishes call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engram.core.ports import PortInUseError, free_port
+from engram.viewer.page import ViewerPage
+from engram.viewer.scene_view import ABSENT_OPACITY, box_edges, caption
+from engram.viewer.values import Answer, PageActions
+from tests.viewer.scenes import SECOND_NS, joints, kitchen_graph
+
+
+@pytest.fixture
+def asked() -> list[tuple[str, object]]:
+    return []
+
+
+@pytest.fixture
+def page(asked: list[tuple[str, object]]) -> Iterator[ViewerPage]:
+    actions = PageActions(
+        instruct=lambda words: asked.append(("instruct", words)),
+        ask=lambda words: asked.append(("ask", words)),
+        stop=lambda: asked.append(("stop", None)),
+        release=lambda: asked.append(("release", None)),
+        show_past=lambda at_ns: asked.append(("past", at_ns)),
+        choose_policy=lambda name: asked.append(("policy", name)),
+    )
+    made = ViewerPage(free_port(), actions)
+    yield made
+    made.close()
+
+
+def drawn(page: ViewerPage) -> dict[str, object]:
+    return {handle.name: handle for handle in page._scene._drawn}
+
+
+def test_a_port_in_use_is_an_error_and_not_another_port(page: ViewerPage) -> None:
+    port = page.server.get_port()
+    with pytest.raises(PortInUseError, match=rf"port {port} is in use by .*pid {os.getpid()}"):
+        ViewerPage(port, page._actions)
+
+
+def test_the_edges_of_a_box_are_as_long_as_its_sides() -> None:
+    edges = box_edges(np.array([1.0, 2.0, 4.0]))
+    lengths = np.linalg.norm(edges[:, 1] - edges[:, 0], axis=1)
+    assert sorted(lengths.tolist()) == [1.0] * 4 + [2.0] * 4 + [4.0] * 4
+    assert np.abs(edges).max(axis=(0, 1)).tolist() == [0.5, 1.0, 2.0]
+
+
+def test_absent_objects_are_drawn_faint_with_when_they_were_last_seen(page: ViewerPage) -> None:
+    graph = kitchen_graph(stamp_ns=20 * SECOND_NS)
+    page.show_graph(graph)
+    shown = drawn(page)
+    assert shown["/memory/object/2"].opacity == ABSENT_OPACITY < shown["/memory/object/1"].opacity
+    assert caption(graph.nodes["object/2"], graph.stamp_ns) == "cup: believed gone, last seen 12 s ago"
+    assert caption(graph.nodes["object/1"], graph.stamp_ns) == "red cube"
+
+
+def test_rooms_relations_and_robots_are_drawn_and_go_with_their_nodes(page: ViewerPage) -> None:
+    graph = kitchen_graph()
+    page.show_graph(graph)
+    shown = drawn(page)
+    assert {"/rooms/room/1", "/rooms/place/1", "/agents/agent/1", "/relations"} <= shown.keys()
+    assert np.ptp(shown["/rooms/room/1"].points, axis=(0, 1)).tolist() == [2.0, 3.0, 2.5]
+    # near and held_by join objects and a robot; what the box stands on is a place and only listed
+    ends = shown["/relations"].points[:, :, 0]
+    assert np.allclose(sorted(map(sorted, ends.tolist())), [[0.4, 0.6], [0.4, 1.5]])
+    page.show_graph(replace(graph, nodes={"object/1": graph.nodes["object/1"]}, edges=()))
+    assert set(drawn(page)) == {"/memory/object/1", "/memory_labels/object/1"}
+
+
+def test_an_instruction_is_not_sent_while_the_robot_is_stopped(page: ViewerPage, asked: list) -> None:
+    page._drive._instruction.value = "open the drawer"
+    page.show_stopped("safety/stop was called")
+    page._drive._send()
+    assert asked == []
+    log = page._drive._log.content
+    assert "was not sent: the robot is stopped (safety/stop was called)" in log and "Release stop" in log
+    page.show_stopped("")
+    page._drive._send()
+    assert asked == [("instruct", "open the drawer")]
+
+
+def test_answers_stay_on_the_page_below_their_questions(page: ViewerPage, asked: list) -> None:
+    talk = page._memory.conversation
+    for question in ("where is the cup", "how many cups"):
+        talk._question.value = question
+        talk._send()
+    assert asked == [("ask", "where is the cup"), ("ask", "how many cups")]
+    page.answer(Answer("where is the cup", "On the table.", 0.9, node_id="object/2", label="cup", place=np.zeros(3)))
+    page.answer(Answer("how many cups", "One."))
+    first, second = talk._exchanges
+    assert "where is the cup" in first.question.content and "On the table." in first.answer.content
+    assert "how many cups" in second.question.content and "One." in second.answer.content
+    assert (first.show.visible, second.show.visible) == (True, False)  # the second is about no single object
+    assert second.answer.order < first.question.order  # newest first
+
+
+def test_an_answer_highlights_its_object(page: ViewerPage) -> None:
+    page.show_graph(kitchen_graph())
+    page._show_answer(Answer("q", "a", node_id="object/3", label="box", place=np.zeros(3)))
+    assert page._scene.picked == "object/3"
+    assert page._scene._highlight is not None
+    assert np.allclose(page._scene._highlight.position, kitchen_graph().nodes["object/3"].pose.position)
+    assert "Picked: box" in page._memory._picked.content
+
+
+def test_the_past_is_marked_until_back_to_now(page: ViewerPage, asked: list) -> None:
+    page.show_span(0, 100 * SECOND_NS)
+    time = page._memory.time
+    assert time._slider.min == -100.0
+    time._slider.value = -50.0
+    assert asked[-1] == ("past", 50 * SECOND_NS)
+    page.show_graph(replace(kitchen_graph(), past=True))
+    assert "PAST: the memory" in page._banner._html.content
+    assert "simulation time 50.0 s, 50 s ago" in page._banner._html.content
+    time.to_now()
+    assert asked[-1] == ("past", None)
+    assert "PAST" not in page._banner._html.content
+
+
+def test_a_camera_gets_its_place_with_its_first_picture(page: ViewerPage) -> None:
+    for name in ("wrist", "front", "wrist"):
+        page.show_camera(name, np.zeros((8, 8, 3), np.uint8))
+    assert page._cameras.names == ("wrist", "front")
+    pictures = page._cameras._pictures
+    assert pictures["front"].order < pictures["wrist"].order
+
+
+def test_a_policy_is_chosen_from_what_the_policy_node_names(page: ViewerPage) -> None:
+    from engram.viewer.values import PolicyState
+
+    page.show_policy(PolicyState("base", "v1", "", ("base", "memory")), ())
+    assert page._policy._choice.options == ("keep", "base", "memory")
+    assert page._policy._choice.visible
+    page.show_policy(PolicyState("base", "v1"), ())  # accept is not 'any': nothing may be chosen
+    assert not page._policy._choice.visible
+
+
+def test_the_robot_moves(page: ViewerPage) -> None:
+    before = [handle.position.copy() for handle in page._scene._links]
+    page.show_joints(joints())
+    assert any(not np.allclose(a, handle.position) for a, handle in zip(before, page._scene._links, strict=True))

@@ -1,0 +1,32 @@
+"""The newest report of every node counts, and silence is shown."""
+
+from __future__ import annotations
+
+from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
+from engram.viewer.reports import Reports
+from engram.viewer.values import NodeState, PolicyState
+
+
+def test_a_silent_node_becomes_stale_and_keeps_its_last_words() -> None:
+    reports = Reports(stale_after_s=5.0)
+    reports.take(NodeState("sim_node", "ok", "idle"), 10.0)
+    reports.take(NodeState("sim_node", "ok", "active"), 11.0)
+    assert reports.states(16.0) == [NodeState("sim_node", "ok", "active")]
+    (late,) = reports.states(16.1)
+    assert (late.level, late.message) == ("stale", "silent for 5 s; before: active")
+
+
+def test_what_the_policy_node_says_of_the_policy() -> None:
+    reports = Reports(5.0)
+    assert reports.policy() == PolicyState()
+    values = {POLICY_DRIVES: "base", "policy version": "v1", REMEMBERED: "3 events", POLICIES: "base, memory"}
+    reports.take(NodeState("policy_node", "ok", "active", values), 0.0)
+    assert reports.policy() == PolicyState("base", "v1", "3 events", ("base", "memory"))
+
+
+def test_a_learner_that_never_reported_is_no_learner() -> None:
+    reports = Reports(5.0)
+    assert reports.learner(0.0) is None
+    reports.take(NodeState("learner_node", "ok", "active"), 0.0)
+    learner = reports.learner(60.0)
+    assert learner is not None and learner.level == "stale"

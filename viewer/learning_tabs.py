@@ -1,0 +1,69 @@
+"""The Learning and Gate tabs: what the learner publishes today, and that no gate runs yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import viser
+
+from engram.viewer.markup import heading, paragraph, text_table
+from engram.viewer.values import Candidate, NodeState
+
+LEARNER_PREFIX = "learner "
+NO_LEARNER = "No learner runs. Start it with the launch argument learner:=true."
+NO_GATE = (
+    "No gate runs yet. A gate will test candidate weights in simulation against the weights that drive, and let only "
+    "those drive that are better or as good. Until it exists, nothing measures a candidate: in simulation it drives at "
+    "once (learner parameter promote: auto), on a robot an operator decides (service policy/promote)."
+)
+STAGES = ("candidate", "approved", "rejected", "rolled_back")
+
+
+def learner_html(learner: NodeState | None, candidates: Sequence[Candidate]) -> str:
+    """Return the learner's counters and the weights it announced, newest first."""
+    if learner is None:
+        return paragraph(NO_LEARNER)
+    rows = [("state", f"{learner.level}: {learner.message}")]
+    rows += [(key.removeprefix(LEARNER_PREFIX), value) for key, value in _progress(learner.values)]
+    return heading("Learner") + text_table(rows) + candidates_html(candidates)
+
+
+def _progress(values: Mapping[str, str]) -> list[tuple[str, str]]:
+    own = [(k, v) for k, v in values.items() if k.startswith(LEARNER_PREFIX)]
+    rest = [(k, values[k]) for k in ("stored transitions", "driving version") if k in values]
+    return [*own, *rest]
+
+
+def candidates_html(candidates: Sequence[Candidate]) -> str:
+    """Return the announced weights as a table."""
+    if not candidates:
+        return heading("Weights announced") + paragraph("none since this page began")
+    rows = [(c.version, c.stage, c.parent or "none", _metrics(c.metrics)) for c in candidates]
+    return heading("Weights announced") + text_table(rows, ("version", "stage", "trained from", "metrics"))
+
+
+def _metrics(metrics: Mapping[str, object]) -> str:
+    parts = [f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in metrics.items() if k != "parent"]
+    return ", ".join(parts)
+
+
+def gate_html(candidates: Sequence[Candidate]) -> str:
+    """Return what there is to say of a gate: that none runs, and which weights nothing has tested."""
+    counts = {stage: sum(c.stage == stage for c in candidates) for stage in STAGES}
+    told = ", ".join(f"{n} {stage.replace('_', ' ')}" for stage, n in counts.items() if n)
+    return paragraph(NO_GATE) + (paragraph(f"Announced since this page began: {told}.") if told else "")
+
+
+class LearningTabs:
+    """Two tabs of ``group``."""
+
+    def __init__(self, server: viser.ViserServer, group: viser.GuiTabGroupHandle) -> None:
+        with group.add_tab("Learning"):
+            self._learner = server.gui.add_html(learner_html(None, ()))
+        with group.add_tab("Gate"):
+            self._gate = server.gui.add_html(gate_html(()))
+
+    def show(self, learner: NodeState | None, candidates: Sequence[Candidate]) -> None:
+        """Show the learner's condition; None: none was heard."""
+        self._learner.content = learner_html(learner, candidates)
+        self._gate.content = gate_html(candidates)

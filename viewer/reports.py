@@ -1,0 +1,41 @@
+"""What the nodes reported of themselves, newest only: for the Nodes, Policy and Learning tabs."""
+
+from __future__ import annotations
+
+from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
+from engram.viewer.values import NodeState, PolicyState
+
+
+class Reports:
+    """Keeps the newest diagnostics of every node; one that fell silent for ``stale_after_s`` is shown as stale."""
+
+    def __init__(self, stale_after_s: float) -> None:
+        self.stale_after_s = stale_after_s
+        self._newest: dict[str, tuple[float, NodeState]] = {}  # name -> when it reported [s], what
+
+    def take(self, state: NodeState, now_s: float) -> None:
+        """Take in one report."""
+        self._newest[state.name] = (now_s, state)
+
+    def states(self, now_s: float) -> list[NodeState]:
+        """Return the condition of every node that ever reported, by name."""
+        return [self._aged(name, now_s) for name in sorted(self._newest)]
+
+    def policy(self) -> PolicyState:
+        """Return what drives, by the policy node's report."""
+        values = self._newest["policy_node"][1].values if "policy_node" in self._newest else {}
+        names = tuple(filter(None, values.get(POLICIES, "").split(", ")))
+        return PolicyState(
+            values.get(POLICY_DRIVES, ""), values.get("policy version", ""), values.get(REMEMBERED, ""), names
+        )
+
+    def learner(self, now_s: float) -> NodeState | None:
+        """Return the learner's report; None: it never reported."""
+        return self._aged("learner_node", now_s) if "learner_node" in self._newest else None
+
+    def _aged(self, name: str, now_s: float) -> NodeState:
+        heard_s, state = self._newest[name]
+        silent_s = now_s - heard_s
+        if silent_s <= self.stale_after_s:
+            return state
+        return NodeState(name, "stale", f"silent for {silent_s:.0f} s; before: {state.message}", state.values)

@@ -1,0 +1,162 @@
+"""The scene in 3D: the robot, the objects, rooms and relations of the scene graph, and the object picked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import viser
+
+from engram.core.robot import RobotConfig
+from engram.core.types import JointState, SceneNode
+from engram.viewer.markup import duration
+from engram.viewer.robot_shapes import RobotShapes
+from engram.viewer.values import Graph
+
+TABLE_SIZE_M = (0.9, 1.2)
+"""The simulated table for an arm of full size; a smaller arm has a smaller one."""
+TABLE_CENTRE_M = (0.45, 0.0)
+RELATION_COLORS = {"on": (34, 139, 230), "in": (112, 72, 232), "held_by": (230, 119, 0), "near": (173, 181, 189)}
+SMALLEST_M = 0.005
+ABSENT_OPACITY = 0.12
+HIGHLIGHT_COLOR = (255, 146, 43)
+VIEW_FROM_M = np.array([0.55, -0.55, 0.45])
+"""Where the camera goes to look at an object that a visitor picked, relative to the object."""
+CUBE_EDGES = np.array([(a, b) for a in range(8) for b in range(8) if a < b and (a ^ b).bit_count() == 1])
+CUBE_CORNERS = np.array([[(i >> k & 1) - 0.5 for k in range(3)] for i in range(8)])
+
+
+def caption(node: SceneNode, now_ns: int) -> str:
+    """Return what stands above an object: its label, and what is not as one sees it."""
+    ago = f", last seen {duration(max(0, now_ns - node.last_seen_ns) / 1e9)} ago" if node.last_seen_ns else ""
+    if node.state == "absent":
+        return f"{node.label}: believed gone{ago}"
+    return node.label if node.state == "visible" else f"{node.label}: {node.state}{ago}"
+
+
+def opacity(node: SceneNode) -> float:
+    """Return how solid an object is drawn: the fainter, the weaker the belief that it is there."""
+    return ABSENT_OPACITY if node.state == "absent" else 0.25 + 0.65 * node.belief
+
+
+def box_edges(size: np.ndarray) -> np.ndarray:
+    """Return the 12 edges of a box of ``size`` (3,) m around the origin: (12, 2, 3) m."""
+    return (CUBE_CORNERS * size)[CUBE_EDGES].astype(np.float32)
+
+
+class SceneView:
+    """Draws in the scene of a viser server; ``on_pick`` is called with the id of an object that was clicked."""
+
+    def __init__(self, server: viser.ViserServer, robot: RobotConfig, on_pick: Callable[[str], None]) -> None:
+        self._scene, self._on_pick = server.scene, on_pick
+        self._server = server
+        self._robot = RobotShapes(robot)
+        self._links = [
+            self._scene.add_mesh_simple(f"/robot/{s.name}", s.vertices, s.faces, color=s.color)
+            for s in self._robot.shapes()
+        ]
+        self._drawn: list[viser.SceneNodeHandle] = []  # of the graph
+        self._highlight: viser.SceneNodeHandle | None = None
+        self.picked = ""  # node id
+        self._add_table(robot)
+        self._scene.add_grid("/floor", width=4.0, height=4.0, cell_size=0.25, position=(0.0, 0.0, -0.05))
+        self._scene.configure_default_lights(cast_shadow=False)  # shadows are what software rendering is slow at
+        server.initial_camera.position = (1.35, -0.75, 0.75)
+        server.initial_camera.look_at = (0.35, 0.0, 0.2)
+
+    def _add_table(self, robot: RobotConfig) -> None:
+        (depth, width), (x, y) = robot.table.scale * np.array(TABLE_SIZE_M), robot.table.place(np.array(TABLE_CENTRE_M))
+        self._scene.add_box("/table", color=(206, 190, 168), dimensions=(depth, width, 0.04), position=(x, y, -0.021))
+
+    def show_joints(self, joints: JointState) -> None:
+        """Move the robot."""
+        positions, quaternions = self._robot.poses(joints)
+        with self._server.atomic():
+            for link, position, quaternion in zip(self._links, positions, quaternions, strict=True):
+                link.position, link.wxyz = position, quaternion
+
+    def show_graph(self, graph: Graph) -> None:
+        """Draw the graph in place of what was drawn before."""
+        with self._server.atomic():
+            for handle in self._drawn:
+                handle.remove()
+            self._drawn = []
+            for node in graph.objects:
+                self._add_object(node, graph.stamp_ns)
+            for node in graph.rooms:
+                self._add_room(node)
+            for node in graph.of("agent"):
+                self._add_agent(node)
+            self._add_relations(graph)
+            self.pick(self.picked, graph)
+
+    def pick(self, node_id: str, graph: Graph) -> None:
+        """Draw a frame around one object, or around none."""
+        if self._highlight is not None:
+            self._highlight.remove()
+            self._highlight = None
+        self.picked = node_id
+        node = graph.nodes.get(node_id)
+        if node is None:
+            return
+        edges = box_edges(np.maximum(node.size, 0.02) + 0.03)
+        self._highlight = self._scene.add_line_segments(
+            "/picked", edges, HIGHLIGHT_COLOR, thickness=4.0, thickness_units="screen",
+            position=node.pose.position, wxyz=node.pose.quaternion,
+        )  # fmt: skip
+
+    def look_at(self, place: np.ndarray) -> None:
+        """Turn the view of every visitor to ``place`` (3,) m."""
+        for client in self._server.get_clients().values():
+            with client.atomic():
+                client.camera.position = place + VIEW_FROM_M
+                client.camera.look_at = place
+
+    def _add_object(self, node: SceneNode, now_ns: int) -> None:
+        size = tuple(float(max(s, SMALLEST_M)) for s in node.size)
+        color = tuple(int(255 * c) for c in np.clip(node.color, 0, 1))
+        box = self._scene.add_box(
+            f"/memory/{node.id}", color=color, dimensions=size, opacity=opacity(node),  # type: ignore[arg-type]
+            position=node.pose.position, wxyz=node.pose.quaternion,
+        )  # fmt: skip
+        box.on_click(lambda _, node_id=node.id: self._on_pick(node_id))
+        label = self._scene.add_label(
+            f"/memory_labels/{node.id}", caption(node, now_ns), anchor="bottom-center",
+            position=node.pose.position + np.array([0.0, 0.0, size[2] / 2 + 0.02]),
+        )  # fmt: skip
+        self._drawn += [box, label]
+
+    def _add_room(self, node: SceneNode) -> None:
+        size = np.maximum(node.size, SMALLEST_M)
+        frame = self._scene.add_line_segments(
+            f"/rooms/{node.id}", box_edges(size), (148, 158, 168), thickness=1.5, thickness_units="screen",
+            position=node.pose.position, wxyz=node.pose.quaternion,
+        )  # fmt: skip
+        corner = node.pose.position + size * (-0.5, 0.5, 0.5)
+        name = self._scene.add_label(f"/rooms_labels/{node.id}", node.label, position=corner, font_screen_scale=0.8)
+        self._drawn += [frame, name]
+
+    def _add_agent(self, node: SceneNode) -> None:
+        if node.belief <= 0:  # its place is not known
+            return
+        frame = self._scene.add_frame(
+            f"/agents/{node.id}", axes_length=0.15, axes_radius=0.006,
+            position=node.pose.position, wxyz=node.pose.quaternion,
+        )  # fmt: skip
+        self._drawn += [frame, self._scene.add_label(f"/agents/{node.id}/label", node.label, font_screen_scale=0.8)]
+
+    def _add_relations(self, graph: Graph) -> None:
+        """Draw the relations between objects as lines, coloured by relation; those to rooms are in the list."""
+        ends, colors = [], []
+        for edge in graph.edges:
+            source, target = graph.nodes.get(edge.source), graph.nodes.get(edge.target)
+            if source is None or target is None or target.layer not in ("object", "objects", "agent"):
+                continue
+            ends.append([source.pose.position, target.pose.position])
+            colors.append([RELATION_COLORS.get(edge.relation, RELATION_COLORS["near"])] * 2)
+        if ends:
+            lines = self._scene.add_line_segments(
+                "/relations", np.array(ends, np.float32), np.array(colors, np.uint8),
+                thickness=2.0, thickness_units="screen",
+            )  # fmt: skip
+            self._drawn.append(lines)

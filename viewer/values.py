@@ -1,0 +1,123 @@
+"""What the page is told to show, and what a visitor can ask for. Frozen values, no ROS and no viser in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engram.core.errors import unknown_name
+from engram.core.types import SceneEdge, SceneNode
+
+LEVELS = ("ok", "warn", "error", "stale")
+
+
+@dataclass(frozen=True)
+class PageActions:
+    """What a visitor can ask for. Called from viser's threads."""
+
+    instruct: Callable[[str], None]
+    """Do what the words say (action execute_task)."""
+    ask: Callable[[str], None]
+    """Ask the memory a question (service memory/query)."""
+    stop: Callable[[], None]
+    """Stop the robot until it is released (service safety/stop)."""
+    release: Callable[[], None]
+    """Release the stop (service safety/reset)."""
+    show_past: Callable[[int | None], None]
+    """Show the graph as it was at a stamp [ns]; None: live (service memory/get_graph)."""
+    choose_policy: Callable[[str], None]
+    """Let another policy drive from the next episode on (parameter ``policy`` of the policy node)."""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """The condition of one node: a line of the node table."""
+
+    name: str
+    level: str  # of LEVELS
+    message: str
+    values: Mapping[str, str] = field(default_factory=dict)  # what its diagnostics say beside the message
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise unknown_name("level", self.level, LEVELS)
+
+
+@dataclass(frozen=True)
+class PolicyState:
+    """The policy that drives, and what it remembers of its episode."""
+
+    name: str = ""
+    version: str = ""  # of the weights
+    remembered: str = ""
+    available: tuple[str, ...] = ()  # names that may drive instead
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An episode that ended."""
+
+    episode: int
+    instruction: str
+    state: str  # succeeded, failed
+    steps: int
+    policy: str  # the policy that drove
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights that the learner or an operator announced on policy/manifest."""
+
+    version: str
+    parent: str  # version that it was trained from; "" = the first
+    stage: str  # candidate, approved, rejected, rolled_back
+    metrics: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the memory answered to a question."""
+
+    question: str
+    text: str
+    confidence: float = 0.0  # 0..1; 0 = the memory says nothing of it
+    age_s: float = -1.0  # of the evidence; -1 = no evidence
+    details: tuple[str, ...] = ()  # advice, the order of a search, evidence: a sentence each
+    node_id: str = ""  # the object that the answer is about; "" = none
+    label: str = ""
+    place: np.ndarray | None = None  # (3,) m, map: where the object is
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The scene graph at one time: now, or a past that a visitor asked for."""
+
+    nodes: Mapping[str, SceneNode] = field(default_factory=dict)
+    edges: tuple[SceneEdge, ...] = ()
+    stamp_ns: int = 0
+    past: bool = False
+
+    def of(self, *layers: str) -> list[SceneNode]:
+        """Return the nodes of these layers, sorted by label."""
+        return sorted((n for n in self.nodes.values() if n.layer in layers), key=lambda n: (n.label, n.id))
+
+    @property
+    def objects(self) -> list[SceneNode]:
+        """What can be picked up, moved, lost: those believed absent come last."""
+        return sorted(self.of("object", "objects"), key=lambda n: n.state == "absent")
+
+    @property
+    def rooms(self) -> list[SceneNode]:
+        """Buildings, rooms and places: what objects are in or on."""
+        return self.of("building", "room", "place")
+
+    def label(self, node_id: str) -> str:
+        """Return the label of a node, its id where it is unknown."""
+        node = self.nodes.get(node_id)
+        return node.label if node is not None else node_id
+
+    def held_by(self, agent_id: str) -> list[str]:
+        """Return the labels of the objects that an agent holds."""
+        return [self.label(e.source) for e in self.edges if e.relation == "held_by" and e.target == agent_id]
