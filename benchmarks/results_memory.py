@@ -29,9 +29,7 @@ def household_now(results: Results) -> list[str]:
     config = result.content["config"]
     rows = []
     for key, name in BASELINES.items():
-        right, stale, missing = (
-            result.figure(f"{key}_answers_{kind}") for kind in ("right", "stale", "missing")
-        )
+        right, stale, missing = (result.figure(f"{key}_answers_{kind}") for kind in ("right", "stale", "missing"))
         brier, error = result.figure(f"{key}_brier"), result.figure(f"{key}_calibration_error")
         cells = [percent(right), percent(stale, 2), percent(missing), number(brier), number(error)]
         rows.append([name, *cells, samples(right)])
@@ -117,7 +115,14 @@ def _effort(results: Results) -> list[str]:
         best = limit.figure(f"fetch_{unit}_limit_over_none")
         oracle = fetch.figure(f"fetch_{unit}_oracle_over_none")
         rows.append([unit, number(ours), target(ours), number(best), number(oracle), samples(ours)])
-    head = ("share of no memory", "Engram", "target", "upper bound: exact habits, perfect eyes", "upper bound: oracle", "n")
+    head = (
+        "share of no memory",
+        "Engram",
+        "target",
+        "upper bound: exact habits, perfect eyes",
+        "upper bound: oracle",
+        "n",
+    )
     return table(head, rows)
 
 

@@ -100,7 +100,11 @@ def decision_rates(results: Results) -> list[str]:
 
 def pushed_memory(results: Results) -> list[str]:
     """The memory policy when the object is pushed."""
-    return ["The policy `memory`, with the object pushed in the same way:", "", *evaluation(results["eval_memory_push"])]
+    return [
+        "The policy `memory`, with the object pushed in the same way:",
+        "",
+        *evaluation(results["eval_memory_push"]),
+    ]
 
 
 def memory_arms(results: Results) -> list[str]:
@@ -129,9 +133,16 @@ def memory_per_task(results: Results) -> list[str]:
     arms = [arm for arm in (*ARMS, *ABLATIONS) if arm in rows_of]
     tasks = [task for task in rows_of["ours-zeroed"]]
     rows = [
-        [f"`{task}`", *(f"{rows_of[arm][task]['successes']} / {rows_of[arm][task]['n']}" for arm in arms)] for task in tasks
+        [f"`{task}`", *(f"{rows_of[arm][task]['successes']} / {rows_of[arm][task]['n']}" for arm in arms)]
+        for task in tasks
     ]
-    names = {**ARMS, "ours-zeroed": "emptied", "ours-swapped": "swapped", "ours-noise": "noise", "oracle_state": "expert"}
+    names = {
+        **ARMS,
+        "ours-zeroed": "emptied",
+        "ours-swapped": "swapped",
+        "ours-noise": "noise",
+        "oracle_state": "expert",
+    }
     return ["Successes and episodes:", "", *table(("task", *(names[arm] for arm in arms)), rows)]
 
 

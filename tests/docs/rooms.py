@@ -1,6 +1,6 @@
 """Write the table of rooms in docs/explanation/architecture.md from the contracts in .importlinter.
 
-    python -m tests.docs.rooms
+python -m tests.docs.rooms
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ MEASURED_BY_OTHERS = {"docs/reference/tasks.md"}
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if p != PAGE and "decisions" not in p.parts and name(p) not in MEASURED_BY_OTHERS], ids=name
+    "page",
+    [p for p in PAGES if p != PAGE and "decisions" not in p.parts and name(p) not in MEASURED_BY_OTHERS],
+    ids=name,
 )
 def test_no_figure_is_typed_by_hand(page):
     text = page.read_text()

@@ -28,7 +28,13 @@ class NodeProcess:
     """``python -m engram.nodes.<executable>`` with parameters; its output is kept for the error message."""
 
     def __init__(
-        self, executable: str, parameters: Mapping[str, Any], domain: int, words: tuple[str, ...] = ()
+        self,
+        executable: str,
+        parameters: Mapping[str, Any],
+        domain: int,
+        *,
+        words: tuple[str, ...] = (),
+        remap: tuple[str, ...] = (),
     ) -> None:
         arguments = [x for key, value in parameters.items() for x in ("-p", f"{key}:={_yaml(value)}")]
         arguments += [x for rule in remap for x in ("-r", rule)]
@@ -123,7 +129,7 @@ class Graph:
     def start(self, executable: str, *words: str, **parameters: Any) -> NodeProcess:
         """Start one node with ``words`` on its command line; "__" in a parameter's name stands for "."."""
         named = {k.replace("__", "."): v for k, v in parameters.items()}
-        process = NodeProcess(executable, named, self.domain, words)
+        process = NodeProcess(executable, named, self.domain, words=words)
         self.processes.append(process)
         return process
 
