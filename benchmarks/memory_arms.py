@@ -123,8 +123,18 @@ def demonstrate(
     root: Path, tasks: tuple[str, ...], episodes: int, first_seed: int, workers: int, pushed: float = 0.0
 ) -> None:
     """Record demonstrations into ``root``, a dataset of its name; in a share ``pushed`` of them somebody pushes."""
-    record(RecordConfig(str(root), f"engram/{root.name}", tasks, episodes, first_seed, pushed=pushed, workers=workers,
-                        part_episodes=PART))  # fmt: skip
+    record(
+        RecordConfig(
+            str(root),
+            f"engram/{root.name}",
+            tasks,
+            episodes=episodes,
+            first_seed=first_seed,
+            pushed=pushed,
+            workers=workers,
+            part_episodes=PART,
+        )
+    )
 
 
 def _digest(*settings: Any) -> str:

@@ -161,7 +161,7 @@ def memory_targets(results: Results) -> list[str]:
         row = result.figure(key)
         value = str(row["value"]) if key.endswith("solved_ours") else percent(row).replace(" %", " points")
         goal = row.get("target")
-        points = row | {"target": f"{100 * goal:g} points"} if isinstance(goal, float) else row
+        points = dict(row) | {"target": f"{100 * goal:g} points"} if isinstance(goal, float) else row
         rows.append([name, value, samples(row), target(points)])
     return table(("figure", "value", "n", "target"), rows)
 

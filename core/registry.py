@@ -97,7 +97,7 @@ def make_robot(spec: str | RobotConfig) -> RobotConfig:
     """
     if isinstance(spec, RobotConfig):
         return spec
-    known = {spec: load_object(ROBOTS[spec])} if spec in ROBOTS else dict.fromkeys(ROBOTS)
+    known: dict[str, Any] = {spec: load_object(ROBOTS[spec])} if spec in ROBOTS else dict.fromkeys(ROBOTS)
     return resolve("robot", spec, known, RobotConfig)
 
 

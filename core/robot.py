@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class TableConfig:
         if not self.scale > 0:
             raise InvalidInputError(f"TableConfig.scale: {self.scale}, expected a number above 0")
 
-    def place(self, points: np.ndarray) -> np.ndarray:
+    def place(self, points: np.ndarray | Sequence[float]) -> np.ndarray:
         """Return where ``points`` (..., 2 or 3) m of the layout lie in base_link [m]."""
         points = np.asarray(points, np.float64)
         return np.array((*self.origin, 0.0))[: points.shape[-1]] + self.scale * points

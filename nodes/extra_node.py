@@ -12,7 +12,8 @@ from typing import Any
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
 from engram.core.registry import load_object
-from engram.nodes.base import EngramNode, run
+from engram.nodes.base import EngramNode
+from engram.nodes.process import run
 
 
 def load_node(spec: str) -> Any:

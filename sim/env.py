@@ -96,7 +96,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             "agent_pos": gym.spaces.Box(-STATE_BOUND, STATE_BOUND, (self.world.robot.state_dim,), np.float32)
         }
         if pixels:
-            images = {
+            images: dict[str, gym.Space[Any]] = {
                 camera.name: gym.spaces.Box(0, 255, (*camera.pixels(image_size), 3), np.uint8)
                 for camera in self.world.robot.cameras
             }
