@@ -43,6 +43,9 @@ class NodeConfig:
     """Time between two diagnostics [s], wall clock."""
     trace_file: str = ""
     """File for stage times as JSON lines, written at exit; empty: none."""
+    executor: str = param("kept", choices=("kept", "rclpy"))
+    """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
+    SingleThreadedExecutor."""
     niceness: int = param(0, 0, 19)
     """How far the process stands back for others where processors are short: what no command waits for, does."""
 

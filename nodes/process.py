@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 import rclpy
-from rclpy.executors import ExternalShutdownException
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError
@@ -25,6 +25,8 @@ that receives messages make each other wait for longer than a message takes."""
 PR_SET_TIMERSLACK = 29
 TIMER_SLACK_NS = 1000
 """How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
+EXECUTORS: dict[str, type[SingleThreadedExecutor]] = {"kept": KeptExecutor, "rclpy": SingleThreadedExecutor}
+"""By the name that the parameter ``executor`` has."""
 
 
 def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
@@ -42,7 +44,7 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
 def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     status = 0
     node: EngramNode | None = None
-    executor: KeptExecutor | None = None
+    executor: SingleThreadedExecutor | None = None
     signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)  # threads that begin later inherit it
     try:
@@ -50,7 +52,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         node = node_class()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         _stand_back(node.config.niceness)
-        executor = KeptExecutor()
+        executor = EXECUTORS[node.config.executor]()
         executor.add_node(node)
         if not node.config.autostart or _autostart(node):
             while rclpy.ok() and node.unfit is None:
@@ -100,7 +102,7 @@ def _autostart(node: EngramNode) -> bool:
     return node.trigger_configure() == success and node.trigger_activate() == success
 
 
-def _leave(node: EngramNode | None, executor: KeptExecutor | None) -> None:
+def _leave(node: EngramNode | None, executor: SingleThreadedExecutor | None) -> None:
     if node is not None:
         try:
             node.close()

@@ -102,8 +102,9 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
     assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.12, 0, 0, 0])
 
 
-def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph):
-    robot = Robot(graph, lockstep=False, safety__stale_after_s=60.0)
+@pytest.mark.parametrize("executor", ["kept", "rclpy"])
+def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph, executor):
+    robot = Robot(graph, lockstep=False, safety__stale_after_s=60.0, executor=executor)
     now = time.time_ns()
     assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
     old = time.time_ns() - 600 * 10**9
