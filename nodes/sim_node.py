@@ -226,17 +226,10 @@ class SimNode(EngramNode):
         if state == "running" and observation.joints.held:
             state = "held"
         return EpisodeStatus(
-            observation.stamp_ns,
-            self.config.robot_id,
+            observation.stamp_ns, self.config.robot_id,
             outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
-            outcome.task,
-            outcome.instruction,
-            outcome.step,
-            state,
-            outcome.success,
-            outcome.reward,
-            outcome.truncated,
-        )
+            outcome.task, outcome.instruction, outcome.step, state, outcome.success, outcome.reward, outcome.truncated,
+        )  # fmt: skip
 
     def _publish_status(self, status: EpisodeStatus) -> None:
         msg = messages.status_to_msg(status)
