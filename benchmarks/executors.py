@@ -3,7 +3,7 @@
 Two sets of the real processes (simulation, policy, safety) run in lock-step side by side, one with each executor, each
 on its own ROS domain. They take turns, episode by episode on the same seeds, and the order turns from block to block:
 what else the machine does meets both. While one set works, the other waits. Ratios are of the same block; intervals
-come from resampling whole blocks.
+come from resampling whole blocks. The cost of a single message is measured first (see ``executor_messages``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
+from engram.benchmarks.executor_messages import message_ms
 from engram.benchmarks.loop import DRAWS, OVERHEAD, stages
 from engram.benchmarks.report import figure, save_report
 from engram.core.provenance import machine
@@ -45,6 +46,8 @@ class ExecutorBenchmark:
     """Checkpoint's name or folder, or package.module:factory."""
     blocks: int = 12
     """Blocks; in each, every set does one episode of every task on the block's seed."""
+    messages: int = 100
+    """Messages in each of 20 blocks for the cost of one message."""
     domain: int = 60
     """ROS_DOMAIN_ID of the first set; the second has the next."""
     quick: bool = False
@@ -132,10 +135,10 @@ _WHOLE = ("camera -> command, chunk due", "camera -> command, no chunk due")
 
 def figures(measured: dict[str, dict[str, list[np.ndarray]]]) -> list[dict[str, object]]:
     """Return each measure of both arms, and the ratio of ours to rclpy's own with its interval."""
-    blocks = len(measured[ARMS[0]]["overhead"])
-    chosen = np.random.default_rng(0).integers(0, blocks, (DRAWS, blocks))
     rows: list[dict[str, object]] = []
-    for name in (*(f"cpu_{node}" for node in NODES), "overhead", "no_chunk"):
+    for name in measured[ARMS[0]]:
+        blocks = len(measured[ARMS[0]][name])
+        chosen = np.random.default_rng(0).integers(0, blocks, (DRAWS, blocks))
         for label, of in _statistics(name).items():
             ours, stock = (measured[arm][name] for arm in ARMS)
             pooled = [float(of(np.concatenate(arm))) for arm in (ours, stock)]
@@ -151,6 +154,8 @@ def figures(measured: dict[str, dict[str, list[np.ndarray]]]) -> list[dict[str, 
 def _statistics(name: str) -> dict[str, Callable[[np.ndarray], float]]:
     if name.startswith("cpu"):
         return {"a_step": np.mean}
+    if name == "message":
+        return {"cpu": np.mean}
     return {"p50": lambda times: np.percentile(times, 50), "p99": lambda times: np.percentile(times, 99)}
 
 
@@ -166,10 +171,13 @@ def main(config: ExecutorBenchmark | None = None) -> None:
     profile = Path(str(resources.files("engram.config"))) / "fastdds.xml"
     os.environ.setdefault("FASTDDS_DEFAULT_PROFILES_FILE", str(profile))
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    os.environ["ROS_DOMAIN_ID"] = str(config.domain + 2)
     where = machine()  # with the load before the measurement
+    messages = message_ms(ARMS, 20, config.messages)
     with tempfile.TemporaryDirectory() as folder:
-        measured = measure(config, Path(folder))
-    save_report(config.output, "executors", where, config, figures=figures(measured), seed=0)
+        measured = measure(config, Path(folder)) if config.blocks else {arm: {} for arm in ARMS}
+    rows = figures({arm: {"message": messages[arm]} for arm in ARMS}) + figures(measured)
+    save_report(config.output, "executors", where, config, figures=rows, seed=0)
 
 
 if __name__ == "__main__":
