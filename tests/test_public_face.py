@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import engram
+import engram.learning
+import engram.memory
 import engram.sim
 import engram.validation
 
@@ -25,7 +27,7 @@ def test_importing_engram_imports_nothing_that_takes_time():
     assert run(loaded).strip() == "[]"
 
 
-@pytest.mark.parametrize("package", [engram, engram.sim, engram.validation])
+@pytest.mark.parametrize("package", [engram, engram.learning, engram.memory, engram.sim, engram.validation])
 def test_every_name_is_there_and_type_checkers_see_the_same(package):
     for name in package.__all__:
         assert getattr(package, name) is not None
