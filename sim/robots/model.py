@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.camera import CameraConfig
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.registry import load_object
+from engram.core.registry import resolve
 from engram.core.robot import RobotConfig
 
 Profile = Literal["fast", "photo", "none"]
@@ -37,19 +37,17 @@ def robot_spec(robot: RobotConfig, profile: Profile = "fast") -> mujoco.MjSpec:
     """
     if profile not in PROFILES:
         raise unknown_name("render profile", profile, PROFILES)
-    if not robot.model:
-        raise InvalidInputError(f"robot {robot.name!r} cannot be simulated: its configuration names no model")
-    spec = load_object(robot.model)(profile, robot)
-    if not isinstance(spec, mujoco.MjSpec):
-        raise InvalidInputError(f"{robot.model!r} gives a {type(spec).__name__}, expected a mujoco.MjSpec")
-    _check(spec, robot)
+    spec = _checked_spec(robot, profile)
     for camera in robot.cameras:
         _add_camera(spec, camera, robot)
     return spec
 
 
-def _check(spec: mujoco.MjSpec, robot: RobotConfig) -> None:
-    """Raise InvalidInputError unless joints, actuators, tool site and hand are there."""
+def _checked_spec(robot: RobotConfig, profile: Profile) -> mujoco.MjSpec:
+    """Return what the robot's ``model`` gives; InvalidInputError unless joints, actuators, tool and hand are there."""
+    if not robot.model:
+        raise InvalidInputError(f"robot {robot.name!r} cannot be simulated: its configuration names no model")
+    spec = resolve("robot model", robot.model, {}, mujoco.MjSpec, profile, robot)
     parts = (
         ("joint", robot.joint_names, [joint.name for joint in spec.joints]),
         ("actuator", robot.joint_names, [actuator.name for actuator in spec.actuators]),
@@ -60,6 +58,7 @@ def _check(spec: mujoco.MjSpec, robot: RobotConfig) -> None:
         for name in needed:
             if name not in there:
                 raise InvalidInputError(f"model {robot.model!r} has no {kind} {name!r}; it has {', '.join(there)}")
+    return spec
 
 
 def _add_camera(spec: mujoco.MjSpec, camera: CameraConfig, robot: RobotConfig) -> None:
@@ -74,8 +73,7 @@ def _add_camera(spec: mujoco.MjSpec, camera: CameraConfig, robot: RobotConfig) -
 
 def kinematic_spec(robot: RobotConfig) -> mujoco.MjSpec:
     """Return the chain from the base to the tool site alone: no geoms, actuators, or joints but the arm's."""
-    spec = load_object(robot.model)("none", robot)
-    _check(spec, robot)
+    spec = _checked_spec(robot, "none")
     for group in (spec.actuators, spec.equalities, spec.tendons, spec.sensors, spec.excludes, spec.geoms):
         for element in list(group):
             spec.delete(element)

@@ -82,15 +82,17 @@ def _hide_jaws(spec: mujoco.MjSpec) -> None:
 
 
 def _add_jaws(spec: mujoco.MjSpec, group: int) -> None:
-    """Add what touches things: on each jaw a box along the printed part and a pad at its tip."""
+    """Add what touches things: on each jaw two boxes along the printed part, which tapers, and a pad at its tip."""
     touch = {"contype": ROBOT_CONTYPE, "conaffinity": ROBOT_CONAFFINITY, "mass": 0.0, "group": group}
     box = {"type": mujoco.mjtGeom.mjGEOM_BOX, "rgba": _DARK, **touch}
     pad = {**box, "condim": 4, "friction": [1.0, 0.02, 0.0001], "rgba": (0.05, 0.05, 0.05, 1.0), "group": 2}
     fixed, moving = spec.body(_BODY), spec.body(_JAW)
     fixed.add_geom(pos=[-0.001, 0, -0.026], size=[0.03, 0.022, 0.02], **box)
-    fixed.add_geom(pos=[-0.0195, 0, -0.072], size=[0.0085, 0.008, 0.03], **box)
+    fixed.add_geom(pos=[-0.0195, 0, -0.063], size=[0.0085, 0.008, 0.021], **box)
+    fixed.add_geom(pos=[-0.0148, 0, -0.0935], size=[0.0043, 0.006, 0.0095], **box)
     fixed.add_geom(name="fixed_pad", pos=_FIXED_PAD_M, size=_PAD_HALF_M, **pad)
-    moving.add_geom(pos=[-0.002, -0.045, 0.0189], size=[0.007, 0.035, 0.008], **box)
+    moving.add_geom(pos=[-0.002, -0.0365, 0.0189], size=[0.007, 0.0265, 0.008], **box)
+    moving.add_geom(pos=[-0.0065, -0.072, 0.0189], size=[0.004, 0.009, 0.006], **box)
     position, turn = _moving_pad(spec)
     moving.add_geom(name="moving_pad", pos=position, quat=_quaternion(turn), size=_PAD_HALF_M, **pad)
 
@@ -116,7 +118,7 @@ SO101 = RobotConfig(
     position_max=(1.91986, 1.74533, 1.69, 1.65806, 2.84121),
     velocity_max=(4.0,) * 5,
     acceleration_max=(40.0,) * 5,
-    home=(0.0, -0.2, 0.2, 1.5708, 1.5708),
+    home=(0.0, -0.65, 0.58, 1.64, 1.5708),
     gripper_open=0.45,
     gripper_closed=-0.1745,
     gripper_velocity_max=2.0,

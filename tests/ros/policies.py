@@ -7,8 +7,11 @@ import zlib
 import numpy as np
 
 from engram.core.contracts import Policy, StatefulPolicy
+from engram.core.registry import make_robot
 from engram.core.types import ActionChunk, Lineage
 from engram.learning.weights.manifest import compare_specs, tensor_specs
+from engram.sim.oracle import PrivilegedPolicy
+from engram.sim.world import MujocoWorld, WorldConfig
 
 LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "eyes")
 OTHER = Lineage("s" * 64, "a" * 64, "n" * 64, "other eyes")
@@ -78,3 +81,20 @@ class ReadsContext(EyesAndNoise):
     """Acts on memory/context, as it does on everything."""
 
     reads_context = True
+
+
+SO101_SEED = 5
+"""Of the episode that :class:`SO101Expert` can do."""
+
+
+class SO101Expert(PrivilegedPolicy):
+    """Picks with the SO-101 in the episode of ``SO101_SEED``, from a simulation of its own at the same step."""
+
+    def __init__(self):
+        super().__init__(MujocoWorld(WorldConfig(profile="none"), make_robot("so101")), execute_steps=2)
+
+    def reset(self, instruction, episode=0, seed=0):
+        if not instruction:  # the node warms its policies up
+            return
+        self._world.reset("pick_place", SO101_SEED, instruction)
+        super().reset(instruction, episode, SO101_SEED)
