@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,14 +149,15 @@ def last_written(folder: Path) -> Path:
 def query(config: Query, path: Path) -> None:
     """Answer a question."""
     from engram.memory.query.advice import itinerary
-    from engram.memory.query.language import QuestionConfig, parse
+    from engram.memory.query.language import parse
+    from engram.memory.query.phrases import age
+    from engram.memory.query.times import QuestionConfig
 
     if not config.question:
         raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
     memory = open_to_read(path, config.snapshot)
     wanted = parse(" ".join(config.question), memory.now_ns, config.limit, QuestionConfig(config.utc_offset_h))
-    wanted = replace(
-        wanted,
+    wanted = wanted.refined(
         place=np.array(config.near) if config.near else None,
         radius_m=config.radius if config.near else float("inf"),
         robot_place=np.array(config.robot) if config.robot else None,
@@ -166,7 +167,8 @@ def query(config: Query, path: Path) -> None:
         print(json.dumps(_as_json(answer), indent=2))
         return
     print(answer.text)
-    print(f"confidence {answer.confidence:.2f}" + (f", {answer.age_s:.1f} s old" if answer.nodes else ""))
+    seen = f"; last seen {age(round(answer.age_s * 1e9))} earlier" if answer.nodes else ""
+    print(f"confidence {answer.confidence:.2f}{seen}")
     for one in answer.evidence[: config.limit]:
         print(f"  {one.source}: {one.text}" + (f"  [{', '.join(one.ids)}]" if one.ids else ""))
     if answer.advice is not None:
@@ -206,12 +208,12 @@ def _as_json(answer: Any) -> dict[str, Any]:
 
 def history(config: History, path: Path) -> None:
     """Print the facts of one object."""
-    from engram.core.contracts import MemoryQuery
-    from engram.memory.query.current import anchors
+    from engram.core.questions import Selection
+    from engram.memory.query.names import anchors
     from engram.memory.storage.history import FOREVER
 
     tracker = open_to_read(path).tracker
-    ids = anchors(tracker, config.object, MemoryQuery(valid_ns=(-FOREVER, FOREVER - 1)))
+    ids = anchors(tracker, config.object, Selection(valid_ns=(-FOREVER, FOREVER - 1)))
     for node_id in ids:
         for fact in tracker.history.of(node_id):
             x, y, z = fact.place

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
+from engram.core.questions import Question, Selection
 from engram.core.types import (
     EMBEDDING_DIM,
     Embodiment,
@@ -23,15 +24,16 @@ from engram.core.types import (
 )
 from engram.memory.graph.completion import completed
 from engram.memory.graph.context import ContextConfig, context_tokens
+from engram.memory.graph.text_embedding import Encoder, text_embedder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.vectors import VectorIndex
 from engram.memory.merging.fleet import FleetConfig, FleetReport, join, keep_apart, merge_from, unmerge
+from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.advice import AdviceConfig
-from engram.memory.query.answer import answer
-from engram.memory.query.capability import able
-from engram.memory.query.current import Encoder, Hits, RetrievalConfig, Stays, check, text_embedder
-from engram.memory.query.search import search
+from engram.memory.query.context import QueryContext, UsualPlaces
+from engram.memory.query.hits import RetrievalConfig, Stays
+from engram.memory.query.registry import answer
 from engram.memory.query.temporal import chances, nodes_then
 from engram.memory.storage.columns import ABSENT, ROW_BYTES
 from engram.memory.storage.map_frames import Anchor, anchor_of, check_anchor
@@ -151,23 +153,14 @@ class GraphMemory(Memory):
         """Say what the robot is whose memory this is; return what that changed."""
         return self.tracker.introduce(agent, embodiment, stamp_ns)
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return the objects and agents that fit ``query``, best first, and what that means in words."""
-        query = self.embedded(query)
-        return answer(self.tracker, query, self.search(query), self.config.advice)
+    def query(self, question: Question) -> MemoryAnswer:
+        """Return the objects and agents that answer ``question``, best first, and what that means in words."""
+        return answer(question, self.query_context())
 
-    def embedded(self, query: MemoryQuery) -> MemoryQuery:
-        """Return ``query`` with the vector of its text."""
-        check(query)
-        if not query.text or query.vector is not None:
-            return query
-        return replace(query, vector=self.embed(query.text))
-
-    def search(self, query: MemoryQuery, stays: Stays | None = None) -> Hits:
-        """Return what fits an embedded query; ``stays`` knows how long objects stay."""
-        if query.ability:
-            return able(self.tracker, self.index, query, self.config.retrieval, self.embed)
-        return search(self.tracker, self.index, query, self.config.retrieval, stays)
+    def query_context(self, stays: Stays | None = None, usual: UsualPlaces | None = None) -> QueryContext:
+        """Return what questions are answered with; ``stays`` and ``usual`` know the habits of objects."""
+        config = self.config
+        return QueryContext(self.tracker, self.index, self.embed, config.retrieval, config.advice, stays, usual)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return k tokens (k, 384) of the objects that matter for ``instruction``."""
@@ -185,13 +178,13 @@ class GraphMemory(Memory):
         if at_ns is None:
             nodes = tuple(tracker.scene.nodes())
             return GraphUpdate(tracker.stamp_ns, tracker.sequence, True, nodes, tracker.scene.edges())
-        query = MemoryQuery(valid_ns=(at_ns, at_ns))
+        chosen = Selection(valid_ns=(at_ns, at_ns))
         history = tracker.history
-        rows = history.select(query.valid_ns, None)
+        rows = history.select(chosen.valid_ns, None)
         rows = rows[np.argsort([history.words[number] for number in history.node[rows].tolist()], kind="stable")]
         facts = history.facts(rows)
         nodes = tuple(tracker.scene.nodes("building", "room", "place"))
-        nodes += nodes_then(tracker, facts, query, chances(tracker, rows, query, self.config.retrieval).tolist())
+        nodes += nodes_then(tracker, facts, chosen, chances(tracker, rows, chosen, self.config.retrieval).tolist())
         edges = tuple(SceneEdge(f.node_id, f.target, f.relation) for f in facts if f.target)
         return GraphUpdate(at_ns, tracker.sequence, True, nodes, edges)
 

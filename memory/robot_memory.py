@@ -13,16 +13,19 @@ from typing import Self
 
 import numpy as np
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.questions import AtTime, Capability, Question, Selection
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.graph.context import Case, with_cases
+from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config
 from engram.memory.merging.fleet import FleetReport
-from engram.memory.query.answer import answer, with_evidence
-from engram.memory.query.current import Encoder
-from engram.memory.query.language import QuestionConfig, parse
+from engram.memory.query.assemble import with_evidence
+from engram.memory.query.language import parse
+from engram.memory.query.registry import answer
+from engram.memory.query.times import QuestionConfig
 from engram.memory.storage.se2 import PlaneTransform
 from engram.memory.storage.store import GraphStore, Stored, read_snapshot
 from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
@@ -176,8 +179,8 @@ class RobotMemory(Memory):
             UnknownNameError: it is about something that the memory has never known; lists what it knows.
         """
         offset = time.localtime().tm_gmtoff / 3600 if utc_offset_h is None else utc_offset_h
-        query = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
-        return self.query(replace(query, robot_place=robot_place))
+        asked = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
+        return self.query(asked.refined(robot_place=robot_place))
 
     @property
     def tracker(self) -> Tracker:
@@ -189,26 +192,31 @@ class RobotMemory(Memory):
         self._check_writable("update")
         return self._share(self.scene.update(scene))
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return what fits ``query`` with the evidence of all stores, the busy and the slow ones side by side."""
-        query = self.scene.embedded(query)
-        if query.ability:
-            self._tell_skills()
-        about_things = query.ability in ("", "do")  # the other abilities are the scene graph's alone
-        asked = tuple(self._lanes) if about_things else ()
-        first = sorted(
-            asked, key=lambda name: not self._lanes[name].is_asynchronous
-        )  # they work while the others are asked
-        reads = {name: self._lanes[name].recall(query) for name in first}
-        hits = self.scene.search(query, self._still_there)
-        found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
-        more: list[Evidence] = [one for name in asked for one in reads[name].result()]
+    def query(self, question: Question) -> MemoryAnswer:
+        """Return what answers ``question`` with the evidence of all stores, which work in parallel.
+
+        Raises:
+            UnknownNameError: it is about something that the memory has never known, or of an unknown kind.
+        """
+        kind = question.question if isinstance(question, AtTime) else question
+        if isinstance(kind, Capability):
+            self._publish_skills()
+        context = self.scene.query_context(self._still_there, self._usual)
+        chosen = question.selection()
+        reads = {} if chosen is None else self._recall(context.embedded(chosen))
+        found = answer(question, context)
+        more = [one for name in self._lanes if name in reads for one in reads[name].result()]
         for lane in self._lanes.values():
             lane.settle()
-        if hits.nodes and hits.nodes[0].layer == "object":
-            node = hits.nodes[0]
+        if found.nodes and found.nodes[0].layer == "object":
+            node = found.nodes[0]
             self._lanes["short_term"].write(lambda: self.short_term.asked(node.id, node.label))
         return with_evidence(found, more)
+
+    def _recall(self, chosen: Selection) -> dict[str, Future[tuple[Evidence, ...]]]:
+        """Ask the other stores, slow ones first."""
+        order = sorted(self._lanes, key=lambda name: not self._lanes[name].is_asynchronous)
+        return {name: self._lanes[name].recall(chosen) for name in order}
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return the tokens of the objects that matter for ``instruction``, and of past tasks like the running one.
@@ -229,7 +237,7 @@ class RobotMemory(Memory):
             return 0
         for lane in self._lanes.values():
             lane.settle()
-        self._tell_skills()
+        self._publish_skills()
         for name, state in [(n, lane.read(lane.store.state)) for n, lane in self._lanes.items()]:
             for record in state.result().changed:
                 self.scene.records.put(name, record)
@@ -318,7 +326,7 @@ class RobotMemory(Memory):
         if self._read_only:
             raise InvalidInputError(f"{action}: the memory was opened with read_only=True")
 
-    def _tell_skills(self) -> None:
+    def _publish_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""
         skills = self._lanes["semantic"].read(self.semantic.skills).result()
         self.scene.tracker.bodies.learnt(skills[-_SKILLS:])

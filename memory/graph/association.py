@@ -13,6 +13,8 @@ from engram.core.types import EMBEDDING_DIM, DetectedObject, SceneNode
 from engram.memory.storage.columns import NodeColumns
 
 _FAR = 1e6
+_SHADOW = 2.5
+"""How much darker a surface looks in a shadow, at most."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,23 @@ def _unlike(
     ours, theirs = np.maximum(known.diagonal, 1e-4), np.maximum(seen.diagonal, 1e-4)
     size = np.abs(np.log(ours)[:, None] - np.log(theirs)[None])
     limit = np.log(config.size_gate)
-    alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     known_as = np.array([[label in called for label in seen.labels] for called in known.called])
+    color = np.where(known_as, np.minimum(color, _shaded_distance(known.color, seen.color)), color)
+    alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     same_look = (color <= config.other_color_gate) & (size <= np.log(config.other_size_gate))
     alike &= known_as | (~absent[:, None] & same_look)
     return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, known_as
+
+
+def _shaded_distance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Return the rgb distance (n, m) after the darker colour of each pair (n, 3), (m, 3) is brightened to the other.
+
+    A shadow changes the brightness of a surface and not its hue; it takes at most a factor of ``_SHADOW``.
+    """
+    bright, other = np.maximum(ours.max(axis=1), 1e-3)[:, None], np.maximum(theirs.max(axis=1), 1e-3)[None]
+    ours_up = np.clip(other / bright, 1.0, _SHADOW)[..., None]
+    theirs_up = np.clip(bright / other, 1.0, _SHADOW)[..., None]
+    return np.linalg.norm(ours[:, None] * ours_up - theirs[None] * theirs_up, axis=2)
 
 
 def _place_distance(

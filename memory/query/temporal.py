@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id, unchecked
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.vectors import VectorIndex
-from engram.memory.query.current import Hits, RetrievalConfig, anchors, called, names
+from engram.memory.query.hits import Hits, RetrievalConfig
+from engram.memory.query.names import anchors, called, names
 from engram.memory.storage.columns import OBJECT
 from engram.memory.storage.history import FOREVER, Fact, History
 
@@ -27,7 +28,7 @@ class _Spot:
     is_object: bool
 
 
-def search_then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
+def search_then(tracker: Tracker, index: VectorIndex, query: Selection, config: RetrievalConfig) -> Hits:
     """Return what was true at ``valid_ns``, as the memory believed at ``believed_ns``, best first."""
     history = tracker.history
     targets, spots = _targets_then(tracker, query) if query.target else (None, [])
@@ -62,7 +63,7 @@ def search_then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config
     return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
 
 
-def _targets_then(tracker: Tracker, query: MemoryQuery) -> tuple[list[str], list[_Spot]]:
+def _targets_then(tracker: Tracker, query: Selection) -> tuple[list[str], list[_Spot]]:
     """Return the ids that ``query.target`` meant at the asked time, and those that were somewhere then."""
     columns, history = tracker.columns, tracker.history
     targets = anchors(tracker, query.target, query)
@@ -88,7 +89,7 @@ def _near_then(history: History, rows: np.ndarray, spots: Sequence[_Spot], confi
     return rows[near]
 
 
-def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> dict[str, float]:
+def _named(tracker: Tracker, index: VectorIndex, query: Selection, config: RetrievalConfig) -> dict[str, float]:
     """Return node id -> cosine of every object, present or past, that the words may mean."""
     columns, history = tracker.columns, tracker.history
     assert query.vector is not None
@@ -119,7 +120,7 @@ def _label(tracker: Tracker, node_id: str) -> str:
 
 
 def _about_then(
-    history: History, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
+    history: History, query: Selection, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
 ) -> np.ndarray:
     """Return all facts that can have stood in the asked relation to the target, and few others."""
     found = [history.pointing_at(targets)]
@@ -130,7 +131,7 @@ def _about_then(
 
 
 def _inside_then(
-    history: History, rows: np.ndarray, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot]
+    history: History, rows: np.ndarray, query: Selection, targets: list[str], spots: Sequence[_Spot]
 ) -> np.ndarray:
     """Return facts whose relation was the asked one, or whose place lies in the target's box (rooms)."""
     told = history.of_target(rows, targets)
@@ -149,14 +150,14 @@ def _newest_of_each(history: History, rows: np.ndarray) -> np.ndarray:
     return rows[np.diff(history.node[rows], append=-1) != 0]
 
 
-def asked(query: MemoryQuery) -> int:
+def asked(query: Selection) -> int:
     """Return the instant that a question about the past is about: the end of its interval."""
     end = query.valid_ns[1] if query.valid_ns is not None else query.believed_ns
     assert end is not None
     return end
 
 
-def chances(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, config: RetrievalConfig) -> np.ndarray:
+def chances(tracker: Tracker, rows: np.ndarray, query: Selection, config: RetrievalConfig) -> np.ndarray:
     """Return the probability (n,) that each fact held at the asked time.
 
     While it was being seen: by the number of sights. After the last sight the object may have left: with a constant
@@ -191,7 +192,7 @@ def _stay(history: History, row: int, believed_ns: int, same_m: float) -> int:
     return row
 
 
-def _belief(history: History, rows: np.ndarray, query: MemoryQuery, tracker: Tracker) -> np.ndarray:
+def _belief(history: History, rows: np.ndarray, query: Selection, tracker: Tracker) -> np.ndarray:
     """Return how much (n,) was believed, at the time that the question is about, in what each fact says.
 
     An answer is believed at least half, what was none less: by the sights that there were, all sure of themselves. Of
@@ -211,12 +212,12 @@ def _belief(history: History, rows: np.ndarray, query: MemoryQuery, tracker: Tra
     return np.where(answers | ~history.present[rows], np.maximum(half, sights / (sights + 0.2)), doubted)
 
 
-def _believed_ns(query: MemoryQuery) -> int:
+def _believed_ns(query: Selection) -> int:
     return FOREVER - 1 if query.believed_ns is None else query.believed_ns
 
 
 def nodes_then(
-    tracker: Tracker, facts: Sequence[Fact], query: MemoryQuery, sure: Sequence[float]
+    tracker: Tracker, facts: Sequence[Fact], query: Selection, sure: Sequence[float]
 ) -> tuple[SceneNode, ...]:
     """Return the objects of ``facts`` as they were, each believed as much as ``sure`` (n,) says."""
     columns = tracker.columns
@@ -242,7 +243,7 @@ def _left(tracker: Tracker, fact: Fact) -> SceneNode:
                      "unseen", 0, 0, 1)  # fmt: skip
 
 
-def _node_then(node: SceneNode, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
+def _node_then(node: SceneNode, fact: Fact, query: Selection, sure: float) -> SceneNode:
     """Return the object of ``fact`` as it was; ``node`` is what it is today."""
     at = asked(query)
     last = min(fact.last_sight, at)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import scene_in_frame
+from engram.core.questions import AtTime, Capability
 from engram.core.robot import PANDA_2F85
 from engram.core.types import Body, Embodiment, Hand, Pose
 from engram.memory.graph.embodiments import embodiment_from
@@ -210,9 +210,9 @@ def test_who_did_a_task_is_known_by_its_outcomes():
     assert not ask(memory, "which robot can open the drawer", 3).nodes  # tried, never done
     memory.begin_episode("open_drawer", "open the drawer", 3 * SECOND)
     memory.end_episode("open_drawer", "succeeded", 4 * SECOND, policy_version="v2")
-    answer = memory.query(MemoryQuery(ability="do", text="open drawer"))
+    answer = memory.query(Capability("do", text="open drawer"))
     assert [n.label for n in answer.nodes] == ["robot0"] and "did open drawer 1 of 1 times (v2)" in answer.text
-    assert not memory.query(MemoryQuery(ability="do", text="open drawer", valid_ns=(5 * SECOND, 6 * SECOND))).nodes
+    assert not memory.query(AtTime(Capability("do", text="open drawer"), (5 * SECOND, 6 * SECOND))).nodes
     update = memory.update(view([], 5 * SECOND))  # readers of the graph hear of it, too
     assert [len(n.embodiment.skills) for n in update.nodes if n.layer == "agent"] == [2]
 
@@ -233,7 +233,8 @@ def test_who_did_a_task_is_known_by_its_outcomes():
 )
 def test_questions_about_robots_are_read(words, ability, text, target):
     query = parse(words, 1000 * SECOND)
-    assert (query.ability, query.text, query.target) == (ability, text, target)
+    query = query.question if isinstance(query, AtTime) else query
+    assert query == Capability(ability, text, target, now_ns=1000 * SECOND)
 
 
 # -- another robot's -------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.contracts import MemoryStore, StoreState
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.graph.context import Case
 from engram.memory.graph.surroundings import Surroundings, describe
@@ -129,9 +130,9 @@ class EpisodicMemory(MemoryStore):
         if return_ is not None:
             self.values.credit((key, *ids), return_)
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return events and episodes that fit, best first, and what hangs together with them."""
-        return self._recall.recall(query)
+        return self._recall.recall(selection)
 
     def cases(self, instruction: str, limit: int) -> tuple[Case, ...]:
         """Return past episodes for an instruction: similar ones that were worth it, the best first."""

@@ -10,7 +10,8 @@ from math import inf
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.contracts import MemoryStore, StoreState
+from engram.core.questions import Selection
 from engram.core.statistics import Rate
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
 from engram.memory.graph.surroundings import Surroundings
@@ -191,21 +192,21 @@ class SemanticMemory(MemoryStore):
         """Return what was tried, the pair of task and policy version that was tried last at the end."""
         return tuple(self._skills.values())
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return where things like the asked one usually are, and how well a skill that is meant works.
 
         The score of a place is its share of the time x how well the class fits the words.
         """
         found: list[Evidence] = []
-        if query.relation in ("", "in", "on"):
+        if selection.relation in ("", "in", "on"):
             known = {n: h for n, h in self._tables[_CLASS].habits.items() if _CLASS + n in self._summaries}
-            for (name, habits), fit in zip(known.items(), _fits(list(known.values()), query.vector), strict=True):
+            for (name, habits), fit in zip(known.items(), _fits(list(known.values()), selection.vector), strict=True):
                 if fit >= self.config.alike:
-                    found += self._habit_evidence(name, habits, query, fit)
-        if query.vector is not None and query.place is None and not (query.relation or query.target):
-            found += self._skill_evidence(query.vector)
+                    found += self._habit_evidence(name, habits, selection, fit)
+        if selection.vector is not None and selection.place is None and not (selection.relation or selection.target):
+            found += self._skill_evidence(selection.vector)
         found.sort(key=lambda one: (-one.score, one.text))
-        return tuple(found[: query.limit])
+        return tuple(found[: selection.limit])
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
@@ -349,12 +350,14 @@ class SemanticMemory(MemoryStore):
         usual = habits.with_running(running).usual(limit=8)
         return Summary(tuple(usual), habits.curve(running, rhythm), rhythm, hours)
 
-    def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery, fit: float) -> list[Evidence]:
+    def _habit_evidence(self, label: str, habits: Habits, selection: Selection, fit: float) -> list[Evidence]:
         summary = self._summaries[_CLASS + label]
         found = []
         for place, share, visits in summary.usual:
-            away = query.place is not None and float(np.linalg.norm(place.mean - query.place)) > query.radius_m
-            if not away and query.target in ("", place.label):
+            away = (
+                selection.place is not None and float(np.linalg.norm(place.mean - selection.place)) > selection.radius_m
+            )
+            if not away and selection.target in ("", place.label):
                 text = _sentence(label, place, share, visits, self.survival(label))
                 found.append(Evidence(self.name, text, fit * share, habits.seen_ns, place=place.mean))
         return found
