@@ -210,7 +210,7 @@ def history(config: History, path: Path) -> None:
     """Print the facts of one object."""
     from engram.core.questions import Selection
     from engram.memory.query.names import anchors
-    from engram.memory.storage.history import FOREVER
+    from engram.memory.storage.fact_columns import FOREVER
 
     tracker = open_to_read(path).tracker
     ids = anchors(tracker, config.object, Selection(valid_ns=(-FOREVER, FOREVER - 1)))
@@ -232,7 +232,7 @@ def history(config: History, path: Path) -> None:
 
 def snapshots(config: Snapshots, path: Path) -> None:
     """List snapshots."""
-    from engram.memory.storage.store import list_snapshots
+    from engram.memory.storage.snapshots import list_snapshots
 
     for one in list_snapshots(path)[: config.limit]:
         print(f"{one.id}  sequence {one.sequence}  {one.written_at:%Y-%m-%d %H:%M:%S} UTC")
@@ -243,7 +243,7 @@ def export(config: Export, path: Path) -> None:
     import networkx as nx
 
     from engram.memory.storage.exchange import to_networkx, write_jsonl
-    from engram.memory.storage.store import read_snapshot
+    from engram.memory.storage.snapshots import read_snapshot
 
     if config.file.suffix == ".graphml":
         at_ns = None if config.at is None else round(config.at * 1e9)
@@ -287,7 +287,8 @@ def reanchor(config: Reanchor, path: Path) -> None:
     """Carry a store over."""
     from engram.memory.storage.map_frames import reanchored
     from engram.memory.storage.se2 import PlaneTransform
-    from engram.memory.storage.store import GraphStore, whole
+    from engram.memory.storage.store import GraphStore
+    from engram.memory.storage.tables import whole
 
     *shift, yaw = config.transform
     with closing(GraphStore(path)) as store:

@@ -35,14 +35,17 @@ from engram.core.contracts import MemoryStore
 from engram.core.provenance import machine
 from engram.core.questions import AtTime, FindObject, Relation, Selection
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneNode, SceneObservation
+from engram.memory.graph.places import known_place, table
 from engram.memory.graph.vectors import EXACT_ROWS
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.query.context import QueryContext
 from engram.memory.query.current import rank
 from engram.memory.query.find_object import answer_from
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.records import TABLES, strings
-from engram.memory.storage.store import GraphStore, GraphStoreConfig, Stored, read_snapshot, whole
+from engram.memory.storage.snapshots import Stored, read_snapshot
+from engram.memory.storage.store import GraphStore, GraphStoreConfig
+from engram.memory.storage.tables import whole
 from engram.perception.embedding import default_text_encoder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"

@@ -26,7 +26,7 @@ from engram.core.provenance import machine
 from engram.core.questions import AtTime, FindObject
 from engram.core.types import EMBEDDING_DIM
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.storage.store import Stored
+from engram.memory.storage.snapshots import Stored
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_ram.json"
 TARGET = 1.25

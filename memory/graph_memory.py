@@ -12,11 +12,9 @@ import numpy as np
 from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.questions import Question, Selection
 from engram.core.types import (
-    EMBEDDING_DIM,
     Embodiment,
     GraphUpdate,
     MemoryTokens,
-    Pose,
     Record,
     SceneEdge,
     SceneNode,
@@ -24,11 +22,11 @@ from engram.core.types import (
 )
 from engram.memory.graph.completion import completed
 from engram.memory.graph.context import ContextConfig, context_tokens
+from engram.memory.graph.places import table
 from engram.memory.graph.text_embedding import Encoder, text_embedder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.vectors import VectorIndex
-from engram.memory.merging.fleet import FleetConfig, FleetReport, join, keep_apart, merge_from, unmerge
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.advice import AdviceConfig
 from engram.memory.query.context import QueryContext, UsualPlaces
@@ -47,8 +45,8 @@ from engram.memory.storage.records import (
     restore_history,
     restore_nodes,
 )
-from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, Stored
+from engram.memory.storage.snapshots import Stored
+from engram.memory.storage.store import GraphStore
 
 _MB = 1 << 20
 
@@ -66,7 +64,6 @@ class GraphMemoryConfig:
     context: ContextConfig = field(default_factory=ContextConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     advice: AdviceConfig = field(default_factory=AdviceConfig)
-    fleet: FleetConfig = field(default_factory=FleetConfig)
 
 
 def opened_config(
@@ -76,30 +73,6 @@ def opened_config(
     known = Anchor(config.tracker.frame, config.map) if stored is None else anchor_of(stored)
     tracker = replace(config.tracker, frame=known.frame if frame is None else frame)
     return replace(config, tracker=tracker, map=known.map if map_name is None else map_name)
-
-
-def table(top_z: float = 0.0) -> SceneNode:
-    """Return the place every tabletop task happens on: 1.2 x 1.6 m in front of the robot, top at ``top_z`` m."""
-    return known_place("place", "table", (0.5, 0.0, top_z - 0.02), (1.2, 1.6, 0.04))
-
-
-def known_place(layer: str, label: str, centre: Sequence[float], size: Sequence[float]) -> SceneNode:
-    """Return a fixed building, room or place: an upright box of ``size`` m around ``centre`` m in base_link."""
-    return SceneNode(
-        id="",
-        layer=layer,
-        label=label,
-        pose=Pose(np.array(centre, np.float64), np.array([1.0, 0.0, 0.0, 0.0])),
-        position_covariance=np.zeros((3, 3)),
-        size=np.array(size, np.float64),
-        color=np.full(3, 0.5),
-        embedding=np.zeros(EMBEDDING_DIM, np.float32),
-        belief=1.0,
-        state="visible",
-        first_seen_ns=0,
-        last_seen_ns=0,
-        observations=0,
-    )
 
 
 class GraphMemory(Memory):
@@ -145,7 +118,7 @@ class GraphMemory(Memory):
         Raises:
             InvalidInputError: an object or the camera is not in ``base_link``.
         """
-        update = self._indexed(self.tracker.update(completed(scene, self.tracker.columns, self.embed)))
+        update = self.publish(self.tracker.update(completed(scene, self.tracker.columns, self.embed)))
         self._stay_in_budget()
         return update
 
@@ -202,26 +175,9 @@ class GraphMemory(Memory):
         """Whether the store deletes old snapshots: a commit would wait for that."""
         return self.store is not None and self.store.busy
 
-    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Make another robot's memory a partition of ours; see :func:`engram.memory.merging.fleet.merge_from`."""
-        return merge_from(self.tracker, stored, robot, guess, self.config.fleet)
-
-    def unmerge(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
-        return unmerge(self.tracker, robot)
-
-    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
-        number, change = join(self.tracker, kept_id, gone_id, who)
-        return number, self._indexed(change)
-
-    def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
-        return keep_apart(self.tracker, a, b)
-
     def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
-        return self._indexed(self.tracker.undo_merge(number, self.tracker.stamp_ns, who))
+        return self.publish(self.tracker.undo_merge(number, self.tracker.stamp_ns, who))
 
     def adopt(self, graph: GraphUpdate) -> None:
         """Begin an empty memory with a graph from elsewhere: what its nodes are is their first fact."""
@@ -247,8 +203,8 @@ class GraphMemory(Memory):
         parts = (tracker.columns, tracker.history, tracker.coverage, *journals, self.index)
         return rows + sum(part.bytes_used() for part in parts)
 
-    def _indexed(self, change: GraphUpdate) -> GraphUpdate:
-        """Have the index know of the nodes that came and went."""
+    def publish(self, change: GraphUpdate) -> GraphUpdate:
+        """Bring the index up to date with a change of the tracker; return the change."""
         columns = self.tracker.columns
         self.index.touch(columns.changed_embedding | columns.freed)
         return change

@@ -21,13 +21,12 @@ from engram.memory.graph.context import Case, with_cases
 from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config
-from engram.memory.merging.fleet import FleetReport
 from engram.memory.query.assemble import with_evidence
 from engram.memory.query.language import parse
 from engram.memory.query.registry import answer
 from engram.memory.query.times import QuestionConfig
-from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, Stored, read_snapshot
+from engram.memory.storage.snapshots import Stored, read_snapshot
+from engram.memory.storage.store import GraphStore
 from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
 from engram.memory.stores.lane import StoreLane
 from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
@@ -270,26 +269,10 @@ class RobotMemory(Memory):
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
         self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s))
 
-    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Merge another robot's memory in, as a partition of the graph: see :mod:`engram.memory.merging.fleet`."""
-        report = self.scene.merge_from(stored, robot, guess)
-        self._share(self.graph())
-        return report
-
-    def unmerge(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
-        count = self.scene.unmerge(robot)
-        self._share(self.graph())
-        return count
-
-    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
-        number, change = self.scene.join(kept_id, gone_id, who)
-        return number, self._share(change)
-
-    def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
-        return self.scene.keep_apart(a, b)
+    def publish(self, change: GraphUpdate) -> GraphUpdate:
+        """Pass a change that was made in the tracker on to the other stores, as merging does; return it."""
+        self._check_writable("publish")
+        return self._share(self.scene.publish(change))
 
     def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""

@@ -13,11 +13,12 @@ from engram.core.errors import EngramError, InvalidInputError, StoreError, unkno
 from engram.core.questions import AtTime, Question, Relation, Selection
 from engram.core.types import GraphUpdate
 from engram.memory.graph_memory import GraphMemory
+from engram.memory.merging import memories
 from engram.memory.query.language import parse
 from engram.memory.query.times import QuestionConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
 from engram.nodes import messages
 from engram_interfaces.msg import MemoryConflict
 from engram_interfaces.srv import MemoryResolve
@@ -99,13 +100,13 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
     robot = path.parent.name if path.name == "memory" else path.name
     try:
         if request.undo:
-            memory.unmerge(robot)
+            memories.unmerge(memory, robot)
             response.status = "undone"
             return response
         stored = read_snapshot(path)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
-        report = memory.merge_from(stored, robot, _guess(request.transform))
+        report = memories.merge_from(memory, stored, robot, _guess(request.transform))
         response.status, response.conflicts = "merged", [one.words for one in report.conflicts]
     except EngramError as error:
         response.status = str(error)
@@ -140,10 +141,10 @@ def resolve(memory: Memory, request: Any, response: Any) -> GraphUpdate:
     """
     memory = _mergeable(memory)
     if request.action == request.JOIN:
-        response.merge, change = memory.join(request.a, request.b, "memory/resolve")
+        response.merge, change = memories.join(memory, request.a, request.b, "memory/resolve")
         response.reason = f"joined: {request.b} is part of {request.a}; undo of merge {response.merge} takes that back"
     elif request.action == request.KEEP_APART:
-        change = memory.keep_apart(request.a, request.b)
+        change = memories.keep_apart(memory, request.a, request.b)
         response.reason = f"kept apart: {request.a} and {request.b}"
     elif request.action == request.UNDO:
         change = memory.undo_merge(request.merge, "memory/resolve")

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engram.core.types import Embodiment, Record, Skill
-from engram.memory.storage.history import FOREVER
+from engram.memory.storage.embodiment_json import embodiment_from
+from engram.memory.storage.fact_columns import FOREVER
 
 _VERSIONS = 16
 """Profiles kept of one agent, the newest."""
@@ -112,12 +113,6 @@ class Embodiments:
         versions = [[v.valid_from, v.believed_from, v.believed_to, asdict(v.embodiment)]
                     for v in self._versions[node_id]]  # fmt: skip
         return {"own": node_id == self.own, "versions": versions}
-
-
-def embodiment_from(data: Any) -> Embodiment:
-    """Return the profile whose ``asdict`` is ``data``, with lists for tuples: what JSON makes of it."""
-    skills = tuple(Skill(**skill) for skill in data["skills"])
-    return Embodiment(**{**data, "sensors": tuple(data["sensors"]), "skills": skills})
 
 
 def words(embodiment: Embodiment) -> list[str]:

@@ -11,7 +11,8 @@ from engram.memory.graph.frame_step import Step
 from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.storage.columns import ABSENT, AGENT
-from engram.memory.storage.history import FOREVER, History
+from engram.memory.storage.fact_columns import FOREVER
+from engram.memory.storage.history import History
 
 _SUPPORTS = ("held_by", "in", "on")
 """What a fact says of where an object is."""

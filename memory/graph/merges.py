@@ -11,7 +11,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import Record, SceneNode
 from engram.memory.graph.scene_graph import SceneGraph
-from engram.memory.storage.history import FOREVER, Fact, History
+from engram.memory.storage.fact_columns import FOREVER, Fact
+from engram.memory.storage.history import History
 from engram.memory.storage.records import node_as_json, node_from_json
 
 MERGE_BYTES = 8000

@@ -13,7 +13,7 @@ from engram.memory.query.context import QueryContext
 from engram.memory.query.hits import Hits
 from engram.memory.query.locations import options
 from engram.memory.query.phrases import stamp
-from engram.memory.storage.history import FOREVER, Fact
+from engram.memory.storage.fact_columns import FOREVER, Fact
 
 
 def assembled(question: Question, context: QueryContext, hits: Hits, text: str, confidence: float) -> MemoryAnswer:

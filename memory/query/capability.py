@@ -19,7 +19,7 @@ from engram.memory.query.grammar import THING
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import anchors, called
 from engram.memory.query.registry import register
-from engram.memory.storage.history import FOREVER
+from engram.memory.storage.fact_columns import FOREVER
 
 _ALIKE = 0.5
 """Least cosine between what is asked for and the name of a task."""

@@ -13,7 +13,7 @@ from engram.memory.query.grammar import without_articles, without_opening
 from engram.memory.query.hits import Hits
 from engram.memory.query.phrases import age, name, whereabouts
 from engram.memory.query.registry import register
-from engram.memory.storage.history import Fact
+from engram.memory.storage.fact_columns import Fact
 
 SEEN_NOW_NS = 5_000_000_000
 """An object that was visible this short a time ago is seen now."""

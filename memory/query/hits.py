@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engram.core.types import SceneNode
-from engram.memory.storage.history import Fact
+from engram.memory.storage.fact_columns import Fact
 
 Stays = Callable[[Sequence[SceneNode], int], Sequence[float | None]]
 """Nodes and a time [ns] -> the chance that each is still where it was last seen; None: no experience."""

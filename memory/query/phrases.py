@@ -9,7 +9,7 @@ import numpy as np
 from engram.core.types import SceneNode
 from engram.memory.graph.tracker import Tracker
 from engram.memory.query.locations import location
-from engram.memory.storage.history import Fact
+from engram.memory.storage.fact_columns import Fact
 
 _YEAR_NS = 365 * 86_400 * 10**9
 _DAY_S = 86_400

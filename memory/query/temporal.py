@@ -15,7 +15,8 @@ from engram.memory.graph.vectors import VectorIndex
 from engram.memory.query.hits import Hits, RetrievalConfig
 from engram.memory.query.names import anchors, called, names
 from engram.memory.storage.columns import OBJECT
-from engram.memory.storage.history import FOREVER, Fact, History
+from engram.memory.storage.fact_columns import FOREVER, Fact
+from engram.memory.storage.history import History
 
 
 @dataclass(frozen=True)

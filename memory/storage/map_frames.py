@@ -11,11 +11,11 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.errors import StoreError
-from engram.memory.graph.coverage import cell_centres, pack
+from engram.memory.storage.cells import cell_centres, pack
+from engram.memory.storage.place_keys import place_key
 from engram.memory.storage.records import strings
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import Stored
-from engram.memory.stores.semantic.habits import place_key
+from engram.memory.storage.snapshots import Stored
 
 
 @dataclass(frozen=True)

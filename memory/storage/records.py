@@ -13,7 +13,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM, Pose, Record, SceneNode
 from engram.memory.storage.columns import LAYER_CODE, LAYERS, STATES, NodeColumns, NodeText
-from engram.memory.storage.history import FOREVER, SURE, TIMES, History
+from engram.memory.storage.fact_columns import FOREVER, SURE, TIMES
+from engram.memory.storage.history import History
 
 SCHEMA = {"name": "engram.memory", "version": 2}
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from engram.core.questions import Selection
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.advice import AdviceConfig, Option, advise, itinerary, search_order
 from engram.memory.query.locations import options
 from tests.memory.scenes import WordEncoder, seen, view

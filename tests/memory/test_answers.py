@@ -11,7 +11,8 @@ from engram.core.contracts import MemoryAnswer
 from engram.core.errors import UnknownNameError
 from engram.core.questions import AtTime, Attribute, Count, FindObject, Question, Relation, Selection
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.language import parse
 from engram.memory.query.phrases import age
 from engram.memory.query.registry import register, unregister

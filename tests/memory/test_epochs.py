@@ -13,16 +13,18 @@ from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
 from engram.core.questions import AtTime, FindObject
 from engram.core.types import Hand, Pose
-from engram.memory.graph.coverage import cell_centres, pack
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.query.language import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
+from engram.memory.storage.cells import cell_centres, pack
 from engram.memory.storage.map_frames import Anchor, anchor_of, reanchored
+from engram.memory.storage.place_keys import place_key
 from engram.memory.storage.records import LookedTable, RecordTable, strings
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, read_snapshot, whole
-from engram.memory.stores.semantic.habits import place_key
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
+from engram.memory.storage.tables import whole
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

@@ -14,7 +14,8 @@ from engram.core.questions import AtTime, FindObject
 from engram.memory.graph.places import read_places
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 

@@ -12,11 +12,14 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.questions import AtTime, FindObject, Relation
 from engram.core.types import Hand, Pose
 from engram.memory.graph.conflicts import Conflict
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
+from engram.memory.merging import memories
 from engram.memory.merging.fleet import join, keep_apart, merge_from, partition, unmerge
-from engram.memory.storage.history import FOREVER
+from engram.memory.storage.fact_columns import FOREVER
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SHARED = {"red cube": (0.5, 0.1), "green cup": (0.65, -0.15), "blue bowl": (0.35, 0.2), "red plate": (0.6, 0.3)}
@@ -248,18 +251,18 @@ def test_a_conflict_is_kept_over_a_restart_and_goes_with_the_partition(other, tm
 
     memory = opened()
     watch(memory, {label: (*place, 0.02) for label, place in SHARED.items()} | {"green kettle": (0.3, -0.3, 0.02)})
-    memory.merge_from(other, "robot1")
+    memories.merge_from(memory, other, "robot1")
     for _ in range(2):
         memory.commit()
         memory.store.close()
         memory = opened()
         assert undecided(memory) == [KETTLES]
-    memory.unmerge("robot1")
+    memories.unmerge(memory, "robot1")
     memory.commit()
     memory.store.close()
     memory = opened()
     assert undecided(memory) == [] and "conflicts" not in memory.restored
-    memory.merge_from(other, "robot1")
+    memories.merge_from(memory, other, "robot1")
     assert undecided(memory) == [KETTLES]
     memory.store.close()
 

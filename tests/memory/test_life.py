@@ -11,9 +11,11 @@ import zarr
 from engram.core.errors import InvalidInputError
 from engram.core.questions import FindObject
 from engram.core.types import Hand, Pose
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.query.language import parse
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import IDENTITY, WordEncoder, seen, view
 
 HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)

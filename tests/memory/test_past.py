@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from engram.core.questions import AtTime, FindObject
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.temporal import _stay
-from engram.memory.storage.history import FOREVER, History
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.fact_columns import FOREVER
+from engram.memory.storage.history import History
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
-from engram.memory.graph_memory import GraphMemory, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.language import parse
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9

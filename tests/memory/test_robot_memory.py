@@ -12,7 +12,8 @@ from engram.core.questions import FindObject
 from engram.core.types import MemoryTokens
 from engram.memory.graph.context import Case, with_cases
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import WordEncoder, seen, view
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.memory.graph_memory import GraphMemory, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.store import GraphStore
 from engram.nodes import messages

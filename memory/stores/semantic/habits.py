@@ -18,7 +18,6 @@ from engram.memory.stores.semantic.survival import Chance, MovingRate, SurvivalC
 _PLACES = 32
 _STAYS = 256
 _CURVE_FROM = 10
-_CELL_M = 0.5
 
 
 @dataclass(slots=True)
@@ -221,10 +220,3 @@ class Survival:
     def median_s(self) -> float:
         """Time after which half of them have moved."""
         return self.curve.median_s if self.curve is not None and self.curve.median_s < inf else self.rate.median_s
-
-
-def place_key(support_id: str, place: np.ndarray) -> str:
-    """Return the name under which a place is counted: what carries the object, else a cell of half a metre."""
-    if support_id:
-        return support_id
-    return "cell " + " ".join(str(int(np.floor(value / _CELL_M))) for value in place)

@@ -15,7 +15,8 @@ from engram.core.questions import Selection
 from engram.core.statistics import Rate
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
 from engram.memory.graph.surroundings import Surroundings
-from engram.memory.stores.semantic.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
+from engram.memory.storage.place_keys import place_key
+from engram.memory.stores.semantic.habits import Habits, HabitTable, Stay, Survival, UsualPlace
 from engram.memory.stores.semantic.rhythm import HOURS, Rhythm, rhythm_of
 from engram.memory.stores.semantic.survival import Chance, MovingRate, SurvivalCurve, moving_rate
 
