@@ -259,7 +259,7 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     memory = GraphMemory(store, settings, encoder, (table(),))
     for room in rooms(world):
         memory.tracker.scene.put(replace(room, id=memory.tracker.scene.new_id("room")))
-    memory.tracker.relating.relate_all()
+    memory.tracker.relation_updates.relate_all()
     gc.collect()
     gc.freeze()  # as memory_node does
     bare, n, few = Bare(world, data, config), config.repetitions, max(3, config.repetitions // 10)

@@ -1,4 +1,4 @@
-"""The robot's memory of its surroundings: observations in, a scene graph with its past, answers and tokens out."""
+"""The scene graph memory: observations in; a scene graph with its history, answers and context tokens out."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class GraphMemoryConfig:
     """All settings of the memory."""
 
     budget_mb: float = 148.0
-    """RAM [MB]; above it the oldest facts are merged and dropped, then merges and looks of long ago are forgotten,
-    then objects that are gone; what is true now never."""
+    """RAM [MB]; above it the oldest facts are merged and dropped, then old merges and coverage,
+    then absent objects; the present state is always kept."""
     map: str = ""
     """Name and version of the map that ``tracker.frame`` is in; a memory of another one is refused."""
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
@@ -110,7 +110,7 @@ class GraphMemory(Memory):
             if place.label not in labels:
                 pose = replace(place.pose, frame=self.config.tracker.frame)
                 self.tracker.scene.put(replace(place, id=self.tracker.scene.new_id(place.layer), pose=pose))
-        self.tracker.relating.relate_all()
+        self.tracker.relation_updates.relate_all()
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
@@ -185,12 +185,12 @@ class GraphMemory(Memory):
         for node in graph.nodes:
             self.tracker.scene.put(node)
             if node.embodiment is not None:
-                self.tracker.agents.state(node.id, node.embodiment, graph.stamp_ns)
+                self.tracker.embodiments.state(node.id, node.embodiment, graph.stamp_ns)
             number = node.id.rpartition("_")[2]
             issued[node.layer] = max(issued.get(node.layer, 0), int(number) if number.isdigit() else 0)
         self.tracker.scene.restore(issued)
         self._begin_history()
-        self.tracker.relating.relate_all()
+        self.tracker.relation_updates.relate_all()
         self.tracker.sequence, self.tracker.stamp_ns = max(1, graph.sequence), graph.stamp_ns
 
     # -- bounded growth ------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class GraphMemory(Memory):
         """Return what nodes, facts, looks, merges, conflicts, profiles and indexes hold of RAM, with their rows."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        journals = (tracker.merges, tracker.conflicts, tracker.agents, tracker.gone)
+        journals = (tracker.merges, tracker.conflicts, tracker.embodiments, tracker.removed)
         parts = (tracker.columns, tracker.history, tracker.coverage, *journals, self.index)
         return rows + sum(part.bytes_used() for part in parts)
 
@@ -226,7 +226,7 @@ class GraphMemory(Memory):
         room = 0.9 * budget - (self.bytes_used() - history.bytes_used())
         each = max(1.0, history.bytes_used() / max(1, len(history)))
         went = history.thin(max(0, int(room / each)))
-        tracker.gone.keep(set(history.node_ids()))
+        tracker.removed.keep(set(history.node_ids()))
         excess = self.bytes_used() - 0.95 * budget
         if excess > 0:
             absent = columns.rows("object")
@@ -241,11 +241,11 @@ class GraphMemory(Memory):
         """Return the rows of every table that changed since :meth:`committed`."""
         tracker = self.tracker
         looked = self._looked.rows(tracker.coverage.changes(), tracker.coverage.forgotten)
-        for record in tracker.agents.records():
+        for record in tracker.embodiments.records():
             self.records.put("agents", record)
         for name, (changed, removed) in (
             ("merges", tracker.merges.records()), ("conflicts", tracker.conflicts.records()),
-            ("gone", tracker.gone.records()),
+            ("gone", tracker.removed.records()),
         ):  # fmt: skip
             for record in changed:
                 self.records.put(name, record)
@@ -278,8 +278,8 @@ class GraphMemory(Memory):
         tracker.history.changed_words.clear()
         tracker.merges.forget_changes()
         tracker.conflicts.forget_changes()
-        tracker.gone.forget_changes()
-        tracker.agents.forget_changes()
+        tracker.removed.forget_changes()
+        tracker.embodiments.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
 
@@ -293,10 +293,10 @@ class GraphMemory(Memory):
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
         tracker.conflicts.restore(self.restored.get("conflicts", ()))
-        tracker.gone.restore(self.restored.get("gone", ()))
-        tracker.agents.restore(self.restored.get("agents", ()))
+        tracker.removed.restore(self.restored.get("gone", ()))
+        tracker.embodiments.restore(self.restored.get("agents", ()))
         for row in tracker.columns.agents:
-            tracker.columns.about(row).embodiment = tracker.agents.at(tracker.columns.about(row).id)
+            tracker.columns.about(row).embodiment = tracker.embodiments.at(tracker.columns.about(row).id)
         tracker.grasps.restore(stored.about.get("grips", {}))
         tracker.sequence, tracker.stamp_ns = stored.sequence, stored.stamp_ns
         self._begin_history()
@@ -305,7 +305,7 @@ class GraphMemory(Memory):
         """Objects without a fact (a store of an earlier version): what they are is their first."""
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
-        tracker.gone.begin(set(history.node_ids()) - set(columns.row_of))
+        tracker.removed.begin(set(history.node_ids()) - set(columns.row_of))
         rows, facts = columns.rows("object", "agent"), []
         rows = rows[columns.belief[rows] > 0]
         for row in rows.tolist():

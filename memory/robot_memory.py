@@ -1,4 +1,4 @@
-"""One memory of four stores: scene graph, short-term, episodic, semantic. Written and read side by side."""
+"""The robot memory: four stores (scene graph, short-term, episodic, semantic) written and read in parallel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONSOLIDATION_S = 2.0
 WALL_CLOCK_NS = 10**17
 """Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 _SKILLS = 64
-"""Pairs of task and policy version in a robot's profile, those tried last; semantic memory keeps more."""
+"""Most pairs of task and policy version in a robot's profile, the newest; semantic memory keeps more."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class RobotMemoryConfig:
 
 
 class RobotMemory(Memory):
-    """The scene graph answers; the other stores live on what changes in it and add what they remember.
+    """The scene graph answers questions; the other stores follow its changes and add evidence.
 
-    ``update`` returns when the scene graph has the frame; the other stores take the change in on threads of their
-    own, and whoever asks them next waits for them. ``commit`` makes all four durable in one atomic step. One caller
+    ``update`` returns when the scene graph has the frame. The other stores process the change on their own threads, and
+    the next question waits for them. ``commit`` makes all four durable in one atomic step. One caller
     at a time, as every Memory.
     """
 
@@ -183,7 +183,7 @@ class RobotMemory(Memory):
 
     @property
     def tracker(self) -> Tracker:
-        """What the scene graph is kept by."""
+        """The tracker that keeps the scene graph."""
         return self.scene.tracker
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
@@ -244,7 +244,7 @@ class RobotMemory(Memory):
                 self.scene.records.remove(name, key)
         return self.scene.commit()
 
-    # -- what the world says beside its looks --------------------------------------------------------------------
+    # -- the robot and its tasks ---------------------------------------------------------------------------------
 
     def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
         """Say what the robot is whose memory this is; return what that changed."""
@@ -312,7 +312,7 @@ class RobotMemory(Memory):
     def _publish_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""
         skills = self._lanes["semantic"].read(self.semantic.skills).result()
-        self.scene.tracker.bodies.learnt(skills[-_SKILLS:])
+        self.scene.tracker.agents.learnt(skills[-_SKILLS:])
 
     def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
         """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""

@@ -1,4 +1,4 @@
-"""Where the robot has looked, and when: never looked is not the same as not there."""
+"""Where the robot has looked, and when: tells "looked and found nothing" from "never looked"."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def merge_from(
         tracker.merge_nodes(ours_id, theirs_id, max(tracker.stamp_ns, stored.stamp_ns), _tag(robot))
     take_grips(tracker, stored, here, agents)
     tracker.conflicts.keep(robot, conflicts)
-    tracker.relating.relate_all()
+    tracker.relation_updates.relate_all()
     tracker.sequence += 1
     gone = {theirs_id for _, theirs_id in matched}
     added = tuple(n.id for n in moved if n.id not in gone)
@@ -98,12 +98,12 @@ def unmerge(tracker: Tracker, robot: str) -> int:
         about = tracker.columns.about(tracker.columns.row_of[node_id])
         if about.layer == "agent":
             tracker.grasps.open(about.label)
-            tracker.agents.retract(node_id, stamp)
+            tracker.embodiments.retract(node_id, stamp)
         tracker.grasps.forget(node_id)
         tracker.scene.remove(node_id)
-        tracker.gone.add(node_id)
+        tracker.removed.add(node_id)
     tracker.conflicts.keep(robot, ())
-    tracker.relating.relate_all()
+    tracker.relation_updates.relate_all()
     tracker.sequence += 1
     return len(withdrawn) + len(own)
 

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import SceneNode
 from engram.memory.graph.embodiments import Embodiments
-from engram.memory.graph.grasp import Grasps, Grip
+from engram.memory.graph.grasp import Grasp, Grasps
 from engram.memory.graph.tracker import Tracker
 from engram.memory.storage.columns import half_extents
 from engram.memory.storage.fact_columns import FOREVER, Fact
@@ -78,7 +78,7 @@ def take_agents(
                  if fact.believed_to == FOREVER]  # fmt: skip
         tracker.history.restate(facts, moved.id, stored.stamp_ns)
         if body is not None:
-            tracker.agents.state(moved.id, body, node.first_seen_ns, believed_ns=stored.stamp_ns)
+            tracker.embodiments.state(moved.id, body, node.first_seen_ns, believed_ns=stored.stamp_ns)
         taken[node.label] = moved.id
     return taken
 
@@ -90,7 +90,7 @@ def take_grips(tracker: Tracker, stored: Stored, here: Mapping[str, str], agents
     for name, node_id in held.pairs():
         if name in agents and node_id in here:
             label = tracker.columns.about(tracker.columns.row_of[agents[name]]).label
-            tracker.grasps.take_over(label, Grip(here[node_id], np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])))
+            tracker.grasps.take_over(label, Grasp(here[node_id], np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])))
 
 
 def carried(node: SceneNode, robot: str, transform: PlaneTransform, frame: str) -> SceneNode:

@@ -97,7 +97,7 @@ def _agents(context: QueryContext) -> list[SceneNode]:
         facts = history.facts(history.select(context.valid_ns, context.believed_ns, [node.id]))
         if facts:
             fact = max(facts, key=lambda one: (one.valid_from, one.believed_from))
-            profile = tracker.agents.at(node.id, at_ns, believed)
+            profile = tracker.embodiments.at(node.id, at_ns, believed)
             then.append(replace(node, pose=replace(node.pose, position=fact.place), embodiment=profile))
     return then
 

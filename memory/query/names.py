@@ -23,7 +23,7 @@ def anchors(tracker: Tracker, name: str, then: Selection | None = None) -> list[
         UnknownNameError: there never was; lists what there is.
     """
     columns, history = tracker.columns, tracker.history
-    if name in columns or (then is not None and name in tracker.gone):
+    if name in columns or (then is not None and name in tracker.removed):
         return [name]
     others: dict[str, set[int]] = {}  # buildings, rooms, places and agents
     for row in columns.fixed | columns.agents:
@@ -38,7 +38,7 @@ def anchors(tracker: Tracker, name: str, then: Selection | None = None) -> list[
             ids += sorted({history.words[number] for number in history.node[rows].tolist()})
         if ids:
             return list(dict.fromkeys(ids))
-    if name not in tracker.gone and not len(_facts_called(history, name, True)):
+    if name not in tracker.removed and not len(_facts_called(history, name, True)):
         raise unknown_name("node or label", name, known_names(tracker))
     return []
 

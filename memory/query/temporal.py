@@ -75,7 +75,7 @@ def _targets_then(tracker: Tracker, query: Selection) -> tuple[list[str], list[_
         row = columns.row_of.get(node_id)
         place = columns.position[row] if row in columns.fixed else places.get(node_id)
         if place is not None:
-            half = tracker.gone.size(node_id) / 2 if row is None else columns.half[row]
+            half = tracker.removed.size(node_id) / 2 if row is None else columns.half[row]
             spots.append(_Spot(node_id, place, half, row is None or columns.layer[row] == OBJECT))
     return targets, spots
 
@@ -101,7 +101,7 @@ def _named(tracker: Tracker, index: VectorIndex, query: Selection, config: Retri
     rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
     found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
     wanted = set(query.text.split())
-    for node_id in tracker.gone:  # not in the graph any more: its label is all that is left
+    for node_id in tracker.removed:  # not in the graph any more: its label is all that is left
         labels = {fact.label for fact in history.of(node_id)}
         score = max((len(wanted & set(label.split())) / max(1, len(wanted)) for label in labels), default=0.0)
         if score >= config.cosine_min:
@@ -209,8 +209,8 @@ def _belief(history: History, rows: np.ndarray, query: Selection, tracker: Track
     answers[past] = [ever[node_id] for node_id in ids]
     fusion, half = tracker.config.fusion, tracker.config.sure_belief
     odds = fusion.prior / (1 - fusion.prior) * fusion.hit_ratio ** np.minimum(sights, 2).astype(np.float64)
-    doubted = np.minimum(half - 0.01, odds / (1 + odds))
-    return np.where(answers | ~history.present[rows], np.maximum(half, sights / (sights + 0.2)), doubted)
+    unsure = np.minimum(half - 0.01, odds / (1 + odds))
+    return np.where(answers | ~history.present[rows], np.maximum(half, sights / (sights + 0.2)), unsure)
 
 
 def _believed_ns(query: Selection) -> int:
@@ -230,7 +230,9 @@ def nodes_then(
     ]
     believed = FOREVER - 1 if query.believed_ns is None else query.believed_ns
     return tuple(
-        node if node.layer != "agent" else replace(node, embodiment=tracker.agents.at(node.id, asked(query), believed))
+        node
+        if node.layer != "agent"
+        else replace(node, embodiment=tracker.embodiments.at(node.id, asked(query), believed))
         for node in then
     )
 
@@ -239,7 +241,7 @@ def _left(tracker: Tracker, fact: Fact) -> SceneNode:
     """Return what is known of the object of ``fact``, which is not in the graph any more."""
     none = np.zeros(EMBEDDING_DIM, np.float32)
     upright = Pose(fact.place, np.array([1.0, 0.0, 0.0, 0.0]), tracker.config.frame)
-    size = tracker.gone.size(fact.node_id)
+    size = tracker.removed.size(fact.node_id)
     return SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, size, np.full(3, 0.5), none, 0.5,
                      "unseen", 0, 0, 1)  # fmt: skip
 

@@ -288,8 +288,8 @@ def test_taken_out_again_the_other_robot_is_gone_and_its_past_belief_is_kept(oth
     memory.update(view([seen("red cube", HERE)], 10 * SECOND))
     memories.unmerge(memory, "b")
     assert set(agents(memory)) == {"robot_a"}
-    assert memory.tracker.agents.at("b/agent_0001") is None
-    assert memory.tracker.agents.at("b/agent_0001", believed_ns=9 * SECOND).reach_m == 0.855
+    assert memory.tracker.embodiments.at("b/agent_0001") is None
+    assert memory.tracker.embodiments.at("b/agent_0001", believed_ns=9 * SECOND).reach_m == 0.855
     assert not memory.tracker.grasps.pairs()
     memories.merge_from(memory, other, "b", GUESS)
     assert agents(memory)["robot_b"].embodiment.reach_m == 0.855

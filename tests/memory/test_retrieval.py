@@ -144,7 +144,7 @@ def test_what_is_gone_had_the_size_that_it_had(tmp_path, again):
     memory.tracker.history.retract(gone, 50 * SECOND)
     memory.tracker.history.thin(0)  # what no fact tells of any more needs no size
     memory.thin()
-    assert not list(memory.tracker.gone)
+    assert not list(memory.tracker.removed)
     if memory.store is not None:
         memory.update(view([], 100 * SECOND))
         memory.commit()
@@ -157,4 +157,4 @@ def test_a_false_sight_leaves_no_size_behind():
     memory.update(view([seen("red cup", LEFT)], SECOND))
     for second in range(2, 8):
         memory.update(view([], second * SECOND))
-    assert list(memory.tracker.gone) == ["object_0001"] and memory.tracker.gone.records() == ([], [])
+    assert list(memory.tracker.removed) == ["object_0001"] and memory.tracker.removed.records() == ([], [])
