@@ -283,7 +283,7 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     results |= place_queries(memory, bare, [FindObject(place=spot, radius_m=1.0) for spot in spots], n)
     rooms_asked = [Relation("in", f"room {i % 4}") for i in range(n + 1)]
     results["room_query"] = {"ours": measure(lambda i: memory.query(rooms_asked[i]), n)}
-    rooms_then = [replace(one, valid_ns=(50 * SECOND,) * 2) for one in rooms_asked]
+    rooms_then = [AtTime(one, (50 * SECOND,) * 2) for one in rooms_asked]
     results["room_then_query"] = {"ours": measure(lambda i: memory.query(rooms_then[i]), n)}
     results["time_query"] = {
         "ours": measure(

@@ -196,7 +196,7 @@ class GraphMemory(Memory):
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what nodes, facts, looks, merges, conflicts, profiles and indexes hold of RAM, with their rows."""
+        """Return the RAM used by nodes, facts, merges, conflicts, profiles, indexes and rows [bytes]."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
         journals = (tracker.merges, tracker.conflicts, tracker.embodiments, tracker.removed)

@@ -284,7 +284,7 @@ class RobotMemory(Memory):
         return self.scene.busy
 
     def bytes_used(self) -> dict[str, int]:
-        """Return what each store holds of RAM."""
+        """Return the RAM used by each store [bytes]."""
         reads = {name: lane.read(lane.store.bytes_used) for name, lane in self._lanes.items()}
         return {"graph": self.scene.bytes_used()} | {name: read.result() for name, read in reads.items()}
 

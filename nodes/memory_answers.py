@@ -47,9 +47,9 @@ def question_from(request: Any, asking: Asking) -> Question:
         if ahead_s > CLOCKS_APART_S:
             raise InvalidInputError(f"{name}: {ahead_s:.1f} s from now is still to come, expected a time up to now")
     question = parse(request.text, asking.now_ns, request.limit or asking.limit, QuestionConfig(asking.utc_offset_h))
-    valid_ns, believed_ns = None, None
-    if isinstance(question, AtTime):
-        question, valid_ns, believed_ns = question.question, question.valid_ns, question.believed_ns
+    then = question if isinstance(question, AtTime) else None
+    valid_ns, believed_ns = (None, None) if then is None else (then.valid_ns, then.believed_ns)
+    question = question if then is None else then.question
     if request.near:
         chosen = question.selection() or Selection()
         question = Relation("near", request.near, chosen.text, limit=question.limit, now_ns=question.now_ns)

@@ -99,13 +99,13 @@ class Coverage:
         self.forgotten = set()
 
     def restore(self, cells: Mapping[int, int]) -> None:
-        """Take over stored cells -> stamps."""
+        """Restore stored cells -> stamps."""
         self._arrays = None
         self._looked = dict(cells)
         self._written = dict(cells)
 
     def bytes_used(self) -> int:
-        """Return what the cells hold of RAM, with their rows in the store."""
+        """Return the RAM used by the cells [bytes], with their rows in the store."""
         return CELL_BYTES * len(self._looked)
 
     def shrink(self, budget: int) -> None:

@@ -85,7 +85,7 @@ class Embodiments:
             self.changed.add(node_id)
 
     def bytes_used(self) -> int:
-        """Return what the profiles hold of RAM."""
+        """Return the RAM used by the profiles [bytes]."""
         every = [v for versions in self._versions.values() for v in versions]
         return _VERSION_BYTES * len(every) + _SKILL_BYTES * sum(len(v.embodiment.skills) for v in every)
 
@@ -96,11 +96,11 @@ class Embodiments:
         return [Record(node_id, self._data(node_id)) for node_id in sorted(self.changed)]
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self.changed = set()
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored profiles."""
+        """Restore stored profiles."""
         for record in records:
             self._versions[record.key] = [
                 Version(valid_from, believed_from, believed_to, embodiment_from(data))

@@ -23,7 +23,7 @@ from engram.memory.storage.se2 import PlaneTransform, fit
 
 @dataclass(frozen=True)
 class FleetConfig:
-    """How two memories are laid over each other."""
+    """Settings of the alignment of two memories."""
 
     inlier_m: float = 0.20
     """A landmark this far from its counterpart after the transform still supports it."""

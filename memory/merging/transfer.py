@@ -1,4 +1,4 @@
-"""What another robot knows, carried over into our frame and ids: nodes, facts, robots and what they hold."""
+"""Transformation of another robot's nodes, facts, robots and grasps into our frame and ids."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def take_agents(
 
 
 def take_grips(tracker: Tracker, stored: Stored, here: Mapping[str, str], agents: Mapping[str, str]) -> None:
-    """Believe that their robots hold what they held; ``here``: see :func:`counterparts`."""
+    """Take over what their robots hold; ``here``: see :func:`counterparts`."""
     held = Grasps(tracker.config.grasp)
     held.restore(stored.about.get("grips", {}))
     for name, node_id in held.pairs():

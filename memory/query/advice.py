@@ -1,4 +1,4 @@
-"""Whether looking is worth its way: value of information before a search.
+"""Whether and where to look: the value of information of a search.
 
 Answering now is right with the chance that the object is still where it was last seen. A search that looks at places
 1 .. k in turn, until it finds, is right when it was still there or was moved to one of them, or else by the best guess

@@ -55,7 +55,7 @@ def answer_capability(question: Capability, context: QueryContext) -> MemoryAnsw
     Raises:
         UnknownNameError: nothing is known like the target.
     """
-    nodes = _agents(context)
+    nodes = _agents(question, context)
     verdicts = _verdicts(question, context, nodes)
     order = sorted(range(len(nodes)), key=lambda i: (-verdicts[i].score, nodes[i].id))
     best = [i for i in order if verdicts[i].score > 0][: question.limit]
@@ -84,20 +84,19 @@ def _verdicts(question: Capability, context: QueryContext, nodes: Sequence[Scene
     return [_is(node, not question.text or node.id in meant) for node in nodes]
 
 
-def _agents(context: QueryContext) -> list[SceneNode]:
+def _agents(question: Capability, context: QueryContext) -> list[SceneNode]:
     """Return every agent, where and what it was at the time of the question."""
     tracker = context.tracker
     nodes = tracker.columns.nodes(sorted(tracker.columns.agents))
     if not context.is_past:
         return nodes
     history, then = tracker.history, []
-    at_ns = context.valid_ns[1] if context.valid_ns is not None else context.believed_ns
     believed = FOREVER - 1 if context.believed_ns is None else context.believed_ns
     for node in nodes:
         facts = history.facts(history.select(context.valid_ns, context.believed_ns, [node.id]))
         if facts:
             fact = max(facts, key=lambda one: (one.valid_from, one.believed_from))
-            profile = tracker.embodiments.at(node.id, at_ns, believed)
+            profile = tracker.embodiments.at(node.id, context.about_ns(question), believed)
             then.append(replace(node, pose=replace(node.pose, position=fact.place), embodiment=profile))
     return then
 
@@ -206,7 +205,7 @@ def _rule(words: str) -> Capability | None:
         match = re.match(pattern, said)
         if match is not None:
             parts = {name: part.strip() for name, part in match.groupdict().items() if part}
-            return Capability(ability, **parts)
+            return Capability(ability, parts.get("text", ""), parts.get("target", ""))
     return Capability("be")
 
 

@@ -1,4 +1,4 @@
-"""A memory out to other tools and in again: JSON lines (everything), networkx GraphML (the graph of one instant)."""
+"""Export and import: JSON lines (the whole store) and networkx GraphML (the graph at one time)."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class FactColumns:
         return [self.words[number] for number in self._rows_of]
 
     def restore(self, columns: Mapping[str, np.ndarray], words: Sequence[str]) -> None:
-        """Take over stored columns (n rows each) and the words that they number."""
+        """Restore stored columns (n rows each) and the words that they number."""
         self._top = len(columns["used"])
         for name, (shape, dtype) in _COLUMNS.items():
             grown: np.ndarray = np.zeros((max(256, self._top), *shape), dtype)

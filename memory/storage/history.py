@@ -65,7 +65,7 @@ class History(FactColumns):
         return row
 
     def sighted(self, node_id: str, stamp_ns: int, camera: str) -> None:
-        """Note another sight of what the open fact says."""
+        """Record another detection that confirms the open fact."""
         row = self._current[node_id]
         self.last_sight[row] = max(int(self.last_sight[row]), stamp_ns)
         self.sights[row] += 1
@@ -87,7 +87,7 @@ class History(FactColumns):
             self.changed.add(row)
 
     def retract(self, node_id: str, stamp_ns: int, since_ns: int = 0) -> list[Fact]:
-        """Believe the facts of ``node_id`` no longer, from ``stamp_ns`` on; return them as they were.
+        """Retract the facts of ``node_id`` at ``stamp_ns``: they are no longer believed. Return them as they were.
 
         Those that had ended by ``since_ns`` stand.
         """
@@ -220,7 +220,7 @@ class History(FactColumns):
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what the facts hold of RAM."""
+        """Return the RAM used by the facts [bytes]."""
         tree = 0 if self._tree is None else TREE_BYTES * self._tree.n
         return len(self) * ROW_BYTES + self._letters + 100 * len(self._number) + tree
 
@@ -246,7 +246,7 @@ class History(FactColumns):
         return before - len(self)
 
     def _forget_words(self) -> None:
-        """Free the words that no fact uses any more: those of false sights would pile up for years."""
+        """Free the words that no fact uses any more, such as those of false detections."""
         unused = np.ones(len(self.words), bool)
         unused[0] = False
         rows = np.flatnonzero(self.used[: self._top])

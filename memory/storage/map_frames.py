@@ -1,4 +1,4 @@
-"""Map epochs: every place of a memory is a place in one frame of one map, and can be carried over into another map."""
+"""The frame and map that all places of a memory belong to, and the transformation of a store into another map."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engram.memory.storage.snapshots import Stored
 
 @dataclass(frozen=True)
 class Anchor:
-    """What the numbers of a place mean."""
+    """The frame and the map of all places of a memory."""
 
     frame: str = "base_link"  # of every pose
     map: str = ""  # name and version of the map; empty = there is but one

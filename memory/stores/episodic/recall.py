@@ -1,4 +1,4 @@
-"""What episodic memory answers: similarity, contiguity and value first, then what hangs together with it."""
+"""Episodic recall: direct matches by similarity, temporal contiguity and learned value, then associated entries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
 
 SOURCE = "episodic"
 _SEED_SHARE = 0.5
-"""Activation spreads from what fits at least half as well as the best."""
+"""Activation spreads from matches that score at least half as much as the best."""
 
 
 class EpisodicRecall:
-    """Reads the log, the episodes, their values and the scene around them; writes nothing."""
+    """Ranks events and episodes; reads the log, the episodes, their values and the current relations."""
 
     def __init__(
         self,
@@ -115,9 +115,10 @@ class EpisodicRecall:
         return [self._event(self._log.event(key), share * scale) for key, share in others.items()]
 
     def _neighbours(self, key: str) -> set[str]:
-        """Events touch their objects and their task, a task what was read for it, objects each other in the scene.
+        """Return the graph neighbours of an entry.
 
-        Neighbourhood in time is contiguity's part and would drown these.
+        An event is linked to its objects and its task, a task to the memories read for it, and objects to objects that
+        they are related to. Neighbours in time are not linked: contiguity covers them, and they would dominate.
         """
         if key in self._log:
             event = self._log.event(key)

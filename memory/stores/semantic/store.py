@@ -1,4 +1,4 @@
-"""Semantic memory: what remains of many days. Where things usually are, how long they stay, which skill works."""
+"""Semantic memory: usual places of objects, how long they stay there, and success rates of skills."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SemanticConfig:
 
 @dataclass(frozen=True)
 class Summary:
-    """What consolidation made of one class or object."""
+    """Summary of one class or object, computed by consolidation."""
 
     usual: tuple[Usual, ...]
     curve: SurvivalCurve | None = None
@@ -93,7 +93,7 @@ class SemanticMemory(MemoryStore):
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
-        """End and begin stays by the events; a sight renews them."""
+        """Begin and end stays as the events say; a detection extends them."""
         self._surroundings.follow(change)
         if change.shifted_ns:
             self._shift(change.shifted_ns)
@@ -108,7 +108,7 @@ class SemanticMemory(MemoryStore):
             self._drop_stay(node_id)
 
     def skill(self, task: str, policy_version: str, success: bool, stamp_ns: int = -1) -> None:
-        """Count one task of the policy, finished at ``stamp_ns``."""
+        """Count one finished task of a policy, at ``stamp_ns``."""
         key = f"{_SKILL}{task}@{policy_version}"
         known = self._skills.pop(key, Skill(task, policy_version, 0, 0))
         self._skills[key] = Skill(task, policy_version, known.successes + int(success), known.n + 1,
@@ -194,7 +194,7 @@ class SemanticMemory(MemoryStore):
         return tuple(self._skills.values())
 
     def recall(self, selection: Selection) -> tuple[Evidence, ...]:
-        """Return where things like the asked one usually are, and how well a skill that is meant works.
+        """Return the usual places of matching classes and the success rates of matching skills.
 
         The score of a place is its share of the time x how well the class fits the words.
         """
@@ -230,7 +230,7 @@ class SemanticMemory(MemoryStore):
         return StoreState(tuple(rows), tuple(removed))
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored rows; the summaries are distilled again in the background."""
+        """Restore stored rows; the summaries are distilled again in the background."""
         for record in sorted(records, key=lambda one: (one.data.get("seen_ns", 0), one.key)):
             prefix, slash, name = record.key.partition("/")
             if prefix + slash in self._tables:
@@ -242,7 +242,7 @@ class SemanticMemory(MemoryStore):
         self._changed.clear()
 
     def bytes_used(self) -> int:
-        """Return what habits, what was made of them, running stays and skills hold of RAM."""
+        """Return the RAM used by habits, what was made of them, running stays and skills [bytes]."""
         rest = _STAY_BYTES * len(self._stays) + _SKILL_BYTES * len(self._skills) + _SUMMARY_BYTES * len(self._summaries)
         return rest + sum(table.bytes_used() for table in self._tables.values())
 

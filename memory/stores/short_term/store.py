@@ -29,7 +29,7 @@ class ShortTermConfig:
     eviction: str = "learned"
     """newest, fifo, lru, lfu, w_tiny_lfu or learned; ``engram bench eviction`` compares them."""
     half_distance_m: float = 1.0
-    """A change this far from the asked place scores half."""
+    """A change this far from the place of a question scores half [m]."""
     budget_mb: float = 12.0
     """RAM [MB]; above it entries go as they do above ``capacity``."""
 
@@ -59,7 +59,7 @@ class RecentChange:
 
     @classmethod
     def of(cls, record: Record) -> RecentChange:
-        """Return what a row holds."""
+        """Return the value stored in a row."""
         data = record.data
         place = np.array(data["place"], np.float64)
         return cls(record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector)
@@ -86,7 +86,7 @@ class ShortTermMemory(MemoryStore):
         return node_id in self._entries
 
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
-        """Remember every event of ``change``; what the graph gave up is forgotten."""
+        """Remember every event of ``change``; entries of removed nodes are dropped."""
         self._surroundings.follow(change)
         if change.shifted_ns:
             shifted = {k: replace(one, stamp_ns=one.stamp_ns + change.shifted_ns) for k, one in self._entries.items()}
@@ -143,7 +143,7 @@ class ShortTermMemory(MemoryStore):
         return state
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored entries and the policy; one of another kind or capacity begins with the entries alone."""
+        """Restore stored entries and the policy; one of another kind or capacity begins with the entries alone."""
         entries = {record.key: RecentChange.of(record) for record in records if record.key != _POLICY}
         policy = next((record.data for record in records if record.key == _POLICY), None)
         if policy is not None and (policy["name"], policy["capacity"]) == (self.config.eviction, self.config.capacity):
@@ -158,12 +158,12 @@ class ShortTermMemory(MemoryStore):
         self._changed.clear()
 
     def bytes_used(self) -> int:
-        """Return what the entries hold of RAM."""
+        """Return the RAM used by the entries [bytes]."""
         vectors = sum(0 if one.vector is None else one.vector.nbytes for one in self._entries.values())
         return vectors + sum(_ENTRY_BYTES + len(one.text) for one in self._entries.values())
 
     def _shrink(self) -> None:
-        """Let go of what the policy would drop next, until the budget holds."""
+        """Evict entries until the budget holds."""
         excess = self.bytes_used() - self.config.budget_mb * (1 << 20)
         for key in self._policy.keys() if excess > 0 else ():
             if excess <= 0:
