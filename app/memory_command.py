@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,14 +149,15 @@ def last_written(folder: Path) -> Path:
 def query(config: Query, path: Path) -> None:
     """Answer a question."""
     from engram.memory.query.advice import itinerary
-    from engram.memory.query.language import QuestionConfig, parse
+    from engram.memory.query.language import parse
+    from engram.memory.query.phrases import age
+    from engram.memory.query.times import QuestionConfig
 
     if not config.question:
         raise InvalidInputError('no question; for example: engram memory query "where is the red cup"')
     memory = open_to_read(path, config.snapshot)
     wanted = parse(" ".join(config.question), memory.now_ns, config.limit, QuestionConfig(config.utc_offset_h))
-    wanted = replace(
-        wanted,
+    wanted = wanted.refined(
         place=np.array(config.near) if config.near else None,
         radius_m=config.radius if config.near else float("inf"),
         robot_place=np.array(config.robot) if config.robot else None,
@@ -166,7 +167,8 @@ def query(config: Query, path: Path) -> None:
         print(json.dumps(_as_json(answer), indent=2))
         return
     print(answer.text)
-    print(f"confidence {answer.confidence:.2f}" + (f", {answer.age_s:.1f} s old" if answer.nodes else ""))
+    seen = f"; last seen {age(round(answer.age_s * 1e9))} earlier" if answer.nodes else ""
+    print(f"confidence {answer.confidence:.2f}{seen}")
     for one in answer.evidence[: config.limit]:
         print(f"  {one.source}: {one.text}" + (f"  [{', '.join(one.ids)}]" if one.ids else ""))
     if answer.advice is not None:
@@ -206,12 +208,12 @@ def _as_json(answer: Any) -> dict[str, Any]:
 
 def history(config: History, path: Path) -> None:
     """Print the facts of one object."""
-    from engram.core.contracts import MemoryQuery
-    from engram.memory.query.current import anchors
-    from engram.memory.storage.history import FOREVER
+    from engram.core.questions import Selection
+    from engram.memory.query.names import anchors
+    from engram.memory.storage.fact_columns import FOREVER
 
     tracker = open_to_read(path).tracker
-    ids = anchors(tracker, config.object, MemoryQuery(valid_ns=(-FOREVER, FOREVER - 1)))
+    ids = anchors(tracker, config.object, Selection(valid_ns=(-FOREVER, FOREVER - 1)))
     for node_id in ids:
         for fact in tracker.history.of(node_id):
             x, y, z = fact.place
@@ -230,7 +232,7 @@ def history(config: History, path: Path) -> None:
 
 def snapshots(config: Snapshots, path: Path) -> None:
     """List snapshots."""
-    from engram.memory.storage.store import list_snapshots
+    from engram.memory.storage.snapshots import list_snapshots
 
     for one in list_snapshots(path)[: config.limit]:
         print(f"{one.id}  sequence {one.sequence}  {one.written_at:%Y-%m-%d %H:%M:%S} UTC")
@@ -241,7 +243,7 @@ def export(config: Export, path: Path) -> None:
     import networkx as nx
 
     from engram.memory.storage.exchange import to_networkx, write_jsonl
-    from engram.memory.storage.store import read_snapshot
+    from engram.memory.storage.snapshots import read_snapshot
 
     if config.file.suffix == ".graphml":
         at_ns = None if config.at is None else round(config.at * 1e9)
@@ -285,7 +287,8 @@ def reanchor(config: Reanchor, path: Path) -> None:
     """Carry a store over."""
     from engram.memory.storage.map_frames import reanchored
     from engram.memory.storage.se2 import PlaneTransform
-    from engram.memory.storage.store import GraphStore, whole
+    from engram.memory.storage.store import GraphStore
+    from engram.memory.storage.tables import whole
 
     *shift, yaw = config.transform
     with closing(GraphStore(path)) as store:

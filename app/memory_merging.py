@@ -64,8 +64,9 @@ class KeepApart(StoreArgument):
 
 def merge(config: Merge, path: Path) -> None:
     """Merge two stores."""
+    from engram.memory.merging.memories import merge_from
     from engram.memory.storage.se2 import PlaneTransform
-    from engram.memory.storage.store import read_snapshot
+    from engram.memory.storage.snapshots import read_snapshot
 
     other = read_snapshot(config.other.expanduser())
     if other is None:
@@ -75,7 +76,7 @@ def merge(config: Merge, path: Path) -> None:
         *shift, yaw = config.transform
         guess = PlaneTransform(yaw, np.array(shift))
     with open_to_write(path, "memory/merge") as memory:
-        report = memory.merge_from(other, config.robot, guess)
+        report = merge_from(memory, other, config.robot, guess)
     x, y, z = report.transform.shift
     print(
         f"merged: {len(report.matched)} objects known to both, {len(report.added)} new; their frame in ours: "
@@ -100,8 +101,10 @@ def _undo(memory: Any, what: str) -> str:
     Raises:
         InvalidInputError: there is neither.
     """
+    from engram.memory.merging.memories import unmerge as unmerge_robot
+
     try:
-        return f"{memory.unmerge(what)} objects"
+        return f"{unmerge_robot(memory, what)} objects"
     except InvalidInputError as no_robot:
         if not what.isdecimal():
             raise
@@ -129,13 +132,17 @@ def conflicts(config: Conflicts, path: Path) -> None:
 
 def join(config: Join, path: Path) -> None:
     """Make two objects one."""
+    from engram.memory.merging.memories import join as join_objects
+
     with open_to_write(path, "memory/resolve") as memory:
-        number, _ = memory.join(config.kept, config.gone, "engram memory join")
+        number, _ = join_objects(memory, config.kept, config.gone, "engram memory join")
     print(f"joined: {config.gone} is part of {config.kept}; engram memory unmerge {number} takes that back")
 
 
 def keep_apart(config: KeepApart, path: Path) -> None:
     """Decide a conflict."""
+    from engram.memory.merging.memories import keep_apart as keep_two_apart
+
     with open_to_write(path, "memory/resolve") as memory:
-        memory.keep_apart(config.a, config.b)
+        keep_two_apart(memory, config.a, config.b)
     print(f"kept apart: {config.a} and {config.b}")

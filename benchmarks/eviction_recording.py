@@ -18,7 +18,7 @@ import tyro
 from engram.benchmarks.eviction_traces import TRACES, TraceEvent, wanted, write_trace
 from engram.benchmarks.household import map_memory
 from engram.benchmarks.household_fit import FIT_SEED, record_home
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import FindObject
 from engram.core.types import GraphUpdate
 from engram.perception.embedding import TextEncoder, default_text_encoder
 from engram.sim.household.camera_sense import CameraSense
@@ -76,7 +76,7 @@ def record(seed: int, config: RecordEviction, sensor: SensorRecord, encoder: Tex
             for i in rng.choice(len(things), rng.poisson(config.questions), p=weight):
                 at, name = life.oracle_placements()[things[i]], life.things[things[i]].name
                 if at is not None:  # nobody asks for what they took along
-                    nodes = memory.query(MemoryQuery(text=name, now_ns=stamp_ns + HOUR_NS)).nodes
+                    nodes = memory.query(FindObject(name, now_ns=stamp_ns + HOUR_NS)).nodes
                     key = nodes[0].id if nodes else f"unknown {name}"
                     trace.append(TraceEvent(True, key, name, _mm(at.position)))
     memory.close()

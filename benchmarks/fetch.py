@@ -31,8 +31,9 @@ from engram.benchmarks.household import CODE, map_memory
 from engram.benchmarks.household_fit import fit_sensor
 from engram.benchmarks.household_scores import RIGHT_M, believed
 from engram.benchmarks.report import RESULTS, save_report
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.provenance import digest, machine
+from engram.core.questions import FindObject
 from engram.memory.query.advice import AdviceConfig, search_order
 from engram.memory.robot_memory import RobotMemory
 from engram.perception.embedding import TextEncoder, default_text_encoder
@@ -157,7 +158,7 @@ class Searcher:
     def _ask(self, name: str, here: np.ndarray, stamp_ns: int) -> MemoryAnswer | None:
         if self.memory is None:
             return None
-        return self.memory.query(MemoryQuery(text=name, limit=10, now_ns=stamp_ns, robot_place=_at(here)))
+        return self.memory.query(FindObject(name, limit=10, now_ns=stamp_ns, robot_place=_at(here)))
 
     def _next(self, answer: MemoryAnswer | None, name: str, here: np.ndarray, done: Sequence[str]) -> str | None:
         home = self.world.home

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from engram.benchmarks.household_scores import RIGHT_M, Looked, Scores, believed
-from engram.core.contracts import Memory, MemoryQuery
+from engram.core.contracts import Memory
+from engram.core.questions import AtTime, FindObject
 from engram.memory.query.language import parse
 from engram.sim.household.life import DAY_NS, Life, OracleFact
 
@@ -89,7 +90,7 @@ class Past:
     ) -> None:
         """Ask where things were at the end of earlier rounds, and judge the answers; counts end in the span."""
         for span, name, then in questions:
-            answer = memory.query(MemoryQuery(text=name, valid_ns=(then.end_ns, then.end_ns), now_ns=now_ns))
+            answer = memory.query(AtTime(FindObject(name, now_ns=now_ns), (then.end_ns, then.end_ns)))
             places = [node.pose.position for node in believed(answer.nodes) if node.label == name]
             verdict = self.judge(places[0] if places else None, name, then)
             for what in ("questions", verdict):
@@ -104,7 +105,7 @@ class Past:
         """Ask where the memory thought things were, and hold that against what it told then."""
         for span, name, then in questions:
             at = then.end_ns
-            answer = memory.query(MemoryQuery(text=name, valid_ns=(at, at), believed_ns=at, now_ns=now_ns))
+            answer = memory.query(AtTime(FindObject(name, now_ns=now_ns), (at, at), believed_ns=at))
             places = [node.pose.position for node in believed(answer.nodes) if node.label == name]
             scores.count[f"believed then {span}"] += 1
             scores.count[f"believed then same {span}"] += same(places, then.told[name])
@@ -179,7 +180,7 @@ class Past:
     ) -> Counter[str]:  # fmt: skip
         """Return the names of what the memory says is in or on ``spot``."""
         query = parse(f"what is {_relation(self.life, spot)} the {spot}?", now_ns, _ALL)
-        answer = memory.query(replace(query, valid_ns=valid_ns, believed_ns=believed_ns))
+        answer = memory.query(query if valid_ns is None else AtTime(query, valid_ns, believed_ns))
         return Counter(node.label for node in believed(answer.nodes))
 
     def _spots(self, among: frozenset[str]) -> list[str]:

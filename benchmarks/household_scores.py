@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from engram.core.contracts import Memory, MemoryQuery
+from engram.core.contracts import Memory
+from engram.core.questions import FindObject
 from engram.core.types import GraphUpdate, SceneNode
 from engram.sim.household.life import Life
 from engram.sim.household.tour import Sight
@@ -71,7 +72,7 @@ def ask_everything(
     told: dict[str, list[np.ndarray]] = {}
     for name in sorted({kind.name for kind in life.things.values()}):
         scores.count["questions"] += 1
-        answer = memory.query(MemoryQuery(text=name, now_ns=stamp_ns))
+        answer = memory.query(FindObject(name, now_ns=stamp_ns))
         answers = [node for node in believed(answer.nodes) if node.label == name]
         told[name] = [node.pose.position for node in answers]
         verdict = judge(answers[0].pose.position if answers else None, name, life, looked)
@@ -91,7 +92,7 @@ def ask_how_sure(memory: Memory, life: Life, scores: Scores, stamp_ns: int) -> N
     A memory that gives no confidence is taken by its score, as the systems that it stands for report it.
     """
     for name in sorted({kind.name for kind in life.things.values()}):
-        answer = memory.query(MemoryQuery(text=name, now_ns=stamp_ns))
+        answer = memory.query(FindObject(name, now_ns=stamp_ns))
         if answer.nodes and answer.nodes[0].label == name and believed(answer.nodes[:1]):
             right = _error(answer.nodes[0].pose.position, name, life) <= RIGHT_M
             scores.told.append((answer.confidence or answer.scores[0], right))

@@ -31,16 +31,21 @@ from scipy.spatial import cKDTree
 from usearch.index import Index
 
 from engram.benchmarks.report import figure, save_report
-from engram.core.contracts import MemoryQuery
+from engram.core.contracts import MemoryStore
 from engram.core.provenance import machine
+from engram.core.questions import AtTime, FindObject, Relation, Selection
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Pose, SceneNode, SceneObservation
+from engram.memory.graph.places import known_place, table
 from engram.memory.graph.vectors import EXACT_ROWS
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
-from engram.memory.query.answer import answer
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.query.context import QueryContext
 from engram.memory.query.current import rank
+from engram.memory.query.find_object import answer_from
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.records import TABLES, strings
-from engram.memory.storage.store import GraphStore, GraphStoreConfig, Stored, read_snapshot, whole
+from engram.memory.storage.snapshots import Stored, read_snapshot
+from engram.memory.storage.store import GraphStore, GraphStoreConfig
+from engram.memory.storage.tables import whole
 from engram.perception.embedding import default_text_encoder
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
@@ -254,35 +259,35 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     memory = GraphMemory(store, settings, encoder, (table(),))
     for room in rooms(world):
         memory.tracker.scene.put(replace(room, id=memory.tracker.scene.new_id("room")))
-    memory.tracker.relating.relate_all()
+    memory.tracker.relation_updates.relate_all()
     gc.collect()
     gc.freeze()  # as memory_node does
     bare, n, few = Bare(world, data, config), config.repetitions, max(3, config.repetitions // 10)
     looks = frames(world, config, 200 * SECOND, 3 * n + 1)
     results = {"update": {"ours": measure(lambda i: memory.update(looks[i]), 3 * n),
                           "limit": measure(lambda i: bare.update(looks[i]), n)}}  # fmt: skip
-    memory.query(MemoryQuery(place=world.places[0], radius_m=1.0, valid_ns=(SECOND, SECOND)))  # builds its index
+    memory.query(AtTime(FindObject(place=world.places[0], radius_m=1.0), (SECOND, SECOND)))  # builds its index
     ours = [f"what is thing number {i} of {count}" for i in range(n + 1)]
     theirs = [f"which thing is number {i} of {count}" for i in range(n + 1)]
     if count <= config.words_up_to:
         results["text_query"] = {
-            "ours": measure(lambda i: memory.query(MemoryQuery(ours[i])), n),
+            "ours": measure(lambda i: memory.query(FindObject(ours[i])), n),
             "limit": measure(lambda i: bare.nearest(encoder.encode([theirs[i]])[0], 104), n),
         }
-        vector = memory.embed(ours[0])
+        vector, context = memory.embed(ours[0]), memory.query_context()
         results["search"] = {
-            "ours": measure(lambda i: memory.search(MemoryQuery(ours[0], vector=vector)), n),
+            "ours": measure(lambda i: context.search(Selection(ours[0], vector=vector)), n),
             "limit": measure(lambda i: bare.nearest(vector, 104), n),
         }
     spots = world.places[np.random.default_rng(1).integers(0, count, n + 1)]
-    results |= place_queries(memory, bare, [MemoryQuery(place=spot, radius_m=1.0) for spot in spots], n)
-    rooms_asked = [MemoryQuery(relation="in", target=f"room {i % 4}") for i in range(n + 1)]
+    results |= place_queries(memory, bare, [FindObject(place=spot, radius_m=1.0) for spot in spots], n)
+    rooms_asked = [Relation("in", f"room {i % 4}") for i in range(n + 1)]
     results["room_query"] = {"ours": measure(lambda i: memory.query(rooms_asked[i]), n)}
-    rooms_then = [replace(one, valid_ns=(50 * SECOND,) * 2) for one in rooms_asked]
+    rooms_then = [AtTime(one, (50 * SECOND,) * 2) for one in rooms_asked]
     results["room_then_query"] = {"ours": measure(lambda i: memory.query(rooms_then[i]), n)}
     results["time_query"] = {
         "ours": measure(
-            lambda i: memory.query(MemoryQuery(place=spots[i], radius_m=1.0, valid_ns=(50 * SECOND,) * 2)), n
+            lambda i: memory.query(AtTime(FindObject(place=spots[i], radius_m=1.0), (50 * SECOND,) * 2)), n
         ),
         "limit": measure(lambda i: bare.then(spots[i], 50 * SECOND), n),
     }
@@ -300,22 +305,23 @@ def run(count: int, config: MemoryBenchmark, folder: Path) -> dict[str, dict[str
     return results
 
 
-def place_queries(memory: GraphMemory, bare: Bare, queries: list[MemoryQuery], n: int) -> dict[str, dict[str, Timing]]:
+def place_queries(memory: GraphMemory, bare: Bare, queries: list[FindObject], n: int) -> dict[str, dict[str, Timing]]:
     """Measure whole answers about a place, and their parts apart."""
     tracker, settings = memory.tracker, memory.config
-    ranked = [rank(tracker, memory.index, query, settings.retrieval)[0] for query in queries]
-    hits = [memory.search(query) for query in queries]
+    ranked = [rank(tracker, memory.index, query.selection(), settings.retrieval)[0] for query in queries]
+    context = memory.query_context()
+    hits = [context.search(query.selection()) for query in queries]
 
     def build(i: int) -> None:
         nodes = tracker.columns.nodes(ranked[i])
         tracker.history.facts([row for node in nodes if (row := tracker.history.current(node.id)) is not None])
-        answer(tracker, queries[i], hits[i], settings.advice)
+        answer_from(queries[i], context, hits[i])
 
     index_alone = measure(lambda i: bare.tree.query_ball_point(queries[i].place, 1.0), n)
     return {
         "place_query": {"ours": measure(lambda i: memory.query(queries[i]), n), "limit": index_alone},
         "place_rank": {
-            "ours": measure(lambda i: rank(tracker, memory.index, queries[i], settings.retrieval), n),
+            "ours": measure(lambda i: rank(tracker, memory.index, queries[i].selection(), settings.retrieval), n),
             "limit": index_alone,
         },
         "place_answer": {"ours": measure(build, n)},
@@ -343,12 +349,13 @@ def side_by_side(config: MemoryBenchmark) -> list[dict[str, object]]:
             begin = time.perf_counter()
             target.update(scene)
             times.append((time.perf_counter() - begin) * 1e3)
-    memory.query(MemoryQuery("thing 1"))  # everybody has taken everything in
-    questions = [memory.scene.embedded(MemoryQuery(f"where is thing {i % 40}")) for i in range(config.repetitions + 1)]
-    asked: dict[str, Callable[[MemoryQuery], object]] = {
+    memory.query(FindObject("thing 1"))  # everybody has taken everything in
+    context = memory.scene.query_context()
+    questions = [FindObject(f"where is thing {i % 40}") for i in range(config.repetitions + 1)]
+    asked: dict[str, Callable[[FindObject], object]] = {
         "together": memory.query,
         "graph": alone.query,
-        **{store.name: store.recall for store in (memory.short_term, memory.episodic, memory.semantic)},
+        **{store.name: recalls(store, context) for store in (memory.short_term, memory.episodic, memory.semantic)},
     }
     took = turns(asked, questions)
     memory.close()
@@ -358,7 +365,12 @@ def side_by_side(config: MemoryBenchmark) -> list[dict[str, object]]:
     ]
 
 
-def turns(asked: dict[str, Callable[[MemoryQuery], object]], questions: list[MemoryQuery]) -> dict[str, np.ndarray]:
+def recalls(store: MemoryStore, context: QueryContext) -> Callable[[FindObject], object]:
+    """Return what asks one store alone."""
+    return lambda question: store.recall(context.embedded(question.selection()))
+
+
+def turns(asked: dict[str, Callable[[FindObject], object]], questions: list[FindObject]) -> dict[str, np.ndarray]:
     """Return the wall time (n - 1,) ms of each for all ``questions`` but the first, which warms up.
 
     They take turns, question by question, so that a machine that is slower for a while is so for all of them.

@@ -10,12 +10,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
+from engram.core.questions import FindObject, Question, Selection
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
-from engram.memory.query.current import Encoder, text_embedder
+from engram.memory.graph.fusion import FusionConfig, spawn
+from engram.memory.graph.text_embedding import Encoder, text_embedder
 
 _TOKENS = 16
 APART_M = 0.3
@@ -40,13 +43,14 @@ class SightingMemory(Memory):
         self._sightings.extend(added)
         return GraphUpdate(scene.stamp_ns, self._sequence, False, tuple(added))
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
+    def query(self, question: Question) -> MemoryAnswer:
         """Return the newest sightings of what fits the text best, one a place."""
+        query = _selection(question)
         return newest_answer(list(self._sightings), query, self._embed(query.text))
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return the sightings that fit ``instruction`` best, newest first, and padding."""
-        nodes = self.query(MemoryQuery(text=instruction, limit=_TOKENS)).nodes
+        nodes = self.query(FindObject(instruction, limit=_TOKENS)).nodes
         tokens, age = np.zeros((_TOKENS, EMBEDDING_DIM), np.float32), np.zeros(_TOKENS, np.float32)
         place = np.zeros((_TOKENS, 3), np.float32)
         for row, node in enumerate(nodes):
@@ -88,8 +92,9 @@ class CaptionMemory(SightingMemory):
             self._shown.append(list(change.nodes))
         return change
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
+    def query(self, question: Question) -> MemoryAnswer:
         """Return what the best captions say of the thing, newest first."""
+        query = _selection(question)
         vector = self._embed(query.text)
         shown = bisect_right(self._shown, until_ns(query), key=lambda nodes: nodes[0].last_seen_ns)
         similar = self._captions[:shown] @ vector
@@ -97,39 +102,24 @@ class CaptionMemory(SightingMemory):
         return newest_answer([node for i in sorted(best) for node in self._shown[i]], query, vector)
 
 
-def _reported(value: np.ndarray | None) -> np.ndarray:
-    assert value is not None  # the benchmarks' detectors report everything
-    return value
-
-
 def sightings(scene: SceneObservation, start: int) -> list[SceneNode]:
     """Return one node for each object of a frame, numbered from ``start``."""
     return [
-        SceneNode(
-            id=f"sighting_{start + i}",
-            layer="object",
-            label=seen.label,
-            pose=seen.pose,
-            position_covariance=_reported(seen.position_covariance),
-            size=_reported(seen.size),
-            color=_reported(seen.color),
-            embedding=_reported(seen.embedding),
-            belief=1.0,
-            state="visible",
-            first_seen_ns=scene.stamp_ns,
-            last_seen_ns=scene.stamp_ns,
-            observations=1,
-        )
+        replace(spawn(f"sighting_{start + i}", seen, scene.stamp_ns, FusionConfig()), belief=1.0)
         for i, seen in enumerate(scene.objects)
     ]
 
 
-def until_ns(query: MemoryQuery) -> float:
+def _selection(question: Question) -> Selection:
+    return question.selection() or Selection(limit=question.limit)
+
+
+def until_ns(query: Selection) -> float:
     """Return the newest stamp that counts for ``query``."""
     return float("inf") if query.valid_ns is None else query.valid_ns[1]
 
 
-def newest_answer(kept: Sequence[SceneNode], query: MemoryQuery, vector: np.ndarray) -> MemoryAnswer:
+def newest_answer(kept: Sequence[SceneNode], query: Selection, vector: np.ndarray) -> MemoryAnswer:
     """Return the newest of ``kept`` (oldest first) that fit ``query``: the best label, within the radius."""
     newest = until_ns(query)
     fits = [

@@ -22,11 +22,11 @@ import tyro
 from engram.benchmarks.memory import SECOND, MemoryBenchmark, frames, make_world, stored
 from engram.benchmarks.report import figure, save_report
 from engram.core.child import spawned_pool
-from engram.core.contracts import MemoryQuery
 from engram.core.provenance import machine
+from engram.core.questions import AtTime, FindObject
 from engram.core.types import EMBEDDING_DIM
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.storage.store import Stored
+from engram.memory.storage.snapshots import Stored
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory_ram.json"
 TARGET = 1.25
@@ -73,7 +73,7 @@ def measure(count: int, updates: int, seed: int) -> dict[str, float]:
     """
     world = make_world(min(count, 500), seed)
     looks = frames(world, MemoryBenchmark(seed=seed), 200 * SECOND, updates)
-    questions = (MemoryQuery("thing"), MemoryQuery(place=world.places[0], radius_m=1.0, valid_ns=(50 * SECOND,) * 2))
+    questions = (FindObject("thing"), AtTime(FindObject(place=world.places[0], radius_m=1.0), (50 * SECOND,) * 2))
 
     def lived(data: Stored) -> RobotMemory:
         memory = RobotMemory(config=RobotMemoryConfig().within(1e6), encoder=AnyWord(), stored=data)

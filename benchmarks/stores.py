@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.benchmarks.report import figure, save_report
-from engram.core.contracts import MemoryQuery, MemoryStore
+from engram.core.contracts import MemoryStore
 from engram.core.provenance import machine
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, GraphEvent, GraphUpdate, Pose, SceneNode
 from engram.memory.stores.episodic.store import EpisodicMemory
 from engram.memory.stores.semantic.store import SemanticMemory
@@ -104,7 +105,7 @@ def run(config: StoresBenchmark) -> dict[str, dict[str, np.ndarray]]:
     semantic = stores[2]
     assert isinstance(semantic, SemanticMemory)
     semantic.consolidate(60.0)
-    queries = [MemoryQuery(text="x", vector=stream.vectors[i % CLASSES]) for i in range(config.repetitions)]
+    queries = [Selection(text="x", vector=stream.vectors[i % CLASSES]) for i in range(config.repetitions)]
     results: dict[str, dict[str, np.ndarray]] = {}
     rows = {"short_term": 100, "episodic": len(episodic.events), "semantic": CLASSES}
     for store in stores:
@@ -117,7 +118,7 @@ def run(config: StoresBenchmark) -> dict[str, dict[str, np.ndarray]]:
     return results
 
 
-def _recall(store: MemoryStore, vectors: np.ndarray, queries: list[MemoryQuery]) -> dict[str, np.ndarray]:
+def _recall(store: MemoryStore, vectors: np.ndarray, queries: list[Selection]) -> dict[str, np.ndarray]:
     return {
         "ours": measure(lambda i: store.recall(queries[i]), len(queries)),
         "limit": measure(lambda i: np.argsort(-(vectors @ queries[i].vector)), len(queries)),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engram.core.questions import Question, Selection
 from engram.core.types import (
     ActionChunk,
     Advice,
@@ -95,27 +96,6 @@ class Detector(ABC):
 
 
 @dataclass(frozen=True)
-class MemoryQuery:
-    """What is asked: words, a place, a relation, a time, in any combination; an empty one matches everything.
-
-    ``text`` describes an object; ``engram.memory.query.language.parse`` makes a query of a whole question.
-    """
-
-    text: str = ""
-    place: np.ndarray | None = None  # (3,) m, base_link
-    radius_m: float = float("inf")
-    limit: int = 5
-    relation: str = ""  # on, in, near, held_by; empty = none asked
-    target: str = ""  # label or node id that the relation points at
-    valid_ns: tuple[int, int] | None = None  # true in the world during [start, end]; None = now
-    believed_ns: int | None = None  # as the memory believed it at this time; None = as it knows today
-    now_ns: int | None = None  # when it is asked; None = at the newest observation
-    robot_place: np.ndarray | None = None  # (3,) m: where the robot is, for the cost of looking
-    vector: np.ndarray | None = None  # (384,) embedding of text; filled in by the memory
-    ability: str = ""  # asks for robots: that reach, grasp or hold target, have or do text, or are called text (be)
-
-
-@dataclass(frozen=True)
 class MemoryAnswer:
     """Nodes, best first, with one score each (0..1); a past node is as it was then."""
 
@@ -150,8 +130,8 @@ class MemoryStore(ABC):
         """Take in what the scene graph says has changed at ``stamp_ns``; must not block."""
 
     @abstractmethod
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
-        """Return what fits ``query``, best first, at most ``query.limit``; ``query.vector`` is set if text is."""
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
+        """Return what fits, best first, at most ``selection.limit``; its vector is set if its text is."""
 
     @abstractmethod
     def state(self) -> StoreState:
@@ -174,8 +154,8 @@ class Memory(ABC):
         """Take in what was seen and return what changed."""
 
     @abstractmethod
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return the nodes that fit ``query``, best first."""
+    def query(self, question: Question) -> MemoryAnswer:
+        """Return the nodes that answer ``question``, best first, and what that means in words."""
 
     @abstractmethod
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:

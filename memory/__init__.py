@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.core.contracts import MemoryAnswer
     from engram.core.types import DetectedObject, Pose, SceneObservation
-    from engram.memory.graph_memory import GraphMemory, known_place
+    from engram.memory.graph.places import known_place
+    from engram.memory.graph_memory import GraphMemory
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 
 _MODULES = {
@@ -26,7 +27,7 @@ _MODULES = {
     "RobotMemory": "engram.memory.robot_memory",
     "RobotMemoryConfig": "engram.memory.robot_memory",
     "SceneObservation": "engram.core.types",
-    "known_place": "engram.memory.graph_memory",
+    "known_place": "engram.memory.graph.places",
 }
 
 __all__ = [

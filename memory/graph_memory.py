@@ -1,4 +1,4 @@
-"""The robot's memory of its surroundings: observations in, a scene graph with its past, answers and tokens out."""
+"""The scene graph memory: observations in; a scene graph with its history, answers and context tokens out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
+from engram.core.questions import Question, Selection
 from engram.core.types import (
-    EMBEDDING_DIM,
     Embodiment,
     GraphUpdate,
     MemoryTokens,
-    Pose,
     Record,
     SceneEdge,
     SceneNode,
@@ -23,15 +22,16 @@ from engram.core.types import (
 )
 from engram.memory.graph.completion import completed
 from engram.memory.graph.context import ContextConfig, context_tokens
+from engram.memory.graph.places import table
+from engram.memory.graph.text_embedding import Encoder, text_embedder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.vectors import VectorIndex
-from engram.memory.merging.fleet import FleetConfig, FleetReport, join, keep_apart, merge_from, unmerge
+from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.advice import AdviceConfig
-from engram.memory.query.answer import answer
-from engram.memory.query.capability import able
-from engram.memory.query.current import Encoder, Hits, RetrievalConfig, Stays, check, text_embedder
-from engram.memory.query.search import search
+from engram.memory.query.context import QueryContext, UsualPlaces
+from engram.memory.query.hits import RetrievalConfig, Stays
+from engram.memory.query.registry import answer
 from engram.memory.query.temporal import chances, nodes_then
 from engram.memory.storage.columns import ABSENT, ROW_BYTES
 from engram.memory.storage.map_frames import Anchor, anchor_of, check_anchor
@@ -45,8 +45,8 @@ from engram.memory.storage.records import (
     restore_history,
     restore_nodes,
 )
-from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, Stored
+from engram.memory.storage.snapshots import Stored
+from engram.memory.storage.store import GraphStore
 
 _MB = 1 << 20
 
@@ -56,15 +56,14 @@ class GraphMemoryConfig:
     """All settings of the memory."""
 
     budget_mb: float = 148.0
-    """RAM [MB]; above it the oldest facts are merged and dropped, then merges and looks of long ago are forgotten,
-    then objects that are gone; what is true now never."""
+    """RAM [MB]; above it the oldest facts are merged and dropped, then old merges and coverage,
+    then absent objects; the present state is always kept."""
     map: str = ""
     """Name and version of the map that ``tracker.frame`` is in; a memory of another one is refused."""
     tracker: TrackerConfig = field(default_factory=TrackerConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     advice: AdviceConfig = field(default_factory=AdviceConfig)
-    fleet: FleetConfig = field(default_factory=FleetConfig)
 
 
 def opened_config(
@@ -74,30 +73,6 @@ def opened_config(
     known = Anchor(config.tracker.frame, config.map) if stored is None else anchor_of(stored)
     tracker = replace(config.tracker, frame=known.frame if frame is None else frame)
     return replace(config, tracker=tracker, map=known.map if map_name is None else map_name)
-
-
-def table(top_z: float = 0.0) -> SceneNode:
-    """Return the place every tabletop task happens on: 1.2 x 1.6 m in front of the robot, top at ``top_z`` m."""
-    return known_place("place", "table", (0.5, 0.0, top_z - 0.02), (1.2, 1.6, 0.04))
-
-
-def known_place(layer: str, label: str, centre: Sequence[float], size: Sequence[float]) -> SceneNode:
-    """Return a fixed building, room or place: an upright box of ``size`` m around ``centre`` m in base_link."""
-    return SceneNode(
-        id="",
-        layer=layer,
-        label=label,
-        pose=Pose(np.array(centre, np.float64), np.array([1.0, 0.0, 0.0, 0.0])),
-        position_covariance=np.zeros((3, 3)),
-        size=np.array(size, np.float64),
-        color=np.full(3, 0.5),
-        embedding=np.zeros(EMBEDDING_DIM, np.float32),
-        belief=1.0,
-        state="visible",
-        first_seen_ns=0,
-        last_seen_ns=0,
-        observations=0,
-    )
 
 
 class GraphMemory(Memory):
@@ -135,7 +110,7 @@ class GraphMemory(Memory):
             if place.label not in labels:
                 pose = replace(place.pose, frame=self.config.tracker.frame)
                 self.tracker.scene.put(replace(place, id=self.tracker.scene.new_id(place.layer), pose=pose))
-        self.tracker.relating.relate_all()
+        self.tracker.relation_updates.relate_all()
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
@@ -143,7 +118,7 @@ class GraphMemory(Memory):
         Raises:
             InvalidInputError: an object or the camera is not in ``base_link``.
         """
-        update = self._indexed(self.tracker.update(completed(scene, self.tracker.columns, self.embed)))
+        update = self.publish(self.tracker.update(completed(scene, self.tracker.columns, self.embed)))
         self._stay_in_budget()
         return update
 
@@ -151,23 +126,14 @@ class GraphMemory(Memory):
         """Say what the robot is whose memory this is; return what that changed."""
         return self.tracker.introduce(agent, embodiment, stamp_ns)
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return the objects and agents that fit ``query``, best first, and what that means in words."""
-        query = self.embedded(query)
-        return answer(self.tracker, query, self.search(query), self.config.advice)
+    def query(self, question: Question) -> MemoryAnswer:
+        """Return the objects and agents that answer ``question``, best first, and what that means in words."""
+        return answer(question, self.query_context())
 
-    def embedded(self, query: MemoryQuery) -> MemoryQuery:
-        """Return ``query`` with the vector of its text."""
-        check(query)
-        if not query.text or query.vector is not None:
-            return query
-        return replace(query, vector=self.embed(query.text))
-
-    def search(self, query: MemoryQuery, stays: Stays | None = None) -> Hits:
-        """Return what fits an embedded query; ``stays`` knows how long objects stay."""
-        if query.ability:
-            return able(self.tracker, self.index, query, self.config.retrieval, self.embed)
-        return search(self.tracker, self.index, query, self.config.retrieval, stays)
+    def query_context(self, stays: Stays | None = None, usual: UsualPlaces | None = None) -> QueryContext:
+        """Return what questions are answered with; ``stays`` and ``usual`` know the habits of objects."""
+        config = self.config
+        return QueryContext(self.tracker, self.index, self.embed, config.retrieval, config.advice, stays, usual)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return k tokens (k, 384) of the objects that matter for ``instruction``."""
@@ -185,13 +151,13 @@ class GraphMemory(Memory):
         if at_ns is None:
             nodes = tuple(tracker.scene.nodes())
             return GraphUpdate(tracker.stamp_ns, tracker.sequence, True, nodes, tracker.scene.edges())
-        query = MemoryQuery(valid_ns=(at_ns, at_ns))
+        chosen = Selection(valid_ns=(at_ns, at_ns))
         history = tracker.history
-        rows = history.select(query.valid_ns, None)
+        rows = history.select(chosen.valid_ns, None)
         rows = rows[np.argsort([history.words[number] for number in history.node[rows].tolist()], kind="stable")]
         facts = history.facts(rows)
         nodes = tuple(tracker.scene.nodes("building", "room", "place"))
-        nodes += nodes_then(tracker, facts, query, chances(tracker, rows, query, self.config.retrieval).tolist())
+        nodes += nodes_then(tracker, facts, chosen, chances(tracker, rows, chosen, self.config.retrieval).tolist())
         edges = tuple(SceneEdge(f.node_id, f.target, f.relation) for f in facts if f.target)
         return GraphUpdate(at_ns, tracker.sequence, True, nodes, edges)
 
@@ -209,26 +175,9 @@ class GraphMemory(Memory):
         """Whether the store deletes old snapshots: a commit would wait for that."""
         return self.store is not None and self.store.busy
 
-    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Make another robot's memory a partition of ours; see :func:`engram.memory.merging.fleet.merge_from`."""
-        return merge_from(self.tracker, stored, robot, guess, self.config.fleet)
-
-    def unmerge(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
-        return unmerge(self.tracker, robot)
-
-    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
-        number, change = join(self.tracker, kept_id, gone_id, who)
-        return number, self._indexed(change)
-
-    def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
-        return keep_apart(self.tracker, a, b)
-
     def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
-        return self._indexed(self.tracker.undo_merge(number, self.tracker.stamp_ns, who))
+        return self.publish(self.tracker.undo_merge(number, self.tracker.stamp_ns, who))
 
     def adopt(self, graph: GraphUpdate) -> None:
         """Begin an empty memory with a graph from elsewhere: what its nodes are is their first fact."""
@@ -236,26 +185,26 @@ class GraphMemory(Memory):
         for node in graph.nodes:
             self.tracker.scene.put(node)
             if node.embodiment is not None:
-                self.tracker.agents.state(node.id, node.embodiment, graph.stamp_ns)
+                self.tracker.embodiments.state(node.id, node.embodiment, graph.stamp_ns)
             number = node.id.rpartition("_")[2]
             issued[node.layer] = max(issued.get(node.layer, 0), int(number) if number.isdigit() else 0)
         self.tracker.scene.restore(issued)
         self._begin_history()
-        self.tracker.relating.relate_all()
+        self.tracker.relation_updates.relate_all()
         self.tracker.sequence, self.tracker.stamp_ns = max(1, graph.sequence), graph.stamp_ns
 
     # -- bounded growth ------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what nodes, facts, looks, merges, conflicts, profiles and indexes hold of RAM, with their rows."""
+        """Return the RAM used by nodes, facts, merges, conflicts, profiles, indexes and rows [bytes]."""
         tracker = self.tracker
         rows = RECORD_BYTES * len(self.records)
-        journals = (tracker.merges, tracker.conflicts, tracker.agents, tracker.gone)
+        journals = (tracker.merges, tracker.conflicts, tracker.embodiments, tracker.removed)
         parts = (tracker.columns, tracker.history, tracker.coverage, *journals, self.index)
         return rows + sum(part.bytes_used() for part in parts)
 
-    def _indexed(self, change: GraphUpdate) -> GraphUpdate:
-        """Have the index know of the nodes that came and went."""
+    def publish(self, change: GraphUpdate) -> GraphUpdate:
+        """Bring the index up to date with a change of the tracker; return the change."""
         columns = self.tracker.columns
         self.index.touch(columns.changed_embedding | columns.freed)
         return change
@@ -277,7 +226,7 @@ class GraphMemory(Memory):
         room = 0.9 * budget - (self.bytes_used() - history.bytes_used())
         each = max(1.0, history.bytes_used() / max(1, len(history)))
         went = history.thin(max(0, int(room / each)))
-        tracker.gone.keep(set(history.node_ids()))
+        tracker.removed.keep(set(history.node_ids()))
         excess = self.bytes_used() - 0.95 * budget
         if excess > 0:
             absent = columns.rows("object")
@@ -292,11 +241,11 @@ class GraphMemory(Memory):
         """Return the rows of every table that changed since :meth:`committed`."""
         tracker = self.tracker
         looked = self._looked.rows(tracker.coverage.changes(), tracker.coverage.forgotten)
-        for record in tracker.agents.records():
+        for record in tracker.embodiments.records():
             self.records.put("agents", record)
         for name, (changed, removed) in (
             ("merges", tracker.merges.records()), ("conflicts", tracker.conflicts.records()),
-            ("gone", tracker.gone.records()),
+            ("gone", tracker.removed.records()),
         ):  # fmt: skip
             for record in changed:
                 self.records.put(name, record)
@@ -329,8 +278,8 @@ class GraphMemory(Memory):
         tracker.history.changed_words.clear()
         tracker.merges.forget_changes()
         tracker.conflicts.forget_changes()
-        tracker.gone.forget_changes()
-        tracker.agents.forget_changes()
+        tracker.removed.forget_changes()
+        tracker.embodiments.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
 
@@ -344,10 +293,10 @@ class GraphMemory(Memory):
         self.restored = self.records.restore(stored.tables)
         tracker.merges.restore(self.restored.get("merges", ()))
         tracker.conflicts.restore(self.restored.get("conflicts", ()))
-        tracker.gone.restore(self.restored.get("gone", ()))
-        tracker.agents.restore(self.restored.get("agents", ()))
+        tracker.removed.restore(self.restored.get("gone", ()))
+        tracker.embodiments.restore(self.restored.get("agents", ()))
         for row in tracker.columns.agents:
-            tracker.columns.about(row).embodiment = tracker.agents.at(tracker.columns.about(row).id)
+            tracker.columns.about(row).embodiment = tracker.embodiments.at(tracker.columns.about(row).id)
         tracker.grasps.restore(stored.about.get("grips", {}))
         tracker.sequence, tracker.stamp_ns = stored.sequence, stored.stamp_ns
         self._begin_history()
@@ -356,7 +305,7 @@ class GraphMemory(Memory):
         """Objects without a fact (a store of an earlier version): what they are is their first."""
         tracker = self.tracker
         columns, history = tracker.columns, tracker.history
-        tracker.gone.begin(set(history.node_ids()) - set(columns.row_of))
+        tracker.removed.begin(set(history.node_ids()) - set(columns.row_of))
         rows, facts = columns.rows("object", "agent"), []
         rows = rows[columns.belief[rows] > 0]
         for row in rows.tolist():

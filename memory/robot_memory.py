@@ -1,4 +1,4 @@
-"""One memory of four stores: scene graph, short-term, episodic, semantic. Written and read side by side."""
+"""The robot memory: four stores (scene graph, short-term, episodic, semantic) written and read in parallel."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from typing import Self
 
 import numpy as np
 
-from engram.core.contracts import Memory, MemoryAnswer, MemoryQuery
+from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.questions import AtTime, Capability, Question, Selection
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.graph.context import Case, with_cases
+from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config
-from engram.memory.merging.fleet import FleetReport
-from engram.memory.query.answer import answer, with_evidence
-from engram.memory.query.current import Encoder
-from engram.memory.query.language import QuestionConfig, parse
-from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, Stored, read_snapshot
+from engram.memory.query.assemble import with_evidence
+from engram.memory.query.language import parse
+from engram.memory.query.registry import answer
+from engram.memory.query.times import QuestionConfig
+from engram.memory.storage.snapshots import Stored, read_snapshot
+from engram.memory.storage.store import GraphStore
 from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
 from engram.memory.stores.lane import StoreLane
 from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
@@ -35,7 +37,7 @@ CONSOLIDATION_S = 2.0
 WALL_CLOCK_NS = 10**17
 """Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 _SKILLS = 64
-"""Pairs of task and policy version in a robot's profile, those tried last; semantic memory keeps more."""
+"""Most pairs of task and policy version in a robot's profile, the newest; semantic memory keeps more."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,10 @@ class RobotMemoryConfig:
 
 
 class RobotMemory(Memory):
-    """The scene graph answers; the other stores live on what changes in it and add what they remember.
+    """The scene graph answers questions; the other stores follow its changes and add evidence.
 
-    ``update`` returns when the scene graph has the frame; the other stores take the change in on threads of their
-    own, and whoever asks them next waits for them. ``commit`` makes all four durable in one atomic step. One caller
+    ``update`` returns when the scene graph has the frame. The other stores process the change on their own threads, and
+    the next question waits for them. ``commit`` makes all four durable in one atomic step. One caller
     at a time, as every Memory.
     """
 
@@ -176,12 +178,12 @@ class RobotMemory(Memory):
             UnknownNameError: it is about something that the memory has never known; lists what it knows.
         """
         offset = time.localtime().tm_gmtoff / 3600 if utc_offset_h is None else utc_offset_h
-        query = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
-        return self.query(replace(query, robot_place=robot_place))
+        asked = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
+        return self.query(asked.refined(robot_place=robot_place))
 
     @property
     def tracker(self) -> Tracker:
-        """What the scene graph is kept by."""
+        """The tracker that keeps the scene graph."""
         return self.scene.tracker
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
@@ -189,26 +191,31 @@ class RobotMemory(Memory):
         self._check_writable("update")
         return self._share(self.scene.update(scene))
 
-    def query(self, query: MemoryQuery) -> MemoryAnswer:
-        """Return what fits ``query`` with the evidence of all stores, the busy and the slow ones side by side."""
-        query = self.scene.embedded(query)
-        if query.ability:
-            self._tell_skills()
-        about_things = query.ability in ("", "do")  # the other abilities are the scene graph's alone
-        asked = tuple(self._lanes) if about_things else ()
-        first = sorted(
-            asked, key=lambda name: not self._lanes[name].is_asynchronous
-        )  # they work while the others are asked
-        reads = {name: self._lanes[name].recall(query) for name in first}
-        hits = self.scene.search(query, self._still_there)
-        found = answer(self.scene.tracker, query, hits, self.config.graph.advice, self._usual)
-        more: list[Evidence] = [one for name in asked for one in reads[name].result()]
+    def query(self, question: Question) -> MemoryAnswer:
+        """Return what answers ``question`` with the evidence of all stores, which work in parallel.
+
+        Raises:
+            UnknownNameError: it is about something that the memory has never known, or of an unknown kind.
+        """
+        kind = question.question if isinstance(question, AtTime) else question
+        if isinstance(kind, Capability):
+            self._publish_skills()
+        context = self.scene.query_context(self._still_there, self._usual)
+        chosen = question.selection()
+        reads = {} if chosen is None else self._recall(context.embedded(chosen))
+        found = answer(question, context)
+        more = [one for name in self._lanes if name in reads for one in reads[name].result()]
         for lane in self._lanes.values():
             lane.settle()
-        if hits.nodes and hits.nodes[0].layer == "object":
-            node = hits.nodes[0]
+        if found.nodes and found.nodes[0].layer == "object":
+            node = found.nodes[0]
             self._lanes["short_term"].write(lambda: self.short_term.asked(node.id, node.label))
         return with_evidence(found, more)
+
+    def _recall(self, chosen: Selection) -> dict[str, Future[tuple[Evidence, ...]]]:
+        """Ask the other stores, slow ones first."""
+        order = sorted(self._lanes, key=lambda name: not self._lanes[name].is_asynchronous)
+        return {name: self._lanes[name].recall(chosen) for name in order}
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return the tokens of the objects that matter for ``instruction``, and of past tasks like the running one.
@@ -229,7 +236,7 @@ class RobotMemory(Memory):
             return 0
         for lane in self._lanes.values():
             lane.settle()
-        self._tell_skills()
+        self._publish_skills()
         for name, state in [(n, lane.read(lane.store.state)) for n, lane in self._lanes.items()]:
             for record in state.result().changed:
                 self.scene.records.put(name, record)
@@ -237,7 +244,7 @@ class RobotMemory(Memory):
                 self.scene.records.remove(name, key)
         return self.scene.commit()
 
-    # -- what the world says beside its looks --------------------------------------------------------------------
+    # -- the robot and its tasks ---------------------------------------------------------------------------------
 
     def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
         """Say what the robot is whose memory this is; return what that changed."""
@@ -262,26 +269,10 @@ class RobotMemory(Memory):
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
         self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s))
 
-    def merge_from(self, stored: Stored, robot: str, guess: PlaneTransform | None = None) -> FleetReport:
-        """Merge another robot's memory in, as a partition of the graph: see :mod:`engram.memory.merging.fleet`."""
-        report = self.scene.merge_from(stored, robot, guess)
-        self._share(self.graph())
-        return report
-
-    def unmerge(self, robot: str) -> int:
-        """Take the partition of ``robot`` out again; see :func:`engram.memory.merging.fleet.unmerge`."""
-        count = self.scene.unmerge(robot)
-        self._share(self.graph())
-        return count
-
-    def join(self, kept_id: str, gone_id: str, who: str) -> tuple[int, GraphUpdate]:
-        """Make two objects one; see :func:`engram.memory.merging.fleet.join`."""
-        number, change = self.scene.join(kept_id, gone_id, who)
-        return number, self._share(change)
-
-    def keep_apart(self, a: str, b: str) -> GraphUpdate:
-        """Decide a conflict; see :func:`engram.memory.merging.fleet.keep_apart`."""
-        return self.scene.keep_apart(a, b)
+    def publish(self, change: GraphUpdate) -> GraphUpdate:
+        """Pass a change that was made in the tracker on to the other stores, as merging does; return it."""
+        self._check_writable("publish")
+        return self._share(self.scene.publish(change))
 
     def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
@@ -293,7 +284,7 @@ class RobotMemory(Memory):
         return self.scene.busy
 
     def bytes_used(self) -> dict[str, int]:
-        """Return what each store holds of RAM."""
+        """Return the RAM used by each store [bytes]."""
         reads = {name: lane.read(lane.store.bytes_used) for name, lane in self._lanes.items()}
         return {"graph": self.scene.bytes_used()} | {name: read.result() for name, read in reads.items()}
 
@@ -318,10 +309,10 @@ class RobotMemory(Memory):
         if self._read_only:
             raise InvalidInputError(f"{action}: the memory was opened with read_only=True")
 
-    def _tell_skills(self) -> None:
+    def _publish_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""
         skills = self._lanes["semantic"].read(self.semantic.skills).result()
-        self.scene.tracker.bodies.learnt(skills[-_SKILLS:])
+        self.scene.tracker.agents.learnt(skills[-_SKILLS:])
 
     def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
         """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scipy.spatial.transform import Rotation
 
-from engram.core.contracts import Memory, MemoryQuery
+from engram.core.contracts import Memory
 from engram.core.errors import EngramError, InvalidInputError, StoreError, unknown_name
+from engram.core.questions import AtTime, Question, Relation, Selection
 from engram.core.types import GraphUpdate
 from engram.memory.graph_memory import GraphMemory
-from engram.memory.query.language import QuestionConfig, parse
+from engram.memory.merging import memories
+from engram.memory.query.language import parse
+from engram.memory.query.times import QuestionConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
 from engram.nodes import messages
 from engram_interfaces.msg import MemoryConflict
 from engram_interfaces.srv import MemoryResolve
@@ -33,7 +36,7 @@ class Asking:
     utc_offset_h: float = 0.0
 
 
-def query_from(request: Any, asking: Asking) -> MemoryQuery:
+def question_from(request: Any, asking: Asking) -> Question:
     """Return what ``request`` (MemoryQuery.Request) asks: its words, overruled by what its fields say.
 
     Raises:
@@ -43,28 +46,32 @@ def query_from(request: Any, asking: Asking) -> MemoryQuery:
         ahead_s = (messages.from_stamp(getattr(request, name)) - asking.now_ns) / 1e9
         if ahead_s > CLOCKS_APART_S:
             raise InvalidInputError(f"{name}: {ahead_s:.1f} s from now is still to come, expected a time up to now")
-    query = parse(request.text, asking.now_ns, request.limit or asking.limit, QuestionConfig(asking.utc_offset_h))
+    question = parse(request.text, asking.now_ns, request.limit or asking.limit, QuestionConfig(asking.utc_offset_h))
+    then = question if isinstance(question, AtTime) else None
+    valid_ns, believed_ns = (None, None) if then is None else (then.valid_ns, then.believed_ns)
+    question = question if then is None else then.question
     if request.near:
-        query = replace(query, relation="near", target=request.near)
+        chosen = question.selection() or Selection()
+        question = Relation("near", request.near, chosen.text, limit=question.limit, now_ns=question.now_ns)
     if request.use_place:
         radius = request.radius if request.radius > 0 else float("inf")
-        query = replace(query, place=messages.xyz(request.place), radius_m=radius)
-    if at := messages.from_stamp(request.at):
-        query = replace(query, valid_ns=(at, at))
-    if believed := messages.from_stamp(request.believed_at):
-        query = replace(query, believed_ns=believed, valid_ns=query.valid_ns or (believed, believed))
+        question = question.refined(place=messages.xyz(request.place), radius_m=radius)
     if request.use_robot_place:
-        query = replace(query, robot_place=messages.xyz(request.robot_place))
-    return query
+        question = question.refined(robot_place=messages.xyz(request.robot_place))
+    if at := messages.from_stamp(request.at):
+        valid_ns = (at, at)
+    if believed := messages.from_stamp(request.believed_at):
+        valid_ns, believed_ns = valid_ns or (believed, believed), believed
+    return question if valid_ns is None else AtTime(question, valid_ns, believed_ns)
 
 
-def answer_query(memory: Memory, query: MemoryQuery, response: Any) -> Any:
+def answer_query(memory: Memory, question: Question, response: Any) -> Any:
     """Fill ``response`` (MemoryQuery.Response) with what the memory answers.
 
     Raises:
         UnknownNameError: the question is about a relation to something that is not known; lists what is.
     """
-    found = memory.query(query)
+    found = memory.query(question)
     response.nodes = [messages.node_to_msg(node) for node in found.nodes]
     response.scores = [float(score) for score in found.scores]
     response.confidence = float(found.confidence)
@@ -93,13 +100,13 @@ def merge(memory: Memory, request: Any, response: Any) -> Any:
     robot = path.parent.name if path.name == "memory" else path.name
     try:
         if request.undo:
-            memory.unmerge(robot)
+            memories.unmerge(memory, robot)
             response.status = "undone"
             return response
         stored = read_snapshot(path)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
-        report = memory.merge_from(stored, robot, _guess(request.transform))
+        report = memories.merge_from(memory, stored, robot, _guess(request.transform))
         response.status, response.conflicts = "merged", [one.words for one in report.conflicts]
     except EngramError as error:
         response.status = str(error)
@@ -134,10 +141,10 @@ def resolve(memory: Memory, request: Any, response: Any) -> GraphUpdate:
     """
     memory = _mergeable(memory)
     if request.action == request.JOIN:
-        response.merge, change = memory.join(request.a, request.b, "memory/resolve")
+        response.merge, change = memories.join(memory, request.a, request.b, "memory/resolve")
         response.reason = f"joined: {request.b} is part of {request.a}; undo of merge {response.merge} takes that back"
     elif request.action == request.KEEP_APART:
-        change = memory.keep_apart(request.a, request.b)
+        change = memories.keep_apart(memory, request.a, request.b)
         response.reason = f"kept apart: {request.a} and {request.b}"
     elif request.action == request.UNDO:
         change = memory.undo_merge(request.merge, "memory/resolve")

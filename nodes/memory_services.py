@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.nodes import messages
-from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
+from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, question_from, resolve
 from engram.runtime.memory_feed import MemoryFeed
 from engram.runtime.worker import Worker
 from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryRecall, MemoryResolve
@@ -76,7 +76,7 @@ class MemoryServices:
         config, now_ns = self._node.config, self._node.get_clock().now().nanoseconds
         asking = Asking(now_ns, config.query_limit, config.utc_offset_h)
         try:
-            query = query_from(request, asking)
+            query = question_from(request, asking)
             return await self._in_worker(lambda: answer_query(self._memory, query, response))
         except Exception as error:
             self._node.report("memory/query", error)

@@ -49,9 +49,9 @@ def make_memory(
     if spec not in ("robot", "graph"):
         raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
     from engram.memory.graph.fusion import FusionConfig
-    from engram.memory.graph.places import read_places
+    from engram.memory.graph.places import read_places, table
     from engram.memory.graph.tracker_config import TrackerConfig
-    from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, table
+    from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
     from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
     from engram.memory.storage.store import GraphStore, GraphStoreConfig
 

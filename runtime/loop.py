@@ -89,6 +89,7 @@ class Runtime:
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
+        self._remember(observation, outcome.instruction)  # shows the outcome: a released cube lies in the bin only now
         if self.memory is not None:
             ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
             self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)

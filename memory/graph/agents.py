@@ -1,4 +1,4 @@
-"""The robots of the graph: where they stand, what their hands hold, what they are."""
+"""The robots in the graph: their poses, what they hold, and their embodiment profiles."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Agents:
     """Moves the agents of ``scene``, and what their hands hold."""
 
     def __init__(
-        self, config: TrackerConfig, scene: SceneGraph, history: History, grasps: Grasps, statements: FactWriter
+        self, config: TrackerConfig, scene: SceneGraph, history: History, grasps: Grasps, fact_writer: FactWriter
     ) -> None:
         self.config, self.scene, self.columns, self.history = config, scene, scene.columns, history
-        self.grasps, self.statements = grasps, statements
-        self.agents = Embodiments()
+        self.grasps, self.fact_writer = grasps, fact_writer
+        self.embodiments = Embodiments()
         self.hands: dict[str, np.ndarray] = {}  # agent's name -> (3,) m, where its tool is
         self._learnt: set[str] = set()  # agents whose skills the next update tells of
 
@@ -65,7 +65,7 @@ class Agents:
             columns.position[row], columns.quaternion[row] = pose.position, pose.quaternion
             columns.moved([row])
             step.change([row])
-        elif self.statements.current(row) < 0:
+        elif self.fact_writer.current(row) < 0:
             step.change([row])
         elif step.camera:
             self.history.sighted(node_id, step.stamp_ns, step.camera)
@@ -80,13 +80,13 @@ class Agents:
             columns.changed.add(row)
             step.change([row])
         if taken is not None:
-            self.statements.event("held", columns.row_of[taken], step, other=self.columns.agent_id(hand.agent) or "")
+            self.fact_writer.event("held", columns.row_of[taken], step, other=self.columns.agent_id(hand.agent) or "")
         if dropped is not None and dropped in columns:
             self.release(columns.row_of[dropped], step)
 
     def release(self, row: int, step: Step) -> None:
-        """What lay in a hand does so no longer."""
-        self.statements.event("released", row, step)
+        """The object in ``row`` is no longer held."""
+        self.fact_writer.event("released", row, step)
         step.change([row])
 
     def introduce(self, name: str, embodiment: Embodiment, step: Step) -> None:
@@ -102,18 +102,18 @@ class Agents:
             row = self.scene.put(replace(nowhere, belief=0.0, state="unseen"))
             step.change([row])
         about = self.columns.about(row)
-        self.agents.own = about.id
-        if self.agents.state(about.id, embodiment, step.stamp_ns):
-            about.embodiment = self.agents.at(about.id)
+        self.embodiments.own = about.id
+        if self.embodiments.state(about.id, embodiment, step.stamp_ns):
+            about.embodiment = self.embodiments.at(about.id)
             self.columns.changed.add(row)
             step.change([row])
 
     def learnt(self, skills: Sequence[Skill]) -> None:
         """Take over what the robot whose memory this is has tried; the next update tells of it."""
-        own = self.agents.own
-        if own in self.columns and self.agents.learnt(own, skills):
+        own = self.embodiments.own
+        if own in self.columns and self.embodiments.learnt(own, skills):
             row = self.columns.row_of[own]
-            self.columns.about(row).embodiment = self.agents.at(own)
+            self.columns.about(row).embodiment = self.embodiments.at(own)
             self.columns.changed.add(row)
             self._learnt.add(own)
 

@@ -1,4 +1,4 @@
-"""Which detection is which known object: gated assignment by place and looks, the rest is new."""
+"""Data association: gated assignment of detections to known objects by position and appearance; the rest is new."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from engram.core.types import EMBEDDING_DIM, DetectedObject, SceneNode
 from engram.memory.storage.columns import NodeColumns
 
 _FAR = 1e6
+_SHADOW = 2.5
+"""How much darker a surface looks in a shadow, at most."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,18 @@ class AssociationConfig:
     size_gate: float = 3.0
     """Largest ratio of the diagonals; partly hidden objects look smaller."""
     other_color_gate: float = 0.2
-    """The same where the labels differ and the node was never called so: then it must look alike in all else."""
+    """The same where the node never had the detection's label: then all else must be similar."""
     other_size_gate: float = 2.0
     """Largest ratio of the diagonals where the labels differ."""
     moved_color_gate: float = 0.25
-    """Colour gate for an object found elsewhere: its place does not vouch for it."""
+    """Colour gate for an object found elsewhere, where its position is no evidence."""
     absent_cost: float = 1.0
-    """Cost of a match with what is known to be gone, in gates: what is known to be there explains a sight first."""
+    """Extra cost of a match with an absent object, in units of the gates: present objects are matched first."""
 
 
 @dataclass(frozen=True)
 class AppearanceFeatures:
-    """Where n objects are and what they look like, as arrays."""
+    """Positions and appearance of n objects, as arrays."""
 
     labels: Sequence[str]
     called: Sequence[Collection[str]]  # every label that each was ever given
@@ -53,7 +55,7 @@ class AppearanceFeatures:
 
     @classmethod
     def of(cls, seen: Sequence[DetectedObject] | Sequence[SceneNode]) -> AppearanceFeatures:
-        """Return the looks of detections or nodes."""
+        """Return the features of detections or nodes."""
         return cls(
             [one.label for one in seen],
             [(one.label,) for one in seen],
@@ -66,7 +68,7 @@ class AppearanceFeatures:
 
     @classmethod
     def rows(cls, columns: NodeColumns, rows: np.ndarray) -> AppearanceFeatures:
-        """Return the looks of known nodes."""
+        """Return the features of known nodes."""
         texts = [columns.about(int(row)) for row in rows]
         return cls(
             [text.label for text in texts],
@@ -98,10 +100,10 @@ def assign(
     config: AssociationConfig | None = None,
     absent: np.ndarray | None = None,
 ) -> Assignment:
-    """Match ``seen`` with ``known`` by place and looks together; ``absent`` (n,) bool: it is known to be gone.
+    """Match ``seen`` with ``known`` by position and appearance; ``absent`` (n,) bool: known to be gone.
 
-    The rest is new, except a second sight of an object that is already matched (a detector that split it), which is
-    dropped. Whether a new one is a known one that moved, one sight cannot tell: its name may be a confusion.
+    The rest is new, except a second detection of a matched object (a detector that split it), which is dropped. Whether
+    a new object is a known one that moved is decided later: the label of a single detection may be wrong.
     """
     config = config or AssociationConfig()
     if not len(known.labels) or not len(seen.labels):
@@ -133,7 +135,7 @@ def _unlike(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return how unlike (n, m) each pair looks, 0 = alike, which pairs pass the gates, and which share a name.
 
-    Something of another name is no thing that is known to be gone, however alike.
+    An absent object is only matched with a detection of a label that it had.
     """
     cosine = known.embedding @ seen.embedding.T
     colors = known.color[:, None] - seen.color[None]
@@ -141,11 +143,23 @@ def _unlike(
     ours, theirs = np.maximum(known.diagonal, 1e-4), np.maximum(seen.diagonal, 1e-4)
     size = np.abs(np.log(ours)[:, None] - np.log(theirs)[None])
     limit = np.log(config.size_gate)
-    alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     known_as = np.array([[label in called for label in seen.labels] for called in known.called])
+    color = np.where(known_as, np.minimum(color, _shaded_distance(known.color, seen.color)), color)
+    alike = (cosine >= config.cosine_gate) & (color <= config.color_gate) & (size <= limit)
     same_look = (color <= config.other_color_gate) & (size <= np.log(config.other_size_gate))
     alike &= known_as | (~absent[:, None] & same_look)
     return (1 - cosine) + color / config.color_gate + 0.5 * size / limit, alike, known_as
+
+
+def _shaded_distance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Return the rgb distance (n, m) after the darker colour of each pair (n, 3), (m, 3) is brightened to the other.
+
+    A shadow changes the brightness of a surface and not its hue; it takes at most a factor of ``_SHADOW``.
+    """
+    bright, other = np.maximum(ours.max(axis=1), 1e-3)[:, None], np.maximum(theirs.max(axis=1), 1e-3)[None]
+    ours_up = np.clip(other / bright, 1.0, _SHADOW)[..., None]
+    theirs_up = np.clip(bright / other, 1.0, _SHADOW)[..., None]
+    return np.linalg.norm(ours[:, None] * ours_up - theirs[None] * theirs_up, axis=2)
 
 
 def _place_distance(
@@ -184,7 +198,7 @@ def _duplicate(
     pairs: Sequence[tuple[int, int]],
     config: AssociationConfig,
 ) -> bool:
-    """Whether sight ``one`` lies inside an object that this frame already explains, with its colour."""
+    """Whether detection ``one`` lies inside an object that is matched already, and has its colour."""
     if not pairs:
         return False
     i, j = np.array(pairs).T

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from engram.core.types import POSITION_SIGMA_M, DetectedObject, SceneObservation
+from engram.memory.graph.text_embedding import Embed
 from engram.memory.storage.columns import NodeColumns
 
-Embed = Callable[[str], np.ndarray]
-"""Text -> (384,) float32 of unit length."""
 DEFAULT_SIZE_M = 0.05
 """Edge of the cube that stands for an object of unknown extents."""
 DEFAULT_COLOR = 0.5
@@ -27,6 +25,11 @@ def completed(scene: SceneObservation, columns: NodeColumns, embed: Embed) -> Sc
     if all(_is_complete(seen) for seen in scene.objects):
         return scene
     return replace(scene, objects=tuple(_completed(seen, columns, embed) for seen in scene.objects))
+
+
+def is_default_color(color: np.ndarray) -> bool:
+    """Whether (3,) rgb is what stands for a colour that nobody measured."""
+    return bool((np.abs(color - DEFAULT_COLOR) < 1e-9).all())
 
 
 def _is_complete(seen: DetectedObject) -> bool:

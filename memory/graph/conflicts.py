@@ -49,21 +49,21 @@ class Conflicts:
         return count
 
     def bytes_used(self) -> int:
-        """Return what the conflicts hold of RAM."""
+        """Return the RAM used by the conflicts [bytes]."""
         return _CONFLICT_BYTES * sum(map(len, self._of.values()))
 
     # -- the store -----------------------------------------------------------------------------------------------
 
     def records(self) -> tuple[list[Record], list[str]]:
-        """Return the records that changed and the keys that went since :meth:`forget_changes`."""
+        """Return the records that changed and the keys that were removed since :meth:`forget_changes`."""
         full = [robot for robot in sorted(self.changed) if self._of[robot]]
         fields = {robot: [[c.kind, c.ours, c.theirs, c.words] for c in self._of[robot]] for robot in full}
         return [Record(robot, {"conflicts": fields[robot]}) for robot in full], sorted(self.changed - set(full))
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self.changed = set()
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored conflicts."""
+        """Restore stored conflicts."""
         self._of = {record.key: tuple(Conflict(*fields) for fields in record.data["conflicts"]) for record in records}

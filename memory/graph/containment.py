@@ -1,4 +1,4 @@
-"""Looks into places: a closed front hides what is behind it, and a look at it is no look into the drawer."""
+"""Whether a camera saw the inside of a container: seeing the closed front of a drawer does not count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEEP_M = 0.03
 _POINTS = 0.5 * np.array([(0, 0, 0), *itertools.product((-1, 1), repeat=3)])
 """(9, 3) where a look counts, in half extents along the place's own axes: the middle, and half-way to each corner.
 
-What is turned has less inside than the upright box around it: before its front, that is room air."""
+The axes are the place's own because the axis-aligned box of a rotated place also contains free space around it."""
 
 
 def deep(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where the robot has looked, and when: never looked is not the same as not there."""
+"""Where the robot has looked, and when: tells "looked and found nothing" from "never looked"."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import numpy as np
 
 from engram.core.geometry import backproject, to_frame
 from engram.core.types import SceneObservation
+from engram.memory.storage.cells import CELL_M, SPAN, pack
 
-CELL_M = 0.25
 CELL_BYTES = 400
 """RAM of a cell: three dictionaries; tracemalloc."""
 GRAIN_NS = 10_000_000_000
 """A cell that is looked at again within this time is no news for the store."""
 _AT_ONCE = 200_000
 """Up to so many pairs of box and cell."""
-_SPAN = 1 << 20  # cells along each axis: 262 km
 
 
 class Coverage:
@@ -85,7 +84,7 @@ class Coverage:
         """Return the looked cells (n, 3) and their stamps (n,); built anew when something was looked at since."""
         if self._arrays is None:
             keys = np.fromiter(self._looked, np.int64, len(self._looked))
-            parts = np.column_stack((keys // (_SPAN * _SPAN), keys // _SPAN % _SPAN, keys % _SPAN)) - _SPAN // 2
+            parts = np.column_stack((keys // (SPAN * SPAN), keys // SPAN % SPAN, keys % SPAN)) - SPAN // 2
             self._arrays = parts, np.fromiter(self._looked.values(), np.int64, len(self._looked))
         return self._arrays
 
@@ -100,13 +99,13 @@ class Coverage:
         self.forgotten = set()
 
     def restore(self, cells: Mapping[int, int]) -> None:
-        """Take over stored cells -> stamps."""
+        """Restore stored cells -> stamps."""
         self._arrays = None
         self._looked = dict(cells)
         self._written = dict(cells)
 
     def bytes_used(self) -> int:
-        """Return what the cells hold of RAM, with their rows in the store."""
+        """Return the RAM used by the cells [bytes], with their rows in the store."""
         return CELL_BYTES * len(self._looked)
 
     def shrink(self, budget: int) -> None:
@@ -122,15 +121,3 @@ class Coverage:
     def __len__(self) -> int:
         """Return how many cells were looked at."""
         return len(self._looked)
-
-
-def pack(points: np.ndarray) -> np.ndarray:
-    """Return one int64 a point (n, 3) m: its cell."""
-    cells = np.floor(points / CELL_M).astype(np.int64) + _SPAN // 2
-    return (cells[:, 0] * _SPAN + cells[:, 1]) * _SPAN + cells[:, 2]
-
-
-def cell_centres(keys: np.ndarray) -> np.ndarray:
-    """Return the middles (n, 3) m of packed cells (n,); the inverse of :func:`pack`."""
-    parts = np.column_stack((keys // (_SPAN * _SPAN), keys // _SPAN % _SPAN, keys % _SPAN))
-    return (parts - _SPAN // 2 + 0.5) * CELL_M

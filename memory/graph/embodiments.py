@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engram.core.types import Embodiment, Record, Skill
-from engram.memory.storage.history import FOREVER
+from engram.memory.storage.embodiment_json import embodiment_from
+from engram.memory.storage.fact_columns import FOREVER
 
 _VERSIONS = 16
 """Profiles kept of one agent, the newest."""
@@ -84,7 +85,7 @@ class Embodiments:
             self.changed.add(node_id)
 
     def bytes_used(self) -> int:
-        """Return what the profiles hold of RAM."""
+        """Return the RAM used by the profiles [bytes]."""
         every = [v for versions in self._versions.values() for v in versions]
         return _VERSION_BYTES * len(every) + _SKILL_BYTES * sum(len(v.embodiment.skills) for v in every)
 
@@ -95,11 +96,11 @@ class Embodiments:
         return [Record(node_id, self._data(node_id)) for node_id in sorted(self.changed)]
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self.changed = set()
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored profiles."""
+        """Restore stored profiles."""
         for record in records:
             self._versions[record.key] = [
                 Version(valid_from, believed_from, believed_to, embodiment_from(data))
@@ -112,12 +113,6 @@ class Embodiments:
         versions = [[v.valid_from, v.believed_from, v.believed_to, asdict(v.embodiment)]
                     for v in self._versions[node_id]]  # fmt: skip
         return {"own": node_id == self.own, "versions": versions}
-
-
-def embodiment_from(data: Any) -> Embodiment:
-    """Return the profile whose ``asdict`` is ``data``, with lists for tuples: what JSON makes of it."""
-    skills = tuple(Skill(**skill) for skill in data["skills"])
-    return Embodiment(**{**data, "sensors": tuple(data["sensors"]), "skills": skills})
 
 
 def words(embodiment: Embodiment) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a frame changed, stated as facts: where things are, from when on, and the events that tell of it."""
+"""Writes what a frame changed as bitemporal facts and events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from engram.memory.graph.frame_step import Step
 from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.storage.columns import ABSENT, AGENT
-from engram.memory.storage.history import FOREVER, History
+from engram.memory.storage.fact_columns import FOREVER
+from engram.memory.storage.history import History
 
 _SUPPORTS = ("held_by", "in", "on")
 """What a fact says of where an object is."""
@@ -24,7 +25,7 @@ class FactWriter:
         self.config, self.scene, self.columns, self.history = config, scene, scene.columns, history
 
     def follow(self, step: Step, added: Sequence[SceneEdge], removed: Sequence[SceneEdge]) -> None:
-        """State what this frame changed of where objects are."""
+        """Write the facts of all objects that this frame changed."""
         columns, history = self.columns, self.history
         resupported = {e.source for e in (*added, *removed) if e.relation in _SUPPORTS}
         check = {row for row in step.changed if columns.about(row).layer == "object"}
@@ -76,7 +77,7 @@ class FactWriter:
             history.sighted(about.id, step.stamp_ns, step.camera)
 
     def _whereabouts(self, row: int, step: Step) -> None:
-        """State the way of an agent, in steps of ``way_m``; going somewhere is no event."""
+        """Write the path of an agent, in steps of ``way_m``; driving is not an event."""
         if self.columns.belief[row] == 0:
             return
         fact = self.current(row)
@@ -87,7 +88,7 @@ class FactWriter:
             self.history.sighted(self.columns.about(row).id, step.stamp_ns, step.camera)
 
     def open(self, row: int, step: Step) -> None:
-        """State where a new object is, and that it is new."""
+        """Write the first fact of a new object and its event."""
         if self.current(row) < 0 and self.columns.about(row).layer == "object":
             self._state(row, step)
             self.event("new", row, step)
@@ -118,7 +119,7 @@ class FactWriter:
         return fact >= 0 and bool(self.history.present[fact])
 
     def event(self, kind: str, row: int, step: Step, before: np.ndarray | None = None, other: str = "") -> None:
-        """Tell what happened to ``row`` in this frame; ``before`` (3,) m is where it was."""
+        """Add an event of ``row`` to this frame; ``before`` (3,) m is where it was."""
         about = self.columns.about(row)
         place = self.columns.position[row].copy()
         step.events.append(GraphEvent(kind, about.id, about.label, step.stamp_ns, place, before, other, step.evidence))

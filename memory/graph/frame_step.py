@@ -1,4 +1,4 @@
-"""What one frame does to the graph: the parts of the tracker hand it on and write into it."""
+"""The changes of one frame, collected by the parts of the tracker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engram.memory.storage.columns import VISIBLE, NodeColumns
 
 @dataclass
 class Step:
-    """What one frame does."""
+    """Changes made by one frame."""
 
     stamp_ns: int
     camera: str

@@ -12,7 +12,7 @@ from engram.memory.graph.association import AppearanceFeatures
 from engram.memory.storage.columns import NodeColumns
 
 _FORGOTTEN = 0.05
-"""A name with fewer votes was never given."""
+"""A label with fewer votes than this is dropped."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class FusionConfig:
     """Noise and belief model of one object."""
 
     drift_m: float = 0.0005
-    """Standard deviation by which a resting object's place is assumed to drift between two sights."""
+    """Standard deviation by which a resting object's position is assumed to drift between two detections [m]."""
     moved_gate: float = 11.34
-    """Squared Mahalanobis distance (chi-square, 3 dof, 99 %) above which it was moved: the old place is dropped."""
+    """Squared Mahalanobis distance (chi-square, 3 dof, 99 %) above which it was moved: the old position is dropped."""
     prior: float = 0.1
-    """Belief before the first sight: one sight, however sure of itself, is not believed yet, a second one is."""
+    """Belief before the first detection: one detection with full score is not believed yet, a second one is."""
     hit_ratio: float = 8.0
     """P(detected | there) / P(detected | not there) at score 1."""
     free_ratio: float = 0.05
@@ -32,24 +32,24 @@ class FusionConfig:
     filled_ratio: float = 0.3
     """The same where a surface lies at its place: the detector may have missed it."""
     belief_max: float = 0.99
-    """Belief saturates here, so that two clear misses are enough to give an object up."""
+    """Belief saturates here, so that two clear misses are enough to make an object absent."""
     memory: int = 10
-    """Appearance and name are what about this many sights say."""
-    doubt: float = 0.5
-    """Belief in an object out of view falls to this when one just like it is seen twice elsewhere: it was carried
-    there, or it has a double."""
+    """Appearance and label are running means over about this many detections."""
+    ambiguous_belief: float = 0.5
+    """Belief in an object out of view falls to this when a similar one is seen twice elsewhere: either it was carried
+    there, or there are two."""
 
 
 @dataclass(frozen=True)
-class Sights:
+class Detections:
     """The detections of one frame as arrays."""
 
-    looks: AppearanceFeatures
+    features: AppearanceFeatures
     quaternion: np.ndarray  # (m, 4) wxyz
     score: np.ndarray  # (m,) 0..1
 
     @classmethod
-    def of(cls, seen: Sequence[DetectedObject]) -> Sights:
+    def of(cls, seen: Sequence[DetectedObject]) -> Detections:
         """Return the arrays of detections."""
         quaternion = np.array([one.pose.quaternion for one in seen]).reshape(-1, 4)
         return cls(AppearanceFeatures.of(seen), quaternion, np.array([one.score for one in seen]))
@@ -78,21 +78,21 @@ def spawn(node_id: str, seen: DetectedObject, stamp_ns: int, config: FusionConfi
     )
 
 
-def fuse(columns: NodeColumns, rows: np.ndarray, seen: Sights, of: np.ndarray, config: FusionConfig) -> None:
-    """Write sight ``of[i]`` into row ``rows[i]``: Kalman update of the place, running mean of the appearance.
+def fuse(columns: NodeColumns, rows: np.ndarray, seen: Detections, of: np.ndarray, config: FusionConfig) -> None:
+    """Fuse detection ``of[i]`` into row ``rows[i]``: Kalman update of the position, running mean of the appearance.
 
     State, times, cameras and labels are the caller's.
     """
-    looks = seen.looks
+    features = seen.features
     columns.position[rows], columns.covariance[rows] = fuse_positions(
-        columns.position[rows], columns.covariance[rows], looks.position[of], looks.covariance[of], config
+        columns.position[rows], columns.covariance[rows], features.position[of], features.covariance[of], config
     )
     columns.quaternion[rows] = seen.quaternion[of]
     weight = 1 / np.minimum(columns.sights[rows] + 1, config.memory)[:, None]
-    columns.size[rows] = (1 - weight) * columns.size[rows] + weight * looks.size[of]
-    columns.color[rows] = (1 - weight) * columns.color[rows] + weight * looks.color[of]
-    differ = (columns.embedding[rows] != looks.embedding[of]).any(axis=1)
-    mixed = ((1 - weight) * columns.embedding[rows] + weight * looks.embedding[of])[differ]
+    columns.size[rows] = (1 - weight) * columns.size[rows] + weight * features.size[of]
+    columns.color[rows] = (1 - weight) * columns.color[rows] + weight * features.color[of]
+    differ = (columns.embedding[rows] != features.embedding[of]).any(axis=1)
+    mixed = ((1 - weight) * columns.embedding[rows] + weight * features.embedding[of])[differ]
     norms = np.sqrt(np.einsum("ni,ni->n", mixed, mixed))
     columns.embedding[rows[differ]] = mixed / np.maximum(norms, 1e-6)[:, None]
     columns.changed_embedding.update(rows[differ].tolist())
@@ -102,9 +102,9 @@ def fuse(columns: NodeColumns, rows: np.ndarray, seen: Sights, of: np.ndarray, c
 def fuse_positions(
     places: np.ndarray, covariances: np.ndarray, seen: np.ndarray, noise: np.ndarray, config: FusionConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return places (n, 3) m and covariances (n, 3, 3) m^2 after one sight each.
+    """Return positions (n, 3) m and covariances (n, 3, 3) m^2 after one detection each.
 
-    Kalman update; a sight that cannot be noise (``moved_gate``) replaces what was known.
+    Kalman update; a detection outside ``moved_gate`` replaces what was known.
     """
     prior = covariances + np.eye(3) * config.drift_m**2
     innovation = (seen - places)[..., None]  # (n, 3, 1)
@@ -118,7 +118,7 @@ def fuse_positions(
 
 
 def vote(votes: Mapping[str, float], label: str, score: float, config: FusionConfig) -> dict[str, float]:
-    """Return the sums of scores by label after one more sight; what was seen long ago counts less and less."""
+    """Return the sums of scores by label after one more detection; older ones decay exponentially."""
     kept = {name: value * (1 - 1 / config.memory) for name, value in votes.items()}
     kept = {name: value for name, value in kept.items() if value > _FORGOTTEN}
     kept[label] = kept.get(label, 0.0) + score
@@ -126,7 +126,7 @@ def vote(votes: Mapping[str, float], label: str, score: float, config: FusionCon
 
 
 def hit(score: np.ndarray, config: FusionConfig) -> np.ndarray:
-    """Return the likelihood ratio of a sight with ``score`` 0..1: 1 for none, ``hit_ratio`` for a full one."""
+    """Return the likelihood ratio of a detection with ``score`` 0..1: 1 at score 0, ``hit_ratio`` at score 1."""
     return config.hit_ratio**score
 
 

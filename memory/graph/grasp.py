@@ -1,4 +1,4 @@
-"""held_by: what lies between the closed fingers is held, and goes where the hand goes."""
+"""Grasps (relation held_by): an object between the closed fingers is held and moves with the hand."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class GraspConfig:
     closed_min: float = 0.1
     """A hand more open than this holds nothing."""
     closed_max: float = 0.97
-    """Fingers closed beyond this met nothing between them."""
+    """Fingers closed beyond this have nothing between them."""
     reach_m: float = 0.02
     """The tool point may lie this far outside an object's box."""
     size_max_m: float = 0.10
     """What is thicker than this along all three axes does not fit between the fingers."""
     slipped_m: float = 0.08
-    """A sight of the object this far from where the hand should have it: it slipped."""
+    """A detection of the object this far from the hand [m] means that it slipped."""
 
 
 @dataclass(frozen=True)
-class Grip:
+class Grasp:
     """An object in a hand, and how."""
 
     node_id: str
@@ -43,33 +43,33 @@ class Grasps:
 
     def __init__(self, config: GraspConfig) -> None:
         self.config = config
-        self._grips: dict[str, Grip] = {}
+        self._grasps: dict[str, Grasp] = {}
 
     def holder(self, node_id: str) -> str | None:
         """Return the agent that holds ``node_id``."""
-        return next((agent for agent, grip in self._grips.items() if grip.node_id == node_id), None)
+        return next((agent for agent, grip in self._grasps.items() if grip.node_id == node_id), None)
 
     def held(self, agent: str) -> str | None:
         """Return what ``agent`` holds."""
-        grip = self._grips.get(agent)
+        grip = self._grasps.get(agent)
         return grip.node_id if grip else None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return (agent, node id) of everything that is held."""
-        return [(agent, grip.node_id) for agent, grip in self._grips.items()]
+        return [(agent, grip.node_id) for agent, grip in self._grasps.items()]
 
     def carry(self, hand: Hand, columns: NodeColumns) -> tuple[str | None, str | None]:
         """Move what the hand holds along with it; return the ids of what it took and what it let go.
 
         A hand takes the nearest object whose box holds its tool point, when the fingers have closed on something.
         """
-        before = self._grips.get(hand.agent)
+        before = self._grasps.get(hand.agent)
         closed = self.config.closed_min <= hand.closed <= self.config.closed_max
         if before is not None:
             if closed and before.node_id in columns:
                 self._carry(before, hand, columns)
                 return None, None
-            del self._grips[hand.agent]
+            del self._grasps[hand.agent]
             return None, before.node_id
         row = self._between(hand, columns) if closed else None
         if row is None:
@@ -79,7 +79,7 @@ class Grasps:
         offset = from_frame(columns.position[row], hand.pose)
         object_pose = Pose(columns.position[row], columns.quaternion[row])
         turn = (rotation(hand.pose).inv() * rotation(object_pose)).as_quat(canonical=True, scalar_first=True)
-        self._grips[hand.agent] = Grip(node_id, offset, turn)
+        self._grasps[hand.agent] = Grasp(node_id, offset, turn)
         return node_id, None
 
     def slipped(self, node_id: str, sight: np.ndarray, expected: np.ndarray) -> bool:
@@ -87,30 +87,30 @@ class Grasps:
         agent = self.holder(node_id)
         if agent is None or np.linalg.norm(sight - expected) <= self.config.slipped_m:
             return False
-        del self._grips[agent]
+        del self._grasps[agent]
         return True
 
-    def take_over(self, agent: str, grip: Grip) -> None:
-        """Believe that ``agent``, whose hand is not ours, holds something."""
-        self._grips[agent] = grip
+    def take_over(self, agent: str, grip: Grasp) -> None:
+        """Record that another robot holds something."""
+        self._grasps[agent] = grip
 
     def open(self, agent: str) -> None:
-        """Nothing is known any more of what ``agent`` holds."""
-        self._grips.pop(agent, None)
+        """Forget what ``agent`` holds."""
+        self._grasps.pop(agent, None)
 
     def forget(self, node_id: str) -> None:
-        """The object is no more."""
+        """Forget the grasp of an object that was removed."""
         agent = self.holder(node_id)
         if agent is not None:
-            del self._grips[agent]
+            del self._grasps[agent]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the grips for the store."""
-        return {a: [g.node_id, g.offset.tolist(), g.turn.tolist()] for a, g in self._grips.items()}
+        """Return the grasps for the store."""
+        return {a: [g.node_id, g.offset.tolist(), g.turn.tolist()] for a, g in self._grasps.items()}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over stored grips."""
-        self._grips = {a: Grip(n, np.array(offset), np.array(turn)) for a, (n, offset, turn) in stored.items()}
+        """Restore stored grasps."""
+        self._grasps = {a: Grasp(n, np.array(offset), np.array(turn)) for a, (n, offset, turn) in stored.items()}
 
     def _between(self, hand: Hand, columns: NodeColumns) -> int | None:
         point, margin = hand.pose.position, 0.5
@@ -127,7 +127,7 @@ class Grasps:
         return rows[int(inside[np.argmin(apart[inside])])]
 
     @staticmethod
-    def _carry(grip: Grip, hand: Hand, columns: NodeColumns) -> None:
+    def _carry(grip: Grasp, hand: Hand, columns: NodeColumns) -> None:
         row = columns.row_of[grip.node_id]
         turn = rotation(hand.pose) * rotation(Pose(np.zeros(3), grip.turn))
         columns.position[row] = to_frame(grip.offset, hand.pose)

@@ -1,4 +1,4 @@
-"""Which nodes are one object: doubts, merges, merges that are taken back, and false detections that go."""
+"""Object identity over time: merges duplicate nodes, undoes wrong merges and deletes false detections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engram.core.types import GraphEvent
 from engram.memory.graph.association import AppearanceFeatures, resembling
 from engram.memory.graph.fact_writer import FactWriter
 from engram.memory.graph.frame_step import Step
-from engram.memory.graph.fusion import Sights, fuse
+from engram.memory.graph.fusion import Detections, fuse
 from engram.memory.graph.grasp import Grasps
 from engram.memory.graph.merges import Merges, places
 from engram.memory.graph.removed_nodes import RemovedNodes
@@ -20,22 +20,23 @@ from engram.memory.storage.history import History
 
 
 class IdentityResolver:
-    """Joins and parts the nodes of ``scene``, with their facts in ``history``."""
+    """Merges and splits nodes of ``scene``, with their facts in ``history``."""
 
     def __init__(
-        self, config: TrackerConfig, scene: SceneGraph, history: History, grasps: Grasps, statements: FactWriter
+        self, config: TrackerConfig, scene: SceneGraph, history: History, grasps: Grasps, fact_writer: FactWriter
     ) -> None:
         self.config, self.scene, self.columns, self.history = config, scene, scene.columns, history
-        self.grasps, self.statements = grasps, statements
+        self.grasps, self.fact_writer = grasps, fact_writer
         self.merges = Merges()
-        self.gone = RemovedNodes()  # objects that only the history knows any more
+        self.removed = RemovedNodes()  # objects that only the history knows any more
 
-    def doubt(self, away: np.ndarray, step: Step) -> None:
-        """An object just like the one known elsewhere, seen for the second time: believe that one less.
+    def lower_ambiguous(self, away: np.ndarray, step: Step) -> None:
+        """Lower the belief in an object out of view when a second object like it is seen twice elsewhere.
 
-        ``away``: rows in reach of this frame that it could not look at.
+        Either the known object was carried there, or there are two of them. ``away``: rows near this frame whose place
+        it could not look at.
         """
-        columns, doubt = self.columns, self.config.fusion.doubt
+        columns, belief = self.columns, self.config.fusion.ambiguous_belief
         for row in [one for one in step.sighted if columns.sights[one] == 2]:
             others = self._namesakes(row, step)
             alike = self._alike(row, others[columns.state[others] != ABSENT])
@@ -43,29 +44,32 @@ class IdentityResolver:
                 continue  # there are two of them
             if columns.state[alike[0]] != UNSEEN and alike[0] not in away:
                 continue
-            if columns.belief[alike[0]] > doubt:
-                columns.belief[alike[0]] = doubt
+            if columns.belief[alike[0]] > belief:
+                columns.belief[alike[0]] = belief
                 columns.changed.add(int(alike[0]))
                 step.change([int(alike[0])])
 
-    def unmerge(self, looks: AppearanceFeatures, j: int, sights: Sights, step: Step) -> bool:
-        """Whether sight ``j`` lies where a merged object was before, while that object is seen elsewhere."""
+    def unmerge(self, features: AppearanceFeatures, j: int, detections: Detections, step: Step) -> bool:
+        """Undo a merge that detection ``j`` contradicts: it lies where the merged object was, which is seen elsewhere.
+
+        Return whether there was such a merge.
+        """
         columns = self.columns
         standing = [m for m in self.merges.standing() if columns.row_of.get(m.kept.id, -1) in step.sighted]
         if not standing:
             return False
-        apart = np.linalg.norm(places(standing) - looks.position[0], axis=1)
+        apart = np.linalg.norm(places(standing) - features.position[0], axis=1)
         for index in np.argsort(apart, kind="stable").tolist():
             merge = standing[index]
-            elsewhere = np.linalg.norm(columns.position[columns.row_of[merge.kept.id]] - looks.position[0])
+            elsewhere = np.linalg.norm(columns.position[columns.row_of[merge.kept.id]] - features.position[0])
             before = AppearanceFeatures.of([merge.kept])
             if apart[index] > self.config.fact_m or elsewhere <= self.config.fact_m:
                 continue
-            if not resembling(looks, before, self.config.association)[0]:
+            if not resembling(features, before, self.config.association)[0]:
                 continue
             self.split(merge.number, step)
             row = columns.row_of[merge.kept.id]
-            fuse(columns, np.array([row]), sights, np.array([j]), self.config.fusion)
+            fuse(columns, np.array([row]), detections, np.array([j]), self.config.fusion)
             columns.seen_by(row, step.camera)
             step.see(columns, np.array([row]))
             return True
@@ -75,7 +79,7 @@ class IdentityResolver:
         """Take the merge of this number back."""
         kept, gone = self.merges.undo(self.scene, self.history, number, step.stamp_ns, step.evidence)
         rows = [self.columns.row_of[kept.id], self.columns.row_of[gone.id]]
-        self.gone.discard(gone.id)
+        self.removed.discard(gone.id)
         step.change(rows)
         place = kept.pose.position
         step.events.append(GraphEvent("split", kept.id, kept.label, step.stamp_ns, place, None, gone.id, step.evidence))
@@ -108,9 +112,9 @@ class IdentityResolver:
                 self.merge(row, twin, step)
             elif self._never_was(row, step):
                 self._delete(row, step)
-            elif self.statements.believed_there(row):
+            elif self.fact_writer.believed_there(row):
                 place = columns.position[row].copy()
-                self.statements.event("absent", row, step, before=place)
+                self.fact_writer.event("absent", row, step, before=place)
         for row in [row for row in step.sighted if columns.sights[row] % self.config.confirmed_after == 0]:
             was = self._was(row, step) if row not in step.taken else None
             if was is not None:
@@ -150,14 +154,14 @@ class IdentityResolver:
         return np.sort(np.fromiter(others, np.int64, len(others)))
 
     def _alike(self, row: int, others: np.ndarray) -> np.ndarray:
-        """Return those of ``others`` that look like ``row``."""
+        """Return those of ``others`` whose appearance is similar to that of ``row``."""
         if not len(others):
             return others
         one = AppearanceFeatures.rows(self.columns, np.array([row]))
         return others[resembling(one, AppearanceFeatures.rows(self.columns, others), self.config.association)]
 
     def _confirmed(self, row: int) -> bool:
-        """Whether it was seen often enough, and mostly under its name, to be taken for a known object."""
+        """Whether it was detected often enough, and mostly under its label, to be matched with a known object."""
         columns, config = self.columns, self.config
         votes = columns.about(row).votes
         sure = votes.get(columns.about(row).label, 1.0) >= config.sure_name * sum(votes.values())
@@ -167,22 +171,25 @@ class IdentityResolver:
         """Make two nodes one; ``kept_row`` keeps its id and gets both pasts."""
         columns = self.columns
         kept_id, gone_id = columns.about(kept_row).id, columns.about(gone_row).id
-        before, was_absent = columns.position[kept_row].copy(), not self.statements.believed_there(kept_row)
-        self.statements.open(gone_row, step)  # a twin born in this very frame has none yet
+        before, was_absent = columns.position[kept_row].copy(), not self.fact_writer.believed_there(kept_row)
+        self.fact_writer.open(gone_row, step)  # a node that is new in this frame has no fact yet
         self.merges.merge(self.scene, self.history, kept_id, gone_id, step.stamp_ns, step.evidence)
         if gone_row in step.sighted:
             step.sighted.remove(gone_row)
         step.taken |= {kept_row, gone_row}
         step.events = [event for event in step.events if event.node_id != gone_id]
-        self.statements.event("merged", kept_row, step, before=before, other=gone_id)
+        self.fact_writer.event("merged", kept_row, step, before=before, other=gone_id)
         if np.linalg.norm(columns.position[kept_row] - before) > self.config.fact_m:
-            self.statements.event("returned" if was_absent else "moved", kept_row, step, before=before)
+            self.fact_writer.event("returned" if was_absent else "moved", kept_row, step, before=before)
         self.drop(gone_row, step)
         step.change([kept_row])
 
     def _never_was(self, row: int, step: Step) -> bool:
-        """Whether an object that was given up was a false detection: few sights, and none believed or none but in the
-        look that gave it up. What was believed and is missed by a later look has been there."""
+        """Whether an absent object was a false detection.
+
+        It was seen less than ``confirmed_after`` times, and either was never believed or is missed within ``look_s`` of
+        its last detection. An object that was believed and is missed later did exist.
+        """
         columns, config = self.columns, self.config
         if columns.sights[row] >= config.confirmed_after:
             return False
@@ -192,9 +199,9 @@ class IdentityResolver:
         return not self.history.ever_sure([node_id])[node_id]
 
     def _delete(self, row: int, step: Step) -> None:
-        """A false detection: it never was, from now on."""
+        """Delete a false detection and retract its facts."""
         self.history.retract(self.columns.about(row).id, step.stamp_ns)
-        self.statements.event("deleted", row, step)
+        self.fact_writer.event("deleted", row, step)
         self.drop(row, step)
 
     def drop(self, row: int, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Two nodes become one, and come apart again: every merge keeps what both were, and why."""
+"""Reversible merges: each keeps both nodes as they were, and the evidence for the merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import Record, SceneNode
 from engram.memory.graph.scene_graph import SceneGraph
-from engram.memory.storage.history import FOREVER, Fact, History
+from engram.memory.storage.fact_columns import FOREVER, Fact
+from engram.memory.storage.history import History
 from engram.memory.storage.records import node_as_json, node_from_json
 
 MERGE_BYTES = 8000
@@ -55,7 +56,7 @@ class Merges:
     def merge(
         self, scene: SceneGraph, history: History, kept_id: str, gone_id: str, stamp_ns: int, evidence: str
     ) -> Merge:
-        """Make ``gone_id`` part of ``kept_id``: the newer place and looks, the older name, all the sights.
+        """Make ``gone_id`` part of ``kept_id``: newer position and appearance, older name, all detections.
 
         The caller removes the node ``gone_id`` from the graph.
         """
@@ -164,7 +165,7 @@ class Merges:
         self.changed |= set(self._journal)
 
     def bytes_used(self) -> int:
-        """Return what the journal holds of RAM."""
+        """Return the RAM used by the journal [bytes]."""
         return MERGE_BYTES * len(self._journal)
 
     def shrink(self, budget: int) -> None:
@@ -175,16 +176,16 @@ class Merges:
     # -- the store -----------------------------------------------------------------------------------------------
 
     def records(self) -> tuple[list[Record], list[str]]:
-        """Return the records that changed and the keys that went since :meth:`forget_changes`."""
+        """Return the records that changed and the keys that were removed since :meth:`forget_changes`."""
         changed = [Record(f"{number:09d}", _as_json(self._journal[number])) for number in sorted(self.changed)]
         return changed, [f"{number:09d}" for number in sorted(self.forgotten)]
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self.changed, self.forgotten = set(), set()
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored merges."""
+        """Restore stored merges."""
         found = [_from_json(record.data) for record in records]
         self._journal = {merge.number: merge for merge in sorted(found, key=lambda merge: merge.number)}
         self._next = max(self._journal, default=0) + 1

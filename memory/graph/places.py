@@ -1,17 +1,42 @@
-"""The fixed parts of a home, from a YAML file: buildings, rooms and places as boxes."""
+"""The fixed parts of a home: buildings, rooms and places as boxes, from code or from a YAML file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import SceneNode
-from engram.memory.graph_memory import known_place
+from engram.core.types import EMBEDDING_DIM, Pose, SceneNode
 
 _KEYS = ("layer", "label", "centre", "size")
 _LAYERS = ("building", "room", "place")
+
+
+def table(top_z: float = 0.0) -> SceneNode:
+    """Return the place every tabletop task happens on: 1.2 x 1.6 m in front of the robot, top at ``top_z`` m."""
+    return known_place("place", "table", (0.5, 0.0, top_z - 0.02), (1.2, 1.6, 0.04))
+
+
+def known_place(layer: str, label: str, centre: Sequence[float], size: Sequence[float]) -> SceneNode:
+    """Return a fixed building, room or place: an upright box of ``size`` m around ``centre`` m in base_link."""
+    return SceneNode(
+        id="",
+        layer=layer,
+        label=label,
+        pose=Pose(np.array(centre, np.float64), np.array([1.0, 0.0, 0.0, 0.0])),
+        position_covariance=np.zeros((3, 3)),
+        size=np.array(size, np.float64),
+        color=np.full(3, 0.5),
+        embedding=np.zeros(EMBEDDING_DIM, np.float32),
+        belief=1.0,
+        state="visible",
+        first_seen_ns=0,
+        last_seen_ns=0,
+        observations=0,
+    )
 
 
 def read_places(path: Path) -> tuple[SceneNode, ...]:

@@ -1,4 +1,4 @@
-"""Which relations a frame changed: computed anew only around what left its place."""
+"""Incremental relations: recomputed only around objects that moved."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.storage.columns import ABSENT
 
 
-class Relating:
-    """Keeps the edges of ``scene`` up to date; what hands hold, ``grasps`` knows."""
+class RelationUpdates:
+    """Keeps the edges of ``scene`` up to date, with those of held objects from ``grasps``."""
 
     def __init__(self, config: RelationConfig, scene: SceneGraph, grasps: Grasps) -> None:
         self.config, self.scene, self.columns, self.grasps = config, scene, scene.columns, grasps
@@ -92,5 +92,5 @@ class Relating:
         return set(wide[(apart <= columns.half[wide]).all(axis=1)].tolist())
 
     def forget(self, row: int) -> None:
-        """Whatever takes ``row`` next is somewhere else."""
+        """Forget the box of ``row``, which may be used for another node."""
         self._placed[row] = np.nan

@@ -1,4 +1,4 @@
-"""What left the graph and is known from its facts alone: facts do not tell the size, so it is kept here."""
+"""Sizes of removed objects: their facts stay in the history, which has no sizes."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class RemovedNodes:
         return np.full(3, _SIZE_M) if size is None else size
 
     def bytes_used(self) -> int:
-        """Return what the sizes hold of RAM."""
+        """Return the RAM used by the sizes [bytes]."""
         return _SIZE_BYTES * sum(size is not None for size in self._sizes.values())
 
     # -- the store -----------------------------------------------------------------------------------------------
 
     def records(self) -> tuple[list[Record], list[str]]:
-        """Return the records that changed and the keys that went since :meth:`forget_changes`."""
+        """Return the records that changed and the keys that were removed since :meth:`forget_changes`."""
         changed = [Record(node_id, {"size": self.size(node_id).tolist()}) for node_id in sorted(self._changed)]
         return changed, sorted(self._forgotten)
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self._changed, self._forgotten = set(), set()
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored sizes."""
+        """Restore stored sizes."""
         self._sizes = {record.key: np.array(record.data["size"]) for record in records}

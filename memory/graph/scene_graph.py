@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 import networkx as nx
 
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.questions import RELATIONS
 from engram.core.types import SceneEdge, SceneNode
 from engram.memory.storage.columns import LAYERS, NodeColumns
-
-RELATIONS: tuple[str, ...] = ("on", "in", "near", "held_by")
 
 EdgeKey = tuple[str, str, str]
 

@@ -1,4 +1,4 @@
-"""What the stores need to know of the graph around an event: labels, what carries an object, a sentence."""
+"""The part of the scene graph that the stores need: labels, supports, neighbours, and sentences about events."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _VERBS = {
     "released": "was put down",
     "merged": "was taken for one with another",
     "split": "was told apart from another",
-    "deleted": "was a false sight",
+    "deleted": "was a false detection",
 }
 
 
 class Surroundings:
-    """Follows the updates of the scene graph; grows with the graph and no further."""
+    """Mirrors labels and relations of the scene graph from its updates."""
 
     def __init__(self) -> None:
         self.labels: dict[str, tuple[str, int]] = {}  # node -> label, height of its layer

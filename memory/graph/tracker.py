@@ -1,4 +1,4 @@
-"""From frames to objects over time: seen, hidden, gone, moved, held, one or two of a kind."""
+"""Tracks objects over frames: association, fusion, visibility, absence, identity, grasps and relations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engram.memory.graph.containment import seen_into
 from engram.memory.graph.coverage import Coverage
 from engram.memory.graph.fact_writer import FactWriter
 from engram.memory.graph.frame_step import Step
-from engram.memory.graph.fusion import Sights, bayes, fuse, spawn, vote
+from engram.memory.graph.fusion import Detections, bayes, fuse, spawn, vote
 from engram.memory.graph.grasp import Grasps
 from engram.memory.graph.identity_resolver import IdentityResolver
 from engram.memory.graph.localization import Localisation
-from engram.memory.graph.relation_updates import Relating
+from engram.memory.graph.relation_updates import RelationUpdates
 from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.visibility import FILLED, FREE, look
@@ -36,7 +36,7 @@ BACK_NS = 1_000_000_000
 
 
 class Tracker:
-    """Scene graph, history, coverage and grips, changed by one frame at a time. Never touches the disk."""
+    """Updates the scene graph, its history, the coverage and the grasps with one frame at a time, in RAM only."""
 
     def __init__(self, config: TrackerConfig | None = None) -> None:
         self.config = config or TrackerConfig()
@@ -46,16 +46,16 @@ class Tracker:
         self.coverage = Coverage()
         self.grasps = Grasps(self.config.grasp)
         self.localisation = Localisation(self.config.localisation)
-        self.statements = FactWriter(self.config, self.scene, self.history)
-        self.relating = Relating(self.config.relations, self.scene, self.grasps)
-        self.bodies = Agents(self.config, self.scene, self.history, self.grasps, self.statements)
-        self.identities = IdentityResolver(self.config, self.scene, self.history, self.grasps, self.statements)
-        self.merges, self.gone = self.identities.merges, self.identities.gone
-        self.agents, self.hands = self.bodies.agents, self.bodies.hands
+        self.fact_writer = FactWriter(self.config, self.scene, self.history)
+        self.relation_updates = RelationUpdates(self.config.relations, self.scene, self.grasps)
+        self.agents = Agents(self.config, self.scene, self.history, self.grasps, self.fact_writer)
+        self.identities = IdentityResolver(self.config, self.scene, self.history, self.grasps, self.fact_writer)
+        self.merges, self.removed = self.identities.merges, self.identities.removed
+        self.embodiments, self.hands = self.agents.embodiments, self.agents.hands
         self.conflicts = Conflicts()
         self.sequence = 0
         self.stamp_ns = 0
-        self.expired: set[str] = set()  # absent objects that the next frame forgets
+        self.expired: set[str] = set()  # absent objects that the next frame removes
 
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed; the sequence grows by one if anything did.
@@ -74,31 +74,31 @@ class Tracker:
             if node_id in self.columns:
                 self.identities.drop(self.columns.row_of[node_id], step)
         self.expired.clear()
-        self.bodies.move(scene, step)
+        self.agents.move(scene, step)
         columns, config = self.columns, self.config
-        sights = Sights.of(scene.objects)
-        rows = self._candidates(scene, sights.looks, step)
+        detections = Detections.of(scene.objects)
+        rows = self._candidates(scene, detections.features, step)
         verdict = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
-        found = self._match(rows, sights.looks)
+        found = self._match(rows, detections.features)
         if scene.has_view:
             self.coverage.add(scene, config.visibility.max_depth_m)
         self.coverage.look_into(seen_into(columns, scene, config.visibility), scene.stamp_ns)
-        self._update_matched(rows, found, sights, scene, step)
+        self._update_matched(rows, found, detections, scene, step)
         matched = np.zeros(len(rows), bool)
         matched[[i for i, _ in found.known]] = True
-        self._spawn(found.new, scene, sights, step)
+        self._spawn(found.new, scene, detections, step)
         lost, seen_as = rows[~matched], verdict[~matched]
-        self.identities.doubt(lost[(seen_as == NOT_LOOKED) | (seen_as == HIDDEN)], step)
-        seen_as = np.where((seen_as == FILLED) & self._replaced(lost, sights.looks), FREE, seen_as)
+        self.identities.lower_ambiguous(lost[(seen_as == NOT_LOOKED) | (seen_as == HIDDEN)], step)
+        seen_as = np.where((seen_as == FILLED) & self._replaced(lost, detections.features), FREE, seen_as)
         self.identities.merge_doubles(lost, seen_as, step)
         self._update_missed(lost, seen_as, step)
         self.identities.settle(step)
         return self._finish(step)
 
     def _begin_anew(self, stamp_ns: int) -> int:
-        """The clock went back, because a simulation was restarted: what was known lies before its beginning.
+        """The clock went back because a simulation was restarted: move all stamps to before the new start.
 
-        Return by how much every stamp moved.
+        Return by how much every stamp moved [ns].
         """
         back = self.stamp_ns - stamp_ns + BACK_NS
         rows = self.columns.rows("object", "agent")
@@ -107,13 +107,13 @@ class Tracker:
         self.columns.changed.update(rows.tolist())
         self.history.shift(-back)
         self.coverage.shift(-back)
-        self.agents.shift(-back)
+        self.embodiments.shift(-back)
         self.merges.shift(-back)
         self.stamp_ns -= back
         return -back
 
     def _misplaced(self, scene: SceneObservation) -> str:
-        """Say by how much the robot's own place jumped, if this frame shows it; empty = it did not.
+        """Say by how much the robot's localisation is off, if this frame shows it; empty = it is not.
 
         Landmarks are confirmed objects of a name that no other one near has, seen once in this frame.
         """
@@ -143,7 +143,7 @@ class Tracker:
     # -- the steps of a frame ------------------------------------------------------------------------------------
 
     def _candidates(self, scene: SceneObservation, seen: AppearanceFeatures, step: Step) -> np.ndarray:
-        """Return the rows (n,) of objects that this frame can say anything about."""
+        """Return the rows (n,) of objects that this frame may show or rule out."""
         columns, reach = self.columns, self.config.visibility.max_depth_m
         rows = self._in_view(scene, reach) if scene.has_view else set()
         if len(seen.labels):
@@ -164,7 +164,7 @@ class Tracker:
         return self.columns.objects_within(points.min(axis=0), points.max(axis=0))
 
     def _match(self, rows: np.ndarray, seen: AppearanceFeatures) -> Assignment:
-        """Assign sights to ``rows``; those too far from every sight are spared the comparison."""
+        """Assign detections to ``rows``; rows too far from every detection are not compared."""
         columns, gate = self.columns, self.config.association.place_gate
         if not len(rows) or not len(seen.labels):
             return Assignment((), tuple(range(len(seen.labels))))
@@ -177,9 +177,9 @@ class Tracker:
         return Assignment(tuple((int(some[i]), j) for i, j in found.known), found.new)
 
     def _update_matched(
-        self, rows: np.ndarray, found: Assignment, sights: Sights, scene: SceneObservation, step: Step
+        self, rows: np.ndarray, found: Assignment, detections: Detections, scene: SceneObservation, step: Step
     ) -> None:
-        """Fuse the sights of known objects."""
+        """Fuse the detections of known objects into their nodes."""
         if not found.known:
             return
         columns = self.columns
@@ -193,18 +193,18 @@ class Tracker:
                 step.renamed[row] = about.label
                 columns.relabel(row, called)
             if self.grasps.holder(about.id) and self.grasps.slipped(
-                about.id, sights.looks.position[j], columns.position[row]
+                about.id, detections.features.position[j], columns.position[row]
             ):
-                self.bodies.release(row, step)
+                self.agents.release(row, step)
             columns.seen_by(row, scene.camera)
-        fuse(columns, these, sights, of, self.config.fusion)
+        fuse(columns, these, detections, of, self.config.fusion)
         step.see(columns, these)
 
-    def _spawn(self, new: Sequence[int], scene: SceneObservation, sights: Sights, step: Step) -> None:
-        """New objects; one that shows that a merge was wrong takes that merge back instead."""
+    def _spawn(self, new: Sequence[int], scene: SceneObservation, detections: Detections, step: Step) -> None:
+        """Create nodes for unmatched detections; one that contradicts a merge undoes that merge instead."""
         for j in new:
             seen = scene.objects[j]
-            if self.identities.unmerge(AppearanceFeatures.of([seen]), j, sights, step):
+            if self.identities.unmerge(AppearanceFeatures.of([seen]), j, detections, step):
                 continue
             node = spawn(self.scene.new_id("object"), seen, step.stamp_ns, self.config.fusion, step.evidence)
             row = self.scene.put(node, {seen.label: seen.score})
@@ -213,7 +213,7 @@ class Tracker:
             step.sighted.append(row)
 
     def _replaced(self, rows: np.ndarray, seen: AppearanceFeatures) -> np.ndarray:
-        """Tell (n,) bool in whose place something else of about its size stands, which was not taken for it."""
+        """Tell (n,) bool in whose place another object of about the same size stands."""
         if not len(rows) or not len(seen.labels):
             return np.zeros(len(rows), bool)
         columns = self.columns
@@ -224,14 +224,17 @@ class Tracker:
         return (inside & (ratio > 0.5) & (ratio < 2.0)).any(axis=1)
 
     def _update_missed(self, rows: np.ndarray, verdict: np.ndarray, step: Step) -> None:
-        """Absence is evidence only where the camera looked; only the camera that saw it last says it is out of view."""
+        """Lower the belief in objects that a look at their place missed, and mark those hidden or out of view.
+
+        Only the camera that saw an object last decides that it is out of view.
+        """
         columns, config = self.columns, self.config
-        done = {*step.sighted, *(row for _, row in step.gone)}  # by a merge of this very frame, or one taken back
+        done = {*step.sighted, *(row for _, row in step.gone)}  # merged or split in this frame
         there = (columns.state[rows] != ABSENT) & np.array([row not in done for row in rows.tolist()], bool)
         rows, verdict = rows[there], verdict[there]
         if not len(rows):
             return
-        for _, node_id in self.grasps.pairs():  # fingers hide what they hold
+        for _, node_id in self.grasps.pairs():  # a held object is hidden by the fingers
             verdict = np.where((rows == columns.row_of[node_id]) & (verdict != NOT_LOOKED), HIDDEN, verdict)
         for kind, ratio in ((FREE, config.fusion.free_ratio), (FILLED, config.fusion.filled_ratio)):
             missed = rows[verdict == kind]
@@ -252,17 +255,17 @@ class Tracker:
                     step.change([row])
 
     def _finish(self, step: Step) -> GraphUpdate:
-        """Relations, facts and the delta."""
-        touched = self.relating.displaced(list(step.changed))
+        """Update relations and facts; return what changed."""
+        touched = self.relation_updates.displaced(list(step.changed))
         gone = tuple(node_id for node_id, _ in step.gone)
-        added, removed = self.relating.relate(touched, gone)
+        added, removed = self.relation_updates.relate(touched, gone)
         for node_id, row in step.gone:
             size = self.columns.size[row].copy()
             self.scene.remove(node_id)
-            self.relating.forget(row)
+            self.relation_updates.forget(row)
             if row not in step.spawned:
-                self.gone.add(node_id, size if self.history.believed(node_id) else None)
-        self.statements.follow(step, added, removed)
+                self.removed.add(node_id, size if self.history.believed(node_id) else None)
+        self.fact_writer.follow(step, added, removed)
         self.stamp_ns = max(self.stamp_ns, step.stamp_ns)
         if step.changed or gone:
             self.sequence += 1
@@ -276,7 +279,7 @@ class Tracker:
     def introduce(self, name: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
         """Say what the robot called ``name`` is, whose memory this is; where it drives, its place is not known yet."""
         step = Step(stamp_ns, "", "")
-        self.bodies.introduce(name, embodiment, step)
+        self.agents.introduce(name, embodiment, step)
         return self._finish(step)
 
     def undo_merge(self, number: int, stamp_ns: int, who: str) -> GraphUpdate:

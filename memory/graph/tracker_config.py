@@ -14,26 +14,26 @@ from engram.memory.graph.visibility import VisibilityConfig
 
 @dataclass(frozen=True)
 class TrackerConfig:
-    """All settings of what becomes of objects."""
+    """All settings of the tracker."""
 
     frame: str = "base_link"
     """The frame of every pose: ``base_link`` for an arm on its table, ``map`` for a robot that drives."""
     absent_below: float = 0.2
     """An object believed less than this is ``absent``."""
     sure_belief: float = 0.5
-    """An object believed less than this is no answer, and the past remembers that it was none."""
+    """An object believed less than this is not returned as an answer; its history records that."""
     confirmed_after: int = 3
-    """An object given up with fewer sights than this was a false detection, if it never was an answer or is given up
-    within ``look_s`` of its last sight: it is deleted, and the delta says so. Nor does one with fewer sights take over
-    the identity of an object that is gone elsewhere."""
+    """An absent object with fewer detections than this is deleted as a false detection, if it was never believed or is
+    missed within ``look_s`` of its last detection. An object with fewer detections is not matched with one that is
+    absent elsewhere either."""
     sure_name: float = 0.67
-    """Least share of the votes for its label that such a takeover needs."""
+    """Least share of the votes for its label that such a match needs."""
     look_s: float = 10.0
-    """Frames this near in time are of one look: what they say of an object holds for all of it [s]."""
+    """Frames this close in time count as one look [s]."""
     fact_m: float = 0.05
-    """An object that went this far begins a new fact."""
+    """An object that moved this far begins a new fact [m]."""
     way_m: float = 0.25
-    """So does an agent that went this far."""
+    """An agent that moved this far begins a new fact [m]."""
     association: AssociationConfig = field(default_factory=AssociationConfig)
     fusion: FusionConfig = field(default_factory=FusionConfig)
     grasp: GraspConfig = field(default_factory=GraspConfig)

@@ -26,7 +26,7 @@ class VectorIndex:
             self._stale |= rows
 
     def bytes_used(self) -> int:
-        """Return what the graph holds of RAM; 0 while an exact product does."""
+        """Return the RAM used by the graph [bytes]; 0 while an exact product does."""
         return 0 if self._index is None else int(self._index.memory_usage)
 
     def nearest(self, vector: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

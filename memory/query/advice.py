@@ -1,4 +1,4 @@
-"""Whether looking is worth its way: value of information before a search.
+"""Whether and where to look: the value of information of a search.
 
 Answering now is right with the chance that the object is still where it was last seen. A search that looks at places
 1 .. k in turn, until it finds, is right when it was still there or was moved to one of them, or else by the best guess
@@ -73,7 +73,8 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
         return Advice(False, text, route=route, chances=chances, labels=labels)
     value, cost = _worth([options[j] for j in order], ways, order, config.worth_m), float(ways[0, order[0]])
     option = options[order[0]]
-    chance = f"{100 * chances[0]:.0f} % that it is there, {cost:.1f} m away"
+    away = "" if robot_place is None else f", {cost:.1f} m away"
+    chance = f"{100 * chances[0]:.0f} % that it is there{away}"
     if value <= 0:
         text = f"Looking is not worth it: the best place, {option.label}, has {chance}."
         return Advice(False, text, None, option.label, chances[0], cost, value, route, chances, labels)

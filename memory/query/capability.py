@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery
-from engram.core.errors import UnknownNameError, unknown_name
+from engram.core.contracts import MemoryAnswer
+from engram.core.errors import UnknownNameError
+from engram.core.questions import Capability, Selection
 from engram.core.types import SceneNode, Skill
 from engram.memory.graph.embodiments import described, words
-from engram.memory.graph.tracker import Tracker
-from engram.memory.graph.vectors import VectorIndex
-from engram.memory.query.current import Embed, Hits, RetrievalConfig, anchors, called
-from engram.memory.query.search import search
-from engram.memory.query.temporal import asked
-from engram.memory.storage.history import FOREVER
+from engram.memory.query.assemble import assembled
+from engram.memory.query.context import QueryContext
+from engram.memory.query.grammar import THING
+from engram.memory.query.hits import Hits
+from engram.memory.query.names import anchors, called
+from engram.memory.query.registry import register
+from engram.memory.storage.fact_columns import FOREVER
 
-ABILITIES: tuple[str, ...] = ("reach", "grasp", "hold", "have", "do", "be")
 _ALIKE = 0.5
 """Least cosine between what is asked for and the name of a task."""
 _HALF_WAY_M = 10.0
@@ -44,65 +46,75 @@ class Verdict:
     reason: str
 
 
-def able(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig, embed: Embed) -> Hits:
-    """Return the agents that have ``query.ability``, best first, with the reasons; without any, why not.
+def answer_capability(question: Capability, context: QueryContext) -> MemoryAnswer:
+    """Name the robots that can, best first, with the reasons; without any, say why not.
 
-    reach, grasp: ``query.target``, where it is (or was, at ``valid_ns``). hold: it is in their hand. have: the profile
-    says ``query.text``. do: they succeeded in a task like ``query.text``. be: every agent called ``query.text``.
+    reach, grasp: ``target``, where it is (or was). hold: it is in their hand. have: the profile says ``text``. do: they
+    succeeded in a task like ``text``. be: every agent called ``text``.
 
     Raises:
-        UnknownNameError: another ability, or nothing is known like the target.
+        UnknownNameError: nothing is known like the target.
     """
-    if query.ability not in ABILITIES:
-        raise unknown_name("ability", query.ability, ABILITIES)
-    nodes = _agents(tracker, query)
-    if query.ability in ("reach", "grasp"):
-        thing = _thing(tracker, index, query, config, embed)
-        verdicts = [_reaches(node, thing, grasp=query.ability == "grasp") for node in nodes]
-    elif query.ability == "hold":
-        verdicts = [_holds(tracker, node, query) for node in nodes]
-    elif query.ability == "have":
-        verdicts = [_has(node, query.text) for node in nodes]
-    elif query.ability == "do":
-        verdicts = [_does(node, query, embed) for node in nodes]
-    else:
-        meant = {tracker.columns.about(row).id for row in called(tracker, query.text)}
-        verdicts = [_is(node, not query.text or node.id in meant) for node in nodes]
+    nodes = _agents(question, context)
+    verdicts = _verdicts(question, context, nodes)
     order = sorted(range(len(nodes)), key=lambda i: (-verdicts[i].score, nodes[i].id))
-    best = [i for i in order if verdicts[i].score > 0][: query.limit]
-    told = best or order[: query.limit]
-    return Hits(
+    best = [i for i in order if verdicts[i].score > 0][: question.limit]
+    reasons = "; ".join(f"{nodes[i].label} {verdicts[i].reason}" for i in best or order[: question.limit])
+    hits = Hits(
         tuple(nodes[i] for i in best), tuple(verdicts[i].score for i in best), tuple(verdicts[i].sure for i in best),
-        (None,) * len(best), tuple(f"{nodes[i].label} {verdicts[i].reason}" for i in told),
+        (None,) * len(best),
     )  # fmt: skip
+    text = f"{reasons}." if best else f"No robot that I know: {reasons}." if reasons else "I know of no robot."
+    confidence = max(hits.confidence, default=0.5 if reasons else 0.0)
+    return assembled(question, context, hits, text, confidence)
 
 
-def _agents(tracker: Tracker, query: MemoryQuery) -> list[SceneNode]:
-    """Return every agent, where and what it was at the asked time."""
+def _verdicts(question: Capability, context: QueryContext, nodes: Sequence[SceneNode]) -> list[Verdict]:
+    if question.ability in ("reach", "grasp"):
+        thing = _thing(question, context)
+        return [_reaches(node, thing, grasp=question.ability == "grasp") for node in nodes]
+    if question.ability == "hold":
+        return [_holds(node, question, context) for node in nodes]
+    if question.ability == "have":
+        return [_has(node, question.text) for node in nodes]
+    if question.ability == "do":
+        return [_does(node, question, context) for node in nodes]
+    tracker = context.tracker
+    meant = {tracker.columns.about(row).id for row in called(tracker, question.text)}
+    return [_is(node, not question.text or node.id in meant) for node in nodes]
+
+
+def _agents(question: Capability, context: QueryContext) -> list[SceneNode]:
+    """Return every agent, where and what it was at the time of the question."""
+    tracker = context.tracker
     nodes = tracker.columns.nodes(sorted(tracker.columns.agents))
-    if query.valid_ns is None and query.believed_ns is None:
+    if not context.is_past:
         return nodes
     history, then = tracker.history, []
+    believed = FOREVER - 1 if context.believed_ns is None else context.believed_ns
     for node in nodes:
-        facts = history.facts(history.select(query.valid_ns, query.believed_ns, [node.id]))
+        facts = history.facts(history.select(context.valid_ns, context.believed_ns, [node.id]))
         if facts:
             fact = max(facts, key=lambda one: (one.valid_from, one.believed_from))
-            believed = FOREVER - 1 if query.believed_ns is None else query.believed_ns
-            profile = tracker.agents.at(node.id, asked(query), believed)
+            profile = tracker.embodiments.at(node.id, context.about_ns(question), believed)
             then.append(replace(node, pose=replace(node.pose, position=fact.place), embodiment=profile))
     return then
 
 
-def _thing(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig, embed: Embed) -> Thing:
-    """Return what ``query.target`` means: an object, then or now, else a known place."""
-    wanted = replace(query, ability="", text=query.target, target="", vector=embed(query.target), limit=1)
-    hits = search(tracker, index, wanted, config)
+def _thing(question: Capability, context: QueryContext) -> Thing:
+    """Return what the target means: an object, then or now, else a known place."""
+    wanted = Selection(
+        question.target, question.place, question.radius_m, 1, valid_ns=context.valid_ns,
+        believed_ns=context.believed_ns, now_ns=question.now_ns,
+    )  # fmt: skip
+    hits = context.search(wanted)
     if hits.nodes and hits.nodes[0].state != "absent":
         node = hits.nodes[0]
         return Thing(node.label, node.pose.position, node.size, hits.confidence[0])
-    known = [node for node in map(tracker.scene.node, anchors(tracker, query.target)) if node.state != "absent"]
+    tracker = context.tracker
+    known = [node for node in map(tracker.scene.node, anchors(tracker, question.target)) if node.state != "absent"]
     if not known:
-        raise UnknownNameError(f"{query.target!r} is gone: nobody can reach it")
+        raise UnknownNameError(f"{question.target!r} is gone: nobody can reach it")
     return Thing(known[0].label, known[0].pose.position, known[0].size, 1.0)
 
 
@@ -126,16 +138,15 @@ def _reaches(node: SceneNode, thing: Thing, *, grasp: bool) -> Verdict:
     return Verdict(0.0, thing.sure, f"reaches {body.reach_m:.2f} m, the {thing.label} is {away:.2f} m away")
 
 
-def _holds(tracker: Tracker, node: SceneNode, query: MemoryQuery) -> Verdict:
-    """Whether a thing called ``query.target`` is, or was then, held by ``node``; empty = anything."""
-    history = tracker.history
-    rows = history.of_target(history.select(query.valid_ns, query.believed_ns), [node.id])
+def _holds(node: SceneNode, question: Capability, context: QueryContext) -> Verdict:
+    """Whether a thing called ``question.target`` is, or was then, held by ``node``; empty = anything."""
+    history, past = context.tracker.history, context.is_past
+    rows = history.of_target(history.select(context.valid_ns, context.believed_ns), [node.id])
     facts = [fact for fact in history.facts(rows) if fact.relation == "held_by"]
-    wanted = set(query.target.split())
-    held = [fact.label for fact in facts if fact.node_id == query.target or wanted <= set(fact.label.split())]
-    past = query.valid_ns is not None or query.believed_ns is not None
+    wanted = set(question.target.split())
+    held = [fact.label for fact in facts if fact.node_id == question.target or wanted <= set(fact.label.split())]
     if not held:
-        return Verdict(0.0, 0.5, f"{'did' if past else 'does'} not hold {query.target or 'anything'}")
+        return Verdict(0.0, 0.5, f"{'did' if past else 'does'} not hold {question.target or 'anything'}")
     return Verdict(1.0, 1.0, f"{'held' if past else 'holds'} the {', the '.join(dict.fromkeys(held))}")
 
 
@@ -150,16 +161,16 @@ def _has(node: SceneNode, text: str) -> Verdict:
     return Verdict(1.0, 1.0, f"has: {', '.join(found)}")
 
 
-def _does(node: SceneNode, query: MemoryQuery, embed: Embed) -> Verdict:
-    """Whether it ever succeeded in a task like ``query.text``, in the asked time if there is one."""
+def _does(node: SceneNode, question: Capability, context: QueryContext) -> Verdict:
+    """Whether it ever succeeded in a task like ``question.text``, in the asked time if there is one."""
     known: Sequence[Skill] = node.embodiment.skills if node.embodiment is not None else ()
-    names = {skill.task for skill in known}
-    vector = embed(query.text)
+    names, embed = {skill.task for skill in known}, context.embed
+    vector = embed(question.text)
     alike = {name: float(embed(name.replace("_", " ")) @ vector) for name in names}
     best = max(alike.values(), default=0.0)
     fits = [skill for skill in known if alike[skill.task] >= max(_ALIKE, best - 0.05) and skill.successes]
-    if query.valid_ns is not None:
-        fits = [skill for skill in fits if query.valid_ns[0] <= skill.last_ns]
+    if context.valid_ns is not None:
+        fits = [skill for skill in fits if context.valid_ns[0] <= skill.last_ns]
     if not fits:
         tried = ", ".join(sorted(names)) or "nothing"
         return Verdict(0.0, 0.5, f"has not, as far as I know; it has tried: {tried}")
@@ -170,3 +181,32 @@ def _does(node: SceneNode, query: MemoryQuery, embed: Embed) -> Verdict:
 
 def _is(node: SceneNode, meant: bool) -> Verdict:
     return Verdict(1.0 if meant else 0.0, 1.0, described(node.embodiment))
+
+
+_CAN = r"^(?:(?:can|could|is able to) )?"
+_ABILITIES = (
+    (rf"{_CAN}reach(?:es)? {THING}(?P<target>.+)$", "reach"),
+    (rf"{_CAN}(?:grasp|grip|lift|carry|take|pick up|fetch)s? {THING}(?P<target>.+)$", "grasp"),
+    (rf"^(?:(?:is|was|were) )?(?:holding|holds|held|hold)(?: {THING}(?P<target>.+))?$", "hold"),
+    (r"^(?:has|have|had) (?:(?:a|an|the|any) |(?!.*ed\b))(?P<text>.+)$", "have"),
+    (r"^what can (?P<text>\S+) do$", "be"),
+    (r"^(?:(?:is|are|were) there|do you know|did you know)?$", "be"),
+    (r"^(?:(?:can|could|has|have|did|does|is able to|knows how to) )?(?P<text>.+)$", "do"),
+)
+"""What is asked of robots, the first that fits."""
+_ABOUT_ROBOTS = re.compile(r"^(?:which|what|are there any|do you know any) robots?\b|^who\b|^what can \S+ do\b")
+
+
+def _rule(words: str) -> Capability | None:
+    if _ABOUT_ROBOTS.match(words) is None:
+        return None
+    said = re.sub(r"^(?:(?:which|what|are there any|do you know any) robots?|who)\b\s*", "", words).strip()
+    for pattern, ability in _ABILITIES:
+        match = re.match(pattern, said)
+        if match is not None:
+            parts = {name: part.strip() for name, part in match.groupdict().items() if part}
+            return Capability(ability, parts.get("text", ""), parts.get("target", ""))
+    return Capability("be")
+
+
+register(Capability, answer_capability, _rule)

@@ -1,286 +1,38 @@
-"""Questions in English -> MemoryQuery: a small explicit grammar, no model, the same answer every time.
+"""Questions in English -> typed questions: a small explicit grammar, no model, the same result every time.
 
-question  := [opening] [object] [relation thing] [time] ["?"]
+question  := [opening] [object] [relation thing] [time] ["?"]                      FindObject, Relation
+count     := "how many" objects [relation thing] [time]                             Count
+attribute := "is the" object color | "what color is the" object                     Attribute
+robots    := "which robot|who" ("can reach|grasp|hold" thing | "has" part | "opened the drawer" | "are there") |
+             "what can <robot> do"                                                  Capability
 opening   := "where is|was|were" | "what is|was" | "when did you last see" | "did you see" | ...
              "what|where did you think|believe" asks what the memory believed at that time
-robots    := "which robot|who" ("can reach|grasp|hold" thing | "has" part | "opened the drawer" | "are there") |
-             "what can <robot> do"
 relation  := ("in" | "on" | "near" | "held by" | ...) [article] words
 time      := "now" | "yesterday" | "this morning" | "on tuesday" | "at 10:00" | "before|after lunch" |
              "20 minutes ago" | "at 2026-11-21 10:00" | "at 12.5 s" | combinations such as "yesterday at 9 pm"
+
+A time makes an AtTime of any question. Each kind of question brings its own rule: see
+:mod:`engram.memory.query.registry`.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
-from engram.core.contracts import MemoryQuery
-from engram.core.errors import InvalidInputError
-
-_Span = tuple[dt.datetime, dt.datetime]
-_SECOND = 1_000_000_000
-_DAY = dt.timedelta(days=1)
-_YEAR_NS = 365 * 86_400 * _SECOND
-"""What is less is no date."""
-_DATES_NS = 8000 * _YEAR_NS
-"""Nor is what is more: Python's years have four digits."""
-MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"breakfast": (7.5, 8.5), "lunch": (12.0, 13.0), "dinner": (18.5, 19.5), "supper": (18.5, 19.5)}
-)
-"""Hours of the day that are called by a name, begin and end."""
-_PARTS = {"morning": (5, 12), "noon": (12, 12), "afternoon": (12, 18), "evening": (18, 23), "night": (20, 24)}
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
-_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "ten": 10, "half an": 0.5}
-_RELATIONS = {
-    "on top of": "on", "on": "on", "inside": "in", "in": "in", "next to": "near", "near": "near", "beside": "near",
-    "by": "near", "close to": "near", "held by": "held_by", "in the hand of": "held_by",
-}  # fmt: skip
-_THING = r"(?:the |a |an |my |your )?"
-_CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm|o'clock)?"
+from engram.core.questions import AtTime, Question
+from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
+from engram.memory.query.registry import understood
+from engram.memory.query.times import QuestionConfig, Times
 
 
-@dataclass(frozen=True)
-class QuestionConfig:
-    """What times of day mean."""
-
-    utc_offset_h: float = 0.0
-    """Local time less UTC [h]; stamps are UTC."""
-    named: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MEALS)
-    """Begin and end of named times of day [h]."""
-
-
-def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> MemoryQuery:
-    """Return the query that ``text`` asks at ``now_ns``; words that mean nothing to the grammar name the object.
+def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> Question:
+    """Return the question that ``text`` asks at ``now_ns``; words that no rule knows describe the object.
 
     Raises:
-        InvalidInputError: a date or a time of day that there is not, or one that is still to come.
+        InvalidInputError: a date or a time of day that does not exist, or one that is still to come.
     """
-    config = config or QuestionConfig()
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
-    robots = re.match(r"^(?:which|what|are there any|do you know any) robots?\b|^who\b|^what can \S+ do\b", words)
-    if robots is not None:
-        words, valid = _Times(now_ns, config).take(words)
-        believed_ns = valid[1] if believed and valid else None
-        return replace(_robots(words), limit=limit, valid_ns=valid, now_ns=now_ns, believed_ns=believed_ns)
-    words = _strip_opening(words)
-    words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", words)
-    words = re.sub(r"^(?:the )?(?:robot|hand) holding\b", "held by robot", words)
-    words = re.sub(r"^what (?:did|does|do) (?:the )?(?:robot|hand|you) hold\b", "held by robot", words)
-    words = re.sub(r"^(?:what (?:did|does|do) )?(\S+) (?:hold|holding)\b", r"held by \1", words)
-    words, valid = _Times(now_ns, config).take(words)
-    words, relation, target = _relation(words)
-    words = re.sub(r"^(is|was|were|are|did|the|a|an|my|your|any|some)\b\s*", "", words.strip())
-    words = re.sub(r"^(the|a|an)\b\s*", "", words)
-    words = re.sub(r"\b(is|was|were|are|be|there|it|that|that (?:is|was)|last seen)$", "", words.strip()).strip()
-    words = "" if words in ("what", "which", "everything", "anything", "object", "objects", "things") else words
-    return MemoryQuery(
-        text=words, limit=limit, relation=relation, target=target, valid_ns=valid, now_ns=now_ns,
-        believed_ns=valid[1] if believed and valid else None,
-    )  # fmt: skip
-
-
-_CAN = r"^(?:(?:can|could|is able to) )?"
-_ABILITIES = (
-    (rf"{_CAN}reach(?:es)? {_THING}(?P<target>.+)$", "reach"),
-    (rf"{_CAN}(?:grasp|grip|lift|carry|take|pick up|fetch)s? {_THING}(?P<target>.+)$", "grasp"),
-    (rf"^(?:(?:is|was|were) )?(?:holding|holds|held|hold)(?: {_THING}(?P<target>.+))?$", "hold"),
-    (r"^(?:has|have|had) (?:(?:a|an|the|any) |(?!.*ed\b))(?P<text>.+)$", "have"),
-    (r"^what can (?P<text>\S+) do$", "be"),
-    (r"^(?:(?:is|are|were) there|do you know|did you know)?$", "be"),
-    (r"^(?:(?:can|could|has|have|did|does|is able to|knows how to) )?(?P<text>.+)$", "do"),
-)
-"""What is asked of robots, the first that fits."""
-
-
-def _robots(words: str) -> MemoryQuery:
-    """Return the query for robots that ``words`` ask, without its time."""
-    said = re.sub(r"^(?:(?:which|what|are there any|do you know any) robots?|who)\b\s*", "", words).strip()
-    for pattern, ability in _ABILITIES:
-        match = re.match(pattern, said)
-        if match is not None:
-            parts = {name: part.strip() for name, part in match.groupdict().items() if part}
-            return MemoryQuery(ability=ability, **parts)  # type: ignore[arg-type]
-    return MemoryQuery(ability="be")
-
-
-_OPENINGS = (
-    r"what (?:did|do) you (?:think|believe) (?:was|is|were|are)(?: there)?",
-    r"where (?:did|do) you (?:think|believe)(?: that)?",
-    r"did you (?:think|believe)(?: that)?",
-    r"(?:when|where) did you (?:last )?see", r"when was", r"have you seen", r"did you see", r"do you know where",
-    r"where(?:'s| is| are| was| were| has| have)", r"what(?:'s| is| are| was| were)(?: there)?",
-    r"which objects (?:are|were)",
-    r"where", r"find", r"show me", r"(?:is|was|are|were) there(?: a| an| any)?", r"(?:is|was|are|were)",
-)  # fmt: skip
-
-
-def _strip_opening(words: str) -> str:
-    for opening in _OPENINGS:
-        match = re.match(rf"(?:{opening})\b\s*", words)
-        if match:
-            return words[match.end() :]
-    return words
-
-
-def _relation(words: str) -> tuple[str, str, str]:
-    """Return what is left of ``words``, the relation and what it points at."""
-    names = "|".join(sorted(_RELATIONS, key=len, reverse=True))
-    match = re.search(rf"(?:^|\s)(?P<relation>{names})\s+{_THING}(?P<thing>[\w][\w\s'-]*)$", words)
-    if match is None:
-        return words, "", ""
-    return words[: match.start()].strip(), _RELATIONS[match["relation"]], match["thing"].strip()
-
-
-class _Times:
-    """Takes the expressions of time out of a sentence."""
-
-    def __init__(self, now_ns: int, config: QuestionConfig) -> None:
-        zone = dt.timezone(dt.timedelta(hours=config.utc_offset_h))
-        self._now_ns, self._named = now_ns, config.named
-        self._now = dt.datetime.fromtimestamp(now_ns / 1e9, zone)
-        self._day = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
-        self._words = ""
-
-    def take(self, words: str) -> tuple[str, tuple[int, int] | None]:
-        """Return the rest of ``words`` and the interval [ns] that was meant; None = now.
-
-        A time of day without a day is the last one there was.
-
-        Raises:
-            InvalidInputError: the time is still to come.
-        """
-        self._words = words
-        if self._found(r"\b(?:right )?now\b|\bcurrently\b") is not None:
-            return self._words, None
-        exact = self._exact()
-        if exact is not None:
-            return self._words, self._gone_by(*exact)
-        day = self._a_day()
-        span = self._within(day or self._day)
-        if span is None and day is not None:
-            span = (day, day + _DAY)
-        if span is None:
-            return self._words, None
-        back = _DAY if day is None and span[0] > self._now else dt.timedelta()
-        start, end = (_stamp(one - back) for one in span)
-        return self._words, self._gone_by(start, end)
-
-    def _gone_by(self, start: int, end: int) -> tuple[int, int]:
-        """Return what has gone by of an interval [ns]."""
-        if start > self._now_ns + _SECOND:  # a clock is read rounded
-            raise InvalidInputError(
-                f"{self._clock(start)} is still to come, it is {self._clock(self._now_ns)}: ask about a time up to "
-                "now, such as 'yesterday' or 'an hour ago', or without a time for where things are"
-            )
-        start = min(start, self._now_ns)
-        return start, max(start, min(end, self._now_ns))
-
-    def _clock(self, stamp_ns: int) -> str:
-        """Return a stamp in words, of the clock that counts here: a simulation's begins at 0."""
-        if self._now_ns < _YEAR_NS or stamp_ns > _DATES_NS:
-            return f"{stamp_ns / 1e9:.1f} s"
-        return f"{dt.datetime.fromtimestamp(stamp_ns / 1e9, self._now.tzinfo):%Y-%m-%d %H:%M}"
-
-    def _found(self, pattern: str) -> re.Match | None:
-        """Return a match and take it out of the sentence."""
-        match = re.search(pattern, self._words)
-        if match is not None:
-            self._words = " ".join((self._words[: match.start()] + " " + self._words[match.end() :]).split())
-        return match
-
-    def _exact(self) -> tuple[int, int] | None:
-        match = self._found(r"\bat (?:t ?= ?)?(\d+(?:\.\d+)?) ?s(?:econds)?\b")  # a simulation's own clock
-        if match:
-            at = round(float(match[1]) * _SECOND)
-            return at, at
-        match = self._found(r"\b(?:at |on )?(\d{4}-\d{2}-\d{2})[t ](\d{1,2})((?::\d{2}){1,2})\b")
-        if match:
-            date, hour, rest = match.groups()
-            stamp = _stamp(self._date(f"{date} {hour:0>2}{rest}", "a date and a time such as 2026-11-21 10:00"))
-            return stamp, stamp
-        numbers = "|".join(sorted(_NUMBERS, key=len, reverse=True))
-        match = self._found(rf"\b(\d+(?:\.\d+)?|{numbers}) (second|minute|hour|day|week)s? ago\b")
-        if match:
-            count = _NUMBERS.get(match[1]) or float(match[1])
-            at = self._now_ns - round(count * _UNITS[match[2]] * _SECOND)
-            return at, at
-        return None
-
-    def _date(self, said: str, expected: str) -> dt.datetime:
-        try:
-            found = dt.datetime.fromisoformat(said).replace(tzinfo=self._now.tzinfo)
-        except ValueError as error:
-            raise InvalidInputError(f"{said!r}: expected {expected}") from error
-        if not dt.MINYEAR < found.year < dt.MAXYEAR:  # the days beside it are dates, too
-            raise InvalidInputError(f"{said!r}: expected a year from {dt.MINYEAR + 1} to {dt.MAXYEAR - 1}")
-        return found
-
-    def _a_day(self) -> dt.datetime | None:
-        match = self._found(r"\b(?:on )?(\d{4}-\d{2}-\d{2})\b")
-        if match:
-            return self._date(match[1], "a date such as 2026-11-21")
-        if self._found(r"\bthe day before yesterday\b"):
-            return self._day - 2 * _DAY
-        if self._found(r"\byesterday\b"):
-            return self._day - _DAY
-        if self._found(r"\btomorrow\b"):
-            return self._day + _DAY
-        if self._words.endswith("last night"):
-            self._words = self._words.removesuffix("last night") + "in the night"
-            return self._day - _DAY
-        if self._words.endswith("tonight"):
-            self._words = self._words.removesuffix("tonight") + "in the night"
-            return self._day if self._now.hour >= _PARTS["morning"][0] else self._day - _DAY  # it began yesterday
-        if self._found(r"\btoday\b"):
-            return self._day
-        match = self._found(rf"\b(?:on |last )({'|'.join(_WEEKDAYS)})\b")
-        if match:
-            back = (self._now.weekday() - _WEEKDAYS.index(match[1])) % 7 or 7
-            return self._day - back * _DAY
-        return None
-
-    def _within(self, day: dt.datetime) -> _Span | None:
-        """Return the part of ``day`` that is named; "before" means that day up to then, "after" from then on."""
-        names = "|".join(self._named)
-        match = self._found(rf"\b(before|after|during|at|until|since) (?:the )?({names})\b")
-        if match:
-            begin, end = (day + dt.timedelta(hours=hour) for hour in self._named[match[2]])
-            return self._side(match[1], day, begin, end)
-        match = self._found(rf"\b(?:this|in the|yesterday|at) ({'|'.join(_PARTS)})\b|\b({'|'.join(_PARTS)})$")
-        if match:
-            first, last = _PARTS[match[1] or match[2]]
-            return day + dt.timedelta(hours=first), day + dt.timedelta(hours=last)
-        match = self._found(rf"\b(before|after|at|until|since|around) {_CLOCK}(?!\S)")
-        if match is None:
-            return None
-        at = day + _time_of_day(match)
-        return self._side(match[1], day, at, at)
-
-    def _side(self, word: str, day: dt.datetime, begin: dt.datetime, end: dt.datetime) -> _Span:
-        if word in ("before", "until"):
-            return day, begin - dt.timedelta(microseconds=1)
-        if word == "since":
-            return end, self._day + 2 * _DAY  # to this day; what is not yet is cut off
-        return (end, day + _DAY) if word == "after" else (begin, end)
-
-
-def _time_of_day(clock: re.Match) -> dt.timedelta:
-    """Return the time since midnight that a match of ``_CLOCK`` says."""
-    hour, minute, twelve = int(clock["hour"]), int(clock["minute"] or 0), clock["half"] in ("am", "pm")
-    if minute > 59 or not (1 <= hour <= 12 if twelve else hour <= 23):
-        said = clock[0].partition(" ")[2]
-        raise InvalidInputError(f"{said!r}: expected a time of day, 0:00 to 23:59 or 12 am to 11:59 pm")
-    if twelve:
-        hour = hour % 12 + 12 * (clock["half"] == "pm")
-    return dt.timedelta(hours=hour, minutes=minute)
-
-
-def _stamp(time: dt.datetime) -> int:
-    """Return a time as a stamp [ns], exactly."""
-    return int(time.replace(microsecond=0).timestamp()) * _SECOND + time.microsecond * 1000
+    words, valid = Times(now_ns, config or QuestionConfig()).take(words)
+    question = understood(words).refined(limit=limit, now_ns=now_ns)
+    return question if valid is None else AtTime(question, valid, valid[1] if believed else None)

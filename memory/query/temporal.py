@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Pose, SceneNode, observation_id, unchecked
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.vectors import VectorIndex
-from engram.memory.query.current import Hits, RetrievalConfig, anchors, called, names
+from engram.memory.query.hits import Hits, RetrievalConfig
+from engram.memory.query.names import anchors, called, names
 from engram.memory.storage.columns import OBJECT
-from engram.memory.storage.history import FOREVER, Fact, History
+from engram.memory.storage.fact_columns import FOREVER, Fact
+from engram.memory.storage.history import History
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class _Spot:
     is_object: bool
 
 
-def search_then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> Hits:
+def search_then(tracker: Tracker, index: VectorIndex, query: Selection, config: RetrievalConfig) -> Hits:
     """Return what was true at ``valid_ns``, as the memory believed at ``believed_ns``, best first."""
     history = tracker.history
     targets, spots = _targets_then(tracker, query) if query.target else (None, [])
@@ -62,7 +64,7 @@ def search_then(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config
     return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
 
 
-def _targets_then(tracker: Tracker, query: MemoryQuery) -> tuple[list[str], list[_Spot]]:
+def _targets_then(tracker: Tracker, query: Selection) -> tuple[list[str], list[_Spot]]:
     """Return the ids that ``query.target`` meant at the asked time, and those that were somewhere then."""
     columns, history = tracker.columns, tracker.history
     targets = anchors(tracker, query.target, query)
@@ -73,7 +75,7 @@ def _targets_then(tracker: Tracker, query: MemoryQuery) -> tuple[list[str], list
         row = columns.row_of.get(node_id)
         place = columns.position[row] if row in columns.fixed else places.get(node_id)
         if place is not None:
-            half = tracker.gone.size(node_id) / 2 if row is None else columns.half[row]
+            half = tracker.removed.size(node_id) / 2 if row is None else columns.half[row]
             spots.append(_Spot(node_id, place, half, row is None or columns.layer[row] == OBJECT))
     return targets, spots
 
@@ -88,7 +90,7 @@ def _near_then(history: History, rows: np.ndarray, spots: Sequence[_Spot], confi
     return rows[near]
 
 
-def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: RetrievalConfig) -> dict[str, float]:
+def _named(tracker: Tracker, index: VectorIndex, query: Selection, config: RetrievalConfig) -> dict[str, float]:
     """Return node id -> cosine of every object, present or past, that the words may mean."""
     columns, history = tracker.columns, tracker.history
     assert query.vector is not None
@@ -99,7 +101,7 @@ def _named(tracker: Tracker, index: VectorIndex, query: MemoryQuery, config: Ret
     rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
     found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
     wanted = set(query.text.split())
-    for node_id in tracker.gone:  # not in the graph any more: its label is all that is left
+    for node_id in tracker.removed:  # not in the graph any more: its label is all that is left
         labels = {fact.label for fact in history.of(node_id)}
         score = max((len(wanted & set(label.split())) / max(1, len(wanted)) for label in labels), default=0.0)
         if score >= config.cosine_min:
@@ -119,7 +121,7 @@ def _label(tracker: Tracker, node_id: str) -> str:
 
 
 def _about_then(
-    history: History, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
+    history: History, query: Selection, targets: list[str], spots: Sequence[_Spot], config: RetrievalConfig
 ) -> np.ndarray:
     """Return all facts that can have stood in the asked relation to the target, and few others."""
     found = [history.pointing_at(targets)]
@@ -130,7 +132,7 @@ def _about_then(
 
 
 def _inside_then(
-    history: History, rows: np.ndarray, query: MemoryQuery, targets: list[str], spots: Sequence[_Spot]
+    history: History, rows: np.ndarray, query: Selection, targets: list[str], spots: Sequence[_Spot]
 ) -> np.ndarray:
     """Return facts whose relation was the asked one, or whose place lies in the target's box (rooms)."""
     told = history.of_target(rows, targets)
@@ -149,14 +151,14 @@ def _newest_of_each(history: History, rows: np.ndarray) -> np.ndarray:
     return rows[np.diff(history.node[rows], append=-1) != 0]
 
 
-def asked(query: MemoryQuery) -> int:
+def asked(query: Selection) -> int:
     """Return the instant that a question about the past is about: the end of its interval."""
     end = query.valid_ns[1] if query.valid_ns is not None else query.believed_ns
     assert end is not None
     return end
 
 
-def chances(tracker: Tracker, rows: np.ndarray, query: MemoryQuery, config: RetrievalConfig) -> np.ndarray:
+def chances(tracker: Tracker, rows: np.ndarray, query: Selection, config: RetrievalConfig) -> np.ndarray:
     """Return the probability (n,) that each fact held at the asked time.
 
     While it was being seen: by the number of sights. After the last sight the object may have left: with a constant
@@ -191,7 +193,7 @@ def _stay(history: History, row: int, believed_ns: int, same_m: float) -> int:
     return row
 
 
-def _belief(history: History, rows: np.ndarray, query: MemoryQuery, tracker: Tracker) -> np.ndarray:
+def _belief(history: History, rows: np.ndarray, query: Selection, tracker: Tracker) -> np.ndarray:
     """Return how much (n,) was believed, at the time that the question is about, in what each fact says.
 
     An answer is believed at least half, what was none less: by the sights that there were, all sure of themselves. Of
@@ -207,16 +209,16 @@ def _belief(history: History, rows: np.ndarray, query: MemoryQuery, tracker: Tra
     answers[past] = [ever[node_id] for node_id in ids]
     fusion, half = tracker.config.fusion, tracker.config.sure_belief
     odds = fusion.prior / (1 - fusion.prior) * fusion.hit_ratio ** np.minimum(sights, 2).astype(np.float64)
-    doubted = np.minimum(half - 0.01, odds / (1 + odds))
-    return np.where(answers | ~history.present[rows], np.maximum(half, sights / (sights + 0.2)), doubted)
+    unsure = np.minimum(half - 0.01, odds / (1 + odds))
+    return np.where(answers | ~history.present[rows], np.maximum(half, sights / (sights + 0.2)), unsure)
 
 
-def _believed_ns(query: MemoryQuery) -> int:
+def _believed_ns(query: Selection) -> int:
     return FOREVER - 1 if query.believed_ns is None else query.believed_ns
 
 
 def nodes_then(
-    tracker: Tracker, facts: Sequence[Fact], query: MemoryQuery, sure: Sequence[float]
+    tracker: Tracker, facts: Sequence[Fact], query: Selection, sure: Sequence[float]
 ) -> tuple[SceneNode, ...]:
     """Return the objects of ``facts`` as they were, each believed as much as ``sure`` (n,) says."""
     columns = tracker.columns
@@ -228,7 +230,9 @@ def nodes_then(
     ]
     believed = FOREVER - 1 if query.believed_ns is None else query.believed_ns
     return tuple(
-        node if node.layer != "agent" else replace(node, embodiment=tracker.agents.at(node.id, asked(query), believed))
+        node
+        if node.layer != "agent"
+        else replace(node, embodiment=tracker.embodiments.at(node.id, asked(query), believed))
         for node in then
     )
 
@@ -237,12 +241,12 @@ def _left(tracker: Tracker, fact: Fact) -> SceneNode:
     """Return what is known of the object of ``fact``, which is not in the graph any more."""
     none = np.zeros(EMBEDDING_DIM, np.float32)
     upright = Pose(fact.place, np.array([1.0, 0.0, 0.0, 0.0]), tracker.config.frame)
-    size = tracker.gone.size(fact.node_id)
+    size = tracker.removed.size(fact.node_id)
     return SceneNode(fact.node_id, "object", fact.label, upright, np.eye(3) * 1e-4, size, np.full(3, 0.5), none, 0.5,
                      "unseen", 0, 0, 1)  # fmt: skip
 
 
-def _node_then(node: SceneNode, fact: Fact, query: MemoryQuery, sure: float) -> SceneNode:
+def _node_then(node: SceneNode, fact: Fact, query: Selection, sure: float) -> SceneNode:
     """Return the object of ``fact`` as it was; ``node`` is what it is today."""
     at = asked(query)
     last = min(fact.last_sight, at)

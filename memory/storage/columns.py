@@ -21,7 +21,7 @@ OBJECT, AGENT = LAYER_CODE["object"], LAYER_CODE["agent"]
 STATES: tuple[str, ...] = ("visible", "occluded", "unseen", "absent")
 VISIBLE, OCCLUDED, UNSEEN, ABSENT = range(4)
 LARGE_M = 0.5
-"""Boxes with a longer half diagonal (tables, rooms) are kept apart: they would be everybody's neighbours."""
+"""Boxes with a longer half diagonal (tables, rooms) are kept apart: they would be neighbours of everything."""
 
 _NUMBERS = {  # name: (shape of a row, dtype)
     "position": ((3,), np.float64),
@@ -44,7 +44,7 @@ ROW_BYTES = 2000 + sum(int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
 
 @dataclass
 class NodeText:
-    """What of a node is no number."""
+    """The text fields of a node."""
 
     id: str
     layer: str
@@ -185,7 +185,7 @@ class NodeColumns:
         ]  # fmt: skip
 
     def _check(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Hold many rows to what SceneNode and Pose hold each to; the slow way says which one is wrong, and how."""
+        """Validate many rows as SceneNode and Pose do; on failure, validate one by one to name the wrong row."""
         sound = all(np.isfinite(array).all() for array in arrays)
         sound = sound and bool((np.abs(np.linalg.norm(arrays[1], axis=1) - 1.0) <= 1e-3).all())
         if not sound or not (np.abs(self.belief[rows] - 0.5) <= 0.5).all():
@@ -244,11 +244,11 @@ class NodeColumns:
     # -- the store -----------------------------------------------------------------------------------------------
 
     def bytes_used(self) -> int:
-        """Return what the columns hold of RAM, without the spare capacity."""
+        """Return the RAM used by the columns [bytes], without the spare capacity."""
         return len(self.row_of) * ROW_BYTES
 
     def restore(self, rows: np.ndarray, texts: Sequence[NodeText], values: Mapping[str, np.ndarray]) -> None:
-        """Take over stored nodes, oldest first, into empty columns: no change.
+        """Restore stored nodes, oldest first, into empty columns: no change.
 
         ``values``: every column but ``half``, n rows each. Rows that no node came back for are free.
         """
@@ -269,7 +269,7 @@ class NodeColumns:
             self._enter(row, x, y, far > LARGE_M)
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self.changed, self.changed_embedding, self.freed = set(), set(), set()
 
     # -- inside --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How much of the store's past may stay on disk."""
+"""Disk budget: how many past snapshots may stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory out to other tools and in again: JSON lines (everything), networkx GraphML (the graph of one instant)."""
+"""Export and import: JSON lines (the whole store) and networkx GraphML (the graph at one time)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
-from engram.memory.graph.embodiments import embodiment_from
+from engram.memory.storage.embodiment_json import embodiment_from
 from engram.memory.storage.records import SCHEMA, TABLES, Column
-from engram.memory.storage.store import GraphStore, Stored, whole
+from engram.memory.storage.snapshots import Stored
+from engram.memory.storage.store import GraphStore
+from engram.memory.storage.tables import whole
 
 
 def write_jsonl(stored: Stored, out: TextIO) -> int:

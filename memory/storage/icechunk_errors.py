@@ -1,4 +1,4 @@
-"""What icechunk does with some damaged bytes: a panic of its Rust code, which is no ``Exception``."""
+"""Rust panics of icechunk, which some damaged bytes cause, as ordinary exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map epochs: every place of a memory is a place in one frame of one map, and can be carried over into another map."""
+"""The frame and map that all places of a memory belong to, and the transformation of a store into another map."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.errors import StoreError
-from engram.memory.graph.coverage import cell_centres, pack
+from engram.memory.storage.cells import cell_centres, pack
+from engram.memory.storage.place_keys import place_key
 from engram.memory.storage.records import strings
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import Stored
-from engram.memory.stores.semantic.habits import place_key
+from engram.memory.storage.snapshots import Stored
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """What the numbers of a place mean."""
+    """The frame and the map of all places of a memory."""
 
     frame: str = "base_link"  # of every pose
     map: str = ""  # name and version of the map; empty = there is but one

@@ -1,4 +1,4 @@
-"""How the memory lies in the tables of the store."""
+"""Tables of the store, and conversion of nodes, facts and records to their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM, Pose, Record, SceneNode
 from engram.memory.storage.columns import LAYER_CODE, LAYERS, STATES, NodeColumns, NodeText
-from engram.memory.storage.history import FOREVER, SURE, TIMES, History
+from engram.memory.storage.fact_columns import FOREVER, SURE, TIMES
+from engram.memory.storage.history import History
 
 SCHEMA = {"name": "engram.memory", "version": 2}
 
@@ -253,7 +254,7 @@ class LookedTable:
         return Rows(np.array([*taken, *blank], np.int64), {"cell": values})
 
     def restore(self, tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[int, int]:
-        """Take over stored rows and return cell -> stamp."""
+        """Restore stored rows and return cell -> stamp."""
         cells = tables["looked"]["cell"]
         self._free = np.flatnonzero(cells[:, 0] == 0)[::-1].tolist()
         used = np.flatnonzero(cells[:, 0])
@@ -313,11 +314,11 @@ class RecordTable:
         }
 
     def forget_changes(self) -> None:
-        """Everything up to now is durable."""
+        """Mark all changes as durable."""
         self._pending.clear()
 
     def restore(self, tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[Record]]:
-        """Take over stored rows and return the records by store, in the order of their rows."""
+        """Restore stored rows and return the records by store, in the order of their rows."""
         found: dict[str, list[Record]] = {}
         texts, vectors = tables["records"]["text"], tables["vectors"]["vector"]
         self._top = len(texts)

@@ -1,4 +1,4 @@
-"""Turns about the vertical with a shift: how the frames of two memories, or of two localisations, lie to each other."""
+"""SE(2) transforms with a vertical shift, between the frames of two memories or two localisations."""
 
 from __future__ import annotations
 

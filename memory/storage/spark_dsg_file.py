@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
-from engram.memory.graph.embodiments import embodiment_from
+from engram.memory.storage.embodiment_json import embodiment_from
 
 _LAYERS = {"building": ("BUILDINGS", "B"), "room": ("ROOMS", "R"), "place": ("PLACES", "p"), "object": ("OBJECTS", "O")}
 _AGENT = "a"

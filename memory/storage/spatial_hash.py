@@ -10,7 +10,7 @@ Cell = tuple[int, int]
 
 
 class Grid:
-    """Rows by cells of ``cell_m``; what is asked for costs what lies there, however much lies elsewhere."""
+    """Rows by cells of ``cell_m``; the cost of a query depends on the rows in its cells alone."""
 
     def __init__(self, cell_m: float = 0.5) -> None:
         self.cell_m = cell_m

@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from engram.core.contracts import MemoryQuery, MemoryStore
+from engram.core.contracts import MemoryStore
+from engram.core.questions import Selection
 from engram.core.types import Evidence
 
 SLOW_S = 0.02
@@ -47,9 +48,9 @@ class StoreLane:
         """Run ``call`` after all earlier writes: at once when none is pending."""
         return self._queue(call) if self._busy else _done(call)
 
-    def recall(self, query: MemoryQuery) -> Future[tuple[Evidence, ...]]:
+    def recall(self, selection: Selection) -> Future[tuple[Evidence, ...]]:
         """Query the store after all earlier writes."""
-        call = partial(self._timed_recall, query)
+        call = partial(self._timed_recall, selection)
         return self._queue(call) if self.is_asynchronous else _done(call)
 
     def settle(self) -> None:
@@ -66,9 +67,9 @@ class StoreLane:
         self._last = self._thread.submit(call)
         return self._last
 
-    def _timed_recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+    def _timed_recall(self, selection: Selection) -> tuple[Evidence, ...]:
         begin = time.perf_counter()
-        found = self.store.recall(query)
+        found = self.store.recall(selection)
         took = time.perf_counter() - begin
         self._mean_s = took if self._mean_s is None else self._mean_s + _SMOOTHING * (took - self._mean_s)
         return found

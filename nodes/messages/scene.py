@@ -17,7 +17,7 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
-from engram.memory.graph.embodiments import embodiment_from
+from engram.memory.storage.embodiment_json import embodiment_from
 from engram.nodes.messages.basics import (
     floats,
     from_stamp,

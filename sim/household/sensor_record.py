@@ -134,7 +134,7 @@ def _outcomes(world: HouseholdWorld, spot: Spot, thing: str, sights: Sequence[Si
         if thing not in sight.oracle_things:
             continue
         found = sight.scene.objects[sight.oracle_things.index(thing)]
-        assert found.size is not None
+        assert found.size is not None and found.color is not None and found.position_covariance is not None
         seen[f], label[f], score[f] = True, found.label, found.score
         error[f] = turn.T @ (found.pose.position - true)
         size[f], tint[f] = [*np.sort(found.size[:2]).tolist(), found.size[2]], found.color - kind.rgb

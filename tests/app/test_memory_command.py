@@ -10,9 +10,10 @@ import pytest
 
 from engram.app import cli
 from engram.app.memory_command import last_written
-from engram.memory.graph_memory import known_place, table
+from engram.memory.graph.places import known_place, table
 from engram.memory.robot_memory import RobotMemory
-from engram.memory.storage.store import GraphStore, list_snapshots
+from engram.memory.storage.snapshots import list_snapshots
+from engram.memory.storage.store import GraphStore
 from engram.perception.embedding import default_text_encoder
 from tests.memory.scenes import seen, view
 

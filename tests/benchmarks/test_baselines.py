@@ -1,14 +1,14 @@
 import numpy as np
 
 from engram.benchmarks.memory_baselines import CaptionMemory, SightingMemory
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import FindObject
 from tests.memory.scenes import WordEncoder, seen, view
 
 HERE, THERE = (0.5, 0.0, 0.02), (0.9, 0.0, 0.02)
 
 
 def _place(memory, text="red cube"):
-    nodes = memory.query(MemoryQuery(text=text)).nodes
+    nodes = memory.query(FindObject(text)).nodes
     return tuple(nodes[0].pose.position) if nodes else None
 
 
@@ -28,7 +28,7 @@ def test_every_baseline_answers_with_the_newest_sighting_of_the_best_label():
         assert _place(memory) is None
         assert _place(_feed(memory)) == THERE
         assert _place(memory, "blue cup") == HERE
-        both = memory.query(MemoryQuery(text="red cube", limit=5)).nodes
+        both = memory.query(FindObject("red cube", limit=5)).nodes
         assert [tuple(node.pose.position) for node in both] == [THERE, HERE]
 
 
@@ -38,7 +38,7 @@ def test_newest_100_forgets_what_a_full_history_keeps():
         memory.update(view([seen("red cube", HERE)], stamp_ns=0))
         for i in range(100):
             memory.update(view([seen("blue cup", THERE)], stamp_ns=1 + i))
-    assert [n.label for n in short.query(MemoryQuery(text="red cube")).nodes] == ["blue cup"]
+    assert [n.label for n in short.query(FindObject("red cube")).nodes] == ["blue cup"]
     assert _place(full) == HERE
 
 

@@ -20,7 +20,7 @@ from engram.benchmarks.household_scores import Looked, Merges, Scores, ask_every
 from engram.benchmarks.memory_baselines import SightingMemory
 from engram.benchmarks.memory_weeks import WeeksBenchmark, live
 from engram.benchmarks.memory_weeks import figures as weeks_figures
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import FindObject
 from engram.sim.household.layout import make_home
 from engram.sim.household.life import DAY_NS, HOUR_NS, VISIT_HOURS, Life
 from engram.sim.household.sensor_model import ModelSense
@@ -120,7 +120,7 @@ def test_who_brought_a_thing_knows_that_it_is_not_where_it_was():
     life.oracle_carry("flower vase", goal, life.now_ns + HOUR_NS)
     world.arrange(life.oracle_placements())
     robot.bring("flower vase", found.spots[-1], goal, life.now_ns)
-    answer = memory.query(MemoryQuery(text="flower vase", now_ns=life.now_ns + HOUR_NS))
+    answer = memory.query(FindObject("flower vase", now_ns=life.now_ns + HOUR_NS))
     chances = suggested(answer, "flower vase", life.home)
     memory.close()
     world.close()

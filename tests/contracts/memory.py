@@ -7,7 +7,8 @@ from abc import abstractmethod
 import numpy as np
 import pytest
 
-from engram.core.contracts import Memory, MemoryQuery
+from engram.core.contracts import Memory
+from engram.core.questions import FindObject
 from engram.core.robot import PANDA_2F85
 from engram.core.types import EMBEDDING_DIM
 from tests.memory.scenes import WordEncoder, seen, view
@@ -64,22 +65,22 @@ class MemoryContract:
 
     def test_words_find_the_object_and_scores_are_sorted_between_0_and_1(self, memory):
         memory.update(view([seen("red cube", PLACE), seen("blue cup", (0.6, -0.1, 0.02))], stamp_ns=1))
-        answer = memory.query(MemoryQuery(text="blue cup"))
+        answer = memory.query(FindObject("blue cup"))
         assert answer.nodes[0].label == "blue cup"
         assert list(answer.scores) == sorted(answer.scores, reverse=True)
         assert all(0.0 <= score <= 1.0 for score in answer.scores)
 
     def test_a_radius_leaves_out_what_is_farther(self, memory):
         memory.update(view([seen("red cube", PLACE), seen("blue cup", (0.6, -0.1, 0.02))], stamp_ns=1))
-        answer = memory.query(MemoryQuery(place=np.array(PLACE), radius_m=0.05))
+        answer = memory.query(FindObject(place=np.array(PLACE), radius_m=0.05))
         assert [n.label for n in answer.nodes] == ["red cube"]
 
     def test_limit_is_the_most_that_comes_back(self, memory):
         memory.update(view([seen(f"thing {i}", (0.3 + 0.1 * i, 0, 0.02)) for i in range(4)], stamp_ns=1))
-        assert len(memory.query(MemoryQuery(limit=3)).nodes) == 3
+        assert len(memory.query(FindObject(limit=3)).nodes) == 3
 
     def test_an_empty_memory_answers_nothing_and_its_context_is_all_padding(self, memory):
-        assert memory.query(MemoryQuery(text="red cube")).nodes == ()
+        assert memory.query(FindObject("red cube")).nodes == ()
         tokens = memory.context("pick up the red cube", 5)
         assert not tokens.mask.any() and not tokens.tokens.any()
 

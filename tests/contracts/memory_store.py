@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery, MemoryStore
+from engram.core.contracts import MemoryStore
+from engram.core.questions import Selection
 from engram.core.types import GraphUpdate, Record
 from tests.memory.updates import embed, event, step
 
@@ -40,17 +41,17 @@ class MemoryStoreContract:
         self.settle(store)
 
     def test_an_empty_store_recalls_nothing_and_has_nothing_to_keep(self, store):
-        assert store.recall(MemoryQuery(text="red cup", vector=embed("red cup"))) == ()
+        assert store.recall(Selection(text="red cup", vector=embed("red cup"))) == ()
         state = store.state()
         assert (state.changed, state.removed) == ((), ())
 
     def test_an_update_without_events_is_not_remembered(self, store):
         store.update(GraphUpdate(5, 1, False, ()), 5)
-        assert store.recall(MemoryQuery()) == () and store.state().changed == ()
+        assert store.recall(Selection()) == () and store.state().changed == ()
 
     def test_what_is_asked_for_comes_first_with_scores_in_order_and_its_source(self, store):
         self.fill(store)
-        found = store.recall(MemoryQuery(text="red cup", vector=embed("red cup"), limit=3))
+        found = store.recall(Selection(text="red cup", vector=embed("red cup"), limit=3))
         assert 1 <= len(found) <= 3
         assert "red cup" in found[0].text
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
@@ -58,7 +59,7 @@ class MemoryStoreContract:
 
     def test_limit_is_the_most_that_comes_back(self, store):
         self.fill(store)
-        assert len(store.recall(MemoryQuery(limit=1))) == 1
+        assert len(store.recall(Selection(limit=1))) == 1
 
     def test_state_is_told_once_and_is_json(self, store):
         self.fill(store)
@@ -81,7 +82,7 @@ class MemoryStoreContract:
         self.settle(other)
         assert other.state().changed == ()
         for text in LABELS:
-            query = MemoryQuery(text=text, vector=embed(text))
+            query = Selection(text=text, vector=embed(text))
             theirs, ours = other.recall(query), store.recall(query)
             assert [(one.text, one.stamp_ns) for one in theirs] == [(one.text, one.stamp_ns) for one in ours]
             np.testing.assert_allclose([one.score for one in theirs], [one.score for one in ours], atol=1e-6)
@@ -90,6 +91,6 @@ class MemoryStoreContract:
         other = self.make()
         self.fill(store)
         self.fill(other)
-        query = MemoryQuery(text="blue bowl", vector=embed("blue bowl"))
+        query = Selection(text="blue bowl", vector=embed("blue bowl"))
         assert [one.text for one in store.recall(query)] == [one.text for one in other.recall(query)]
         assert [row.key for row in store.state().changed] == [row.key for row in other.state().changed]

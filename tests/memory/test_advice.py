@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.core.questions import Selection
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.advice import AdviceConfig, Option, advise, itinerary, search_order
-from engram.memory.query.answer import options
+from engram.memory.query.locations import options
 from tests.memory.scenes import WordEncoder, seen, view
 
 ROBOT = np.zeros(3)
@@ -100,7 +101,7 @@ def test_what_left_its_place_is_looked_for_on_the_same_surface_too():
     for tick in range(3):
         memory.update(view([seen("red cup", (0.5, 0.1, 0.02))], tick))
     later = 5 * 86400 * 10**9
-    hits = memory.search(memory.embedded(MemoryQuery("red cup", now_ns=later)))
+    hits = memory.query_context().search(Selection("red cup", now_ns=later))
     (cup, shelf) = options(memory.tracker, hits, later, [(np.array([0.4, 0.0, 0.02]), 1.0)])
     assert cup.seen == hits.confidence[0] < 0.6
     assert cup.moved == pytest.approx((1 - cup.seen) * 0.85 / 1.05)

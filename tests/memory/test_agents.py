@@ -8,20 +8,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import scene_in_frame
+from engram.core.questions import AtTime, Capability
 from engram.core.robot import PANDA_2F85
 from engram.core.types import Body, Embodiment, Hand, Pose
-from engram.memory.graph.embodiments import embodiment_from
+from engram.memory.graph.places import known_place
 from engram.memory.graph.tracker_config import TrackerConfig
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
+from engram.memory.merging import memories
 from engram.memory.query.language import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
+from engram.memory.storage.embodiment_json import embodiment_from
 from engram.memory.storage.exchange import read_jsonl, to_networkx, write_jsonl
 from engram.memory.storage.se2 import PlaneTransform
+from engram.memory.storage.snapshots import read_snapshot
 from engram.memory.storage.spark_dsg_file import load, save
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import IDENTITY, WordEncoder, seen, view
 
 SECOND = 10**9
@@ -210,9 +213,9 @@ def test_who_did_a_task_is_known_by_its_outcomes():
     assert not ask(memory, "which robot can open the drawer", 3).nodes  # tried, never done
     memory.begin_episode("open_drawer", "open the drawer", 3 * SECOND)
     memory.end_episode("open_drawer", "succeeded", 4 * SECOND, policy_version="v2")
-    answer = memory.query(MemoryQuery(ability="do", text="open drawer"))
+    answer = memory.query(Capability("do", text="open drawer"))
     assert [n.label for n in answer.nodes] == ["robot0"] and "did open drawer 1 of 1 times (v2)" in answer.text
-    assert not memory.query(MemoryQuery(ability="do", text="open drawer", valid_ns=(5 * SECOND, 6 * SECOND))).nodes
+    assert not memory.query(AtTime(Capability("do", text="open drawer"), (5 * SECOND, 6 * SECOND))).nodes
     update = memory.update(view([], 5 * SECOND))  # readers of the graph hear of it, too
     assert [len(n.embodiment.skills) for n in update.nodes if n.layer == "agent"] == [2]
 
@@ -233,7 +236,8 @@ def test_who_did_a_task_is_known_by_its_outcomes():
 )
 def test_questions_about_robots_are_read(words, ability, text, target):
     query = parse(words, 1000 * SECOND)
-    assert (query.ability, query.text, query.target) == (ability, text, target)
+    query = query.question if isinstance(query, AtTime) else query
+    assert query == Capability(ability, text, target, now_ns=1000 * SECOND)
 
 
 # -- another robot's -------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def ours(name="robot_a"):
 
 def test_another_robots_place_profile_skills_and_grip_come_with_its_memory(other):
     memory = ours()
-    report = memory.merge_from(other, "b", GUESS)
+    report = memories.merge_from(memory, other, "b", GUESS)
     assert report.agents == ("b/agent_0001",)
     theirs = agents(memory)["robot_b"]
     np.testing.assert_allclose(theirs.pose.position, (2.0, 0.0, 0.0))
@@ -280,20 +284,20 @@ def test_another_robots_place_profile_skills_and_grip_come_with_its_memory(other
 
 def test_taken_out_again_the_other_robot_is_gone_and_its_past_belief_is_kept(other):
     memory = ours()
-    memory.merge_from(other, "b", GUESS)
+    memories.merge_from(memory, other, "b", GUESS)
     memory.update(view([seen("red cube", HERE)], 10 * SECOND))
-    memory.unmerge("b")
+    memories.unmerge(memory, "b")
     assert set(agents(memory)) == {"robot_a"}
-    assert memory.tracker.agents.at("b/agent_0001") is None
-    assert memory.tracker.agents.at("b/agent_0001", believed_ns=9 * SECOND).reach_m == 0.855
+    assert memory.tracker.embodiments.at("b/agent_0001") is None
+    assert memory.tracker.embodiments.at("b/agent_0001", believed_ns=9 * SECOND).reach_m == 0.855
     assert not memory.tracker.grasps.pairs()
-    memory.merge_from(other, "b", GUESS)
+    memories.merge_from(memory, other, "b", GUESS)
     assert agents(memory)["robot_b"].embodiment.reach_m == 0.855
 
 
 def test_two_robots_that_nobody_named_stay_two(other):
     memory = ours("robot_b")
-    memory.merge_from(other, "b", GUESS)
+    memories.merge_from(memory, other, "b", GUESS)
     assert set(agents(memory)) == {"robot_b", "b"}
     assert ask(memory, "what does robot_b hold", 5).nodes == ()
     assert [n.label for n in ask(memory, "what does b hold", 5).nodes] == ["blue spoon"]

@@ -10,10 +10,13 @@ from scipy.spatial.transform import Rotation
 
 from engram.memory.graph import coverage as module
 from engram.memory.graph.containment import last_looks
-from engram.memory.graph.coverage import Coverage, pack
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.coverage import Coverage
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.language import parse
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.cells import pack
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 PLACES = np.array([[0.1, 0.1, 0.1], [1.1, 0.1, 0.1], [1.1, 0.1, 0.6]])

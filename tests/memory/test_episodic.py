@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, SceneEdge
 from engram.memory.stores.episodic.case_values import CaseValues, ValueConfig
 from engram.memory.stores.episodic.episodes import unit
@@ -117,7 +117,7 @@ def test_a_neighbour_of_what_is_recalled_ranks_above_a_far_event_of_equal_simila
     store = EpisodicMemory(embed)
     remember(store, labels)
     text = "red cup spoon"
-    ids = [one.node_id for one in store.recall(MemoryQuery(text=text, vector=embed(text), limit=3))]
+    ids = [one.node_id for one in store.recall(Selection(text=text, vector=embed(text), limit=3))]
     assert ids == ["object_21", "object_22", "object_0"]  # the cup, the spoon moved after it, the spoon of long ago
 
 
@@ -151,7 +151,7 @@ def test_time_place_and_who_took_part_narrow_the_answer():
     store.update(step(event("moved", "object_2", "bowl", 600, (2, 0, 0))), 0)
 
     def ids(**asked):
-        return [one.node_id for one in store.recall(MemoryQuery(**asked))]
+        return [one.node_id for one in store.recall(Selection(**asked))]
 
     assert ids(valid_ns=(500 * SECOND, 700 * SECOND)) == ["object_2"]
     assert ids(believed_ns=100 * SECOND) == ["object_1"]
@@ -172,7 +172,7 @@ def test_what_passes_the_filter_is_found_however_well_the_rest_fits(asked):
         label, place = ("red cup", (0.0, 0, 0)) if i < 320 else (f"thing{i}", (9.0, 0, 0))
         label = "red cup" if i == 330 else label
         store.update(step(event("moved", f"object_{i}", label, 600.0 * i, place)), 0)
-    found = store.recall(MemoryQuery(vector=embed("red cup"), limit=5, **asked))
+    found = store.recall(Selection(vector=embed("red cup"), limit=5, **asked))
     assert found[0].node_id == "object_330"
     assert all(one.node_id in {f"object_{i}" for i in range(320, 352)} for one in found)
 
@@ -184,7 +184,7 @@ def test_a_neighbour_in_time_that_does_not_pass_the_filter_still_tells_what_hang
         place = (2.0, 0, 0) if i in (10, 271) else (0.0, 0, 0)
         label = "spoon" if i in (10, 271) else "red cup" if i == 270 else f"thing{i}"
         store.update(step(event("moved", f"object_{i}", label, 600.0 * i, place)), 0)
-    asked = MemoryQuery(vector=embed("red cup spoon"), place=np.array([2.0, 0, 0]), radius_m=0.5)
+    asked = Selection(vector=embed("red cup spoon"), place=np.array([2.0, 0, 0]), radius_m=0.5)
     assert [one.node_id for one in store.recall(asked)] == ["object_271", "object_10"]
 
 
@@ -241,7 +241,7 @@ def test_an_event_of_a_case_that_helped_ranks_above_one_of_a_case_that_did_not()
         store.end("succeeded" if success else "failed", float(success), (1000 * i + 2) * SECOND)
         for k in range(20):  # far apart in the order of events
             store.update(step(event("moved", f"other_{i}_{k}", f"thing{i}{k}", 1000 * i + 70 * (k + 1))), 0)
-    found = [one for one in store.recall(MemoryQuery(vector=embed("red cup"), limit=9)) if one.node_id]
+    found = [one for one in store.recall(Selection(vector=embed("red cup"), limit=9)) if one.node_id]
     assert [one.node_id for one in found[:2]] == ["object_0", "object_1"]
 
 
@@ -295,11 +295,11 @@ def test_two_hops_over_the_scene_find_an_event_that_shares_no_word_and_no_time()
     for i in range(30):
         store.update(step(event("moved", f"object_{i}", f"thing{i}", 600.0 * (i + 1))), 0)
     store.update(step(event("moved", "tray_1", "tray", 600.0 * 40)), 0)
-    found = [one.node_id for one in store.recall(MemoryQuery(vector=embed("key"), limit=6))]
+    found = [one.node_id for one in store.recall(Selection(vector=embed("key"), limit=6))]
     assert found[0] == "key_1" and "tray_1" in found
     cut_off = EpisodicMemory(embed, EpisodicConfig(spread=SpreadConfig(hops=0)))
     cut_off.restore(store.state().changed)
-    assert "tray_1" not in [one.node_id for one in cut_off.recall(MemoryQuery(vector=embed("key"), limit=6))]
+    assert "tray_1" not in [one.node_id for one in cut_off.recall(Selection(vector=embed("key"), limit=6))]
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------

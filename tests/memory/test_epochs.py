@@ -9,20 +9,22 @@ import numpy as np
 import pytest
 
 from engram.app.memory_command import Reanchor, reanchor
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
 from engram.core.geometry import scene_in_frame
+from engram.core.questions import AtTime, FindObject
 from engram.core.types import Hand, Pose
-from engram.memory.graph.coverage import cell_centres, pack
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemoryConfig
 from engram.memory.query.language import parse
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
+from engram.memory.storage.cells import cell_centres, pack
 from engram.memory.storage.map_frames import Anchor, anchor_of, reanchored
+from engram.memory.storage.place_keys import place_key
 from engram.memory.storage.records import LookedTable, RecordTable, strings
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, read_snapshot, whole
-from engram.memory.stores.semantic.habits import place_key
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
+from engram.memory.storage.tables import whole
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -50,7 +52,7 @@ def test_a_driving_robot_remembers_places_of_the_map(tmp_path):
     lived(tmp_path)
     assert anchor_of(read_snapshot(tmp_path)) == Anchor("map", "house 1")
     memory = RobotMemory(GraphStore(tmp_path), of_map("house 1"), WordEncoder())
-    was = memory.query(MemoryQuery(text="red cup", valid_ns=(SECOND, SECOND))).nodes[0]
+    was = memory.query(AtTime(FindObject("red cup"), (SECOND, SECOND))).nodes[0]
     np.testing.assert_allclose(was.pose.position, (9.9, 20.5, 0.02), atol=1e-5)  # x ahead is y of the map
     assert was.pose.frame == "map"
     assert memory.graph().nodes[0].layer == "object"  # no table in front of a robot that drives
@@ -80,8 +82,8 @@ def test_reanchoring_carries_the_places_of_all_stores(tmp_path):
     store.commit(whole(stored.tables), stored.sequence, stored.stamp_ns, stored.about)
     store.close()
     memory = RobotMemory(GraphStore(tmp_path / "new"), of_map("house 2"), WordEncoder())
-    answer = memory.query(MemoryQuery(text="red cup", limit=20))
-    was = memory.query(MemoryQuery(text="red cup", valid_ns=(SECOND, SECOND))).nodes[0]
+    answer = memory.query(FindObject("red cup", limit=20))
+    was = memory.query(AtTime(FindObject("red cup"), (SECOND, SECOND))).nodes[0]
     now = (10.15, 20.65, 0.02)  # in the old map
     np.testing.assert_allclose(answer.nodes[0].pose.position, (-now[1] + 1, now[0] + 2, 0.02), atol=1e-6)
     np.testing.assert_allclose(was.pose.position, (-20.5 + 1, 9.9 + 2, 0.02), atol=1e-5)
@@ -110,7 +112,7 @@ def test_what_the_hand_held_it_holds_in_the_new_map(tmp_path):
     base = Pose(np.array([-19.0, 12.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0]), "map")
     scene = replace(view([], 5 * SECOND, depth=0.5), hand=lifted)
     memory.update(scene_in_frame(scene, base, np.eye(3) * 1e-6, "cart"))
-    cup = memory.query(MemoryQuery(text="red cup")).nodes[0]
+    cup = memory.query(FindObject("red cup")).nodes[0]
     np.testing.assert_allclose(cup.pose.position, (-19.51, 11.9, 0.3), atol=1e-3)
     memory.close()
     memory.scene.store.close()
@@ -188,7 +190,7 @@ def test_a_clock_that_begins_anew_moves_what_was_before_its_beginning(tmp_path):
     again = RobotMemory(GraphStore(tmp_path), encoder=WordEncoder())
     assert all(event.end_ns <= 3 * SECOND for event in again.episodic.events)
     assert [(one.start_ns, one.end_ns) for one in again.episodic.episodes] == [(0, 2 * SECOND)]
-    newest = again.query(MemoryQuery(limit=20)).evidence
+    newest = again.query(FindObject(limit=20)).evidence
     recent = sorted((one for one in newest if one.source == "short_term"), key=lambda one: -one.stamp_ns)
     assert [(one.text.split()[2], one.stamp_ns) for one in recent] == [("bowl", 3 * SECOND), ("cup", 2 * SECOND)]
 

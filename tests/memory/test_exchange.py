@@ -9,12 +9,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, StoreError, UnknownNameError
+from engram.core.questions import AtTime, FindObject
 from engram.memory.graph.places import read_places
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 
@@ -44,9 +45,7 @@ def test_everything_comes_back_bit_for_bit(stored, tmp_path):
         for name, values in columns.items():
             np.testing.assert_array_equal(copy.tables[table][name], values, err_msg=f"{table}/{name}")
     assert (copy.stamp_ns, copy.about) == (stored.stamp_ns, stored.about)
-    answer = RobotMemory(stored=copy, encoder=WordEncoder()).query(
-        MemoryQuery(text="rote Tasse ☕", valid_ns=(10**9, 10**9))
-    )
+    answer = RobotMemory(stored=copy, encoder=WordEncoder()).query(AtTime(FindObject("rote Tasse ☕"), (10**9, 10**9)))
     assert answer.nodes[0].pose.position[0] == pytest.approx(0.4, abs=1e-6)
 
 
@@ -150,7 +149,7 @@ def test_places_come_from_a_file_and_hold_what_is_in_them(tmp_path):
     memory.update(view([seen("red cup", (0.4, 0.0333, 0.02))], 1))
     edges = {(edge.source, edge.relation, edge.target) for edge in memory.graph().edges}
     assert {("object_0001", "in", "place_0001"), ("object_0001", "in", "room_0001")} <= edges
-    assert "in the shelf" in memory.query(MemoryQuery(text="red cup")).text
+    assert "in the shelf" in memory.query(FindObject("red cup")).text
 
 
 @pytest.mark.parametrize(

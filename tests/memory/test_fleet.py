@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.questions import AtTime, FindObject, Relation
 from engram.core.types import Hand, Pose
 from engram.memory.graph.conflicts import Conflict
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
+from engram.memory.merging import memories
 from engram.memory.merging.fleet import join, keep_apart, merge_from, partition, unmerge
-from engram.memory.storage.history import FOREVER
+from engram.memory.storage.fact_columns import FOREVER
 from engram.memory.storage.se2 import PlaneTransform
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SHARED = {"red cube": (0.5, 0.1), "green cup": (0.65, -0.15), "blue bowl": (0.35, 0.2), "red plate": (0.6, 0.3)}
@@ -60,7 +63,7 @@ def ours():
 
 
 def where(memory, label):
-    return memory.query(MemoryQuery(text=label)).nodes[0].pose.position
+    return memory.query(FindObject(label)).nodes[0].pose.position
 
 
 def test_the_frame_is_found_and_what_both_know_is_one(ours, other):
@@ -136,8 +139,8 @@ def test_what_rests_on_their_table_rests_on_ours(ours, other):
     assert dangling(ours.tracker) == []
     (table,) = ours.tracker.scene.nodes("place")
     for label in ("red cube", "blue spoon"):  # known to both, known to them alone
-        assert "on the table" in ours.query(MemoryQuery(text=label)).text
-        then = ours.query(MemoryQuery(text=label, valid_ns=(101, 101)))
+        assert "on the table" in ours.query(FindObject(label)).text
+        then = ours.query(AtTime(FindObject(label), (101, 101)))
         assert "on the table" in then.text
         (fact,) = ours.tracker.history.facts(ours.tracker.history.select((101, 101), None, [then.nodes[0].id]))
         assert (fact.relation, fact.target) == ("on", table.id)
@@ -152,10 +155,10 @@ def test_what_rests_on_an_object_known_to_both_rests_on_ours(ours, tmp_path):
     spots["green lid"] = spots["blue pen"] + (0.0, 0.0, 0.04)
     merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     assert dangling(ours.tracker) == []
-    plate, pen = (ours.query(MemoryQuery(text=label)).nodes[0].id for label in ("red plate", "blue pen"))
+    plate, pen = (ours.query(FindObject(label)).nodes[0].id for label in ("red plate", "blue pen"))
     assert (plate.partition("_")[0], pen.partition("_")[0]) == ("object", "robot1/object")
     for label, below in (("blue spoon", plate), ("green lid", pen)):
-        (node,) = ours.query(MemoryQuery(text=label, relation="on", target=below)).nodes
+        (node,) = ours.query(Relation("on", below, text=label)).nodes
         (fact,) = ours.tracker.history.facts([ours.tracker.history.current(node.id)])
         assert (fact.relation, fact.target) == ("on", below)
 
@@ -177,9 +180,9 @@ def test_what_the_other_robot_holds_is_held_by_it_and_a_tray_that_is_no_more_is_
     memory.commit()
     merge_from(ours.tracker, read_snapshot(tmp_path), "robot1")
     assert dangling(ours.tracker) == []
-    held = ours.query(MemoryQuery(text="blue spoon"))
+    held = ours.query(FindObject("blue spoon"))
     assert "held by robot_b" in held.text
-    pen = ours.query(MemoryQuery(text="red pen", valid_ns=(101, 101)))
+    pen = ours.query(AtTime(FindObject("red pen"), (101, 101)))
     assert "z 0.06 m; I saw it there" in pen.text  # on nothing that is known here
 
 
@@ -193,7 +196,7 @@ def test_a_place_that_we_do_not_know_is_left_out(other, place):
     merge_from(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     facts = stranger.tracker.history.facts(np.flatnonzero(stranger.tracker.history.used))
     assert len(facts) == 6 and {(fact.relation, fact.target) for fact in facts} == {("", "")}
-    assert "robot1/" not in stranger.query(MemoryQuery(text="blue spoon")).text
+    assert "robot1/" not in stranger.query(FindObject("blue spoon")).text
 
 
 def test_of_two_tables_of_ours_the_nearer_one_is_theirs(other):
@@ -248,18 +251,18 @@ def test_a_conflict_is_kept_over_a_restart_and_goes_with_the_partition(other, tm
 
     memory = opened()
     watch(memory, {label: (*place, 0.02) for label, place in SHARED.items()} | {"green kettle": (0.3, -0.3, 0.02)})
-    memory.merge_from(other, "robot1")
+    memories.merge_from(memory, other, "robot1")
     for _ in range(2):
         memory.commit()
         memory.store.close()
         memory = opened()
         assert undecided(memory) == [KETTLES]
-    memory.unmerge("robot1")
+    memories.unmerge(memory, "robot1")
     memory.commit()
     memory.store.close()
     memory = opened()
     assert undecided(memory) == [] and "conflicts" not in memory.restored
-    memory.merge_from(other, "robot1")
+    memories.merge_from(memory, other, "robot1")
     assert undecided(memory) == [KETTLES]
     memory.store.close()
 
@@ -365,8 +368,8 @@ def test_what_lay_on_a_tray_of_theirs_is_told_without_it_once_that_is_taken_out(
     spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"blue tray": theirs((0.3, -0.1), rng)}
     merge_from(ours.tracker, memory_of(tmp_path, spots), "robot1")
     watch(ours, {"red cup": (0.3, -0.1, 0.06)}, start=200)
-    assert "on the blue tray" in ours.query(MemoryQuery(text="red cup")).text
+    assert "on the blue tray" in ours.query(FindObject("red cup")).text
     unmerge(ours.tracker, "robot1")
     for when in (None, (202, 202)):
-        told = ours.query(MemoryQuery(text="red cup", valid_ns=when)).text
+        told = ours.query(FindObject("red cup") if when is None else AtTime(FindObject("red cup"), when)).text
         assert "z 0.06 m; I s" in told and "robot1" not in told

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
+from engram.core.questions import FindObject
 from engram.core.types import Pose, SceneObservation
 from engram.memory.graph.context import ContextConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
@@ -46,7 +46,7 @@ def memory():
 
 
 def cube(memory):
-    return memory.query(MemoryQuery(text="red cube")).nodes[0]
+    return memory.query(FindObject("red cube")).nodes[0]
 
 
 def watch(memory, objects, times=1, start=100, **how):
@@ -128,7 +128,7 @@ def test_a_second_one_of_its_kind_is_new_while_the_first_is_still_there(memory):
 
 def test_carried_while_its_old_place_was_hidden_keeps_its_identity_once_that_place_is_seen_empty(memory):
     watch(memory, [seen("red cube", THERE)], times=3, depth=0.5)  # old place hidden: cannot be told yet
-    assert len(memory.query(MemoryQuery(text="red cube")).nodes) == 2
+    assert len(memory.query(FindObject("red cube")).nodes) == 2
     assert cube(memory).id == "object_0002"  # the other one is in doubt: 0.5, then 0.05 to 1
     update = watch(memory, [seen("red cube", THERE)], start=200)
     assert update.deleted_nodes == ("object_0002",)
@@ -140,7 +140,7 @@ def test_carried_while_its_old_place_was_hidden_keeps_its_identity_once_that_pla
 def test_followed_while_it_is_carried_through_the_view(memory):
     for step in range(20):  # 0.3 m/s at 10 Hz
         watch(memory, [seen("red cube", (0.5, 0.1 - 0.03 * step, 0.2))], start=100 + step)
-    assert len(memory.query(MemoryQuery()).nodes) == 1
+    assert len(memory.query(FindObject()).nodes) == 1
     np.testing.assert_allclose(cube(memory).pose.position, (0.5, -0.47, 0.2), atol=0.01)
 
 
@@ -159,7 +159,7 @@ def test_ids_are_never_used_twice(memory):
 
 def test_a_split_detection_is_no_second_object(memory):
     watch(memory, [seen("red cube", HERE), seen("red cube", (0.51, 0.105, 0.02))])
-    assert len(memory.query(MemoryQuery()).nodes) == 1
+    assert len(memory.query(FindObject()).nodes) == 1
 
 
 def test_the_label_most_often_seen_wins(memory):
@@ -172,7 +172,7 @@ def test_the_label_most_often_seen_wins(memory):
 def test_belief_weighs_the_answer(memory):
     watch(memory, [seen("red cube", HERE), seen("red cube", THERE, color=(0.9, 0, 0))], times=5)
     watch(memory, [seen("red cube", THERE, color=(0.9, 0, 0))], start=200)
-    answer = memory.query(MemoryQuery(text="red cube"))
+    answer = memory.query(FindObject("red cube"))
     assert [n.id for n in answer.nodes] == ["object_0002", "object_0001"]
     assert answer.scores[1] == pytest.approx(4.95 / 5.95, abs=1e-5)
 
@@ -199,11 +199,11 @@ def test_another_frame_is_refused_by_name(memory, frame):
 
 def test_bad_queries_are_refused(memory):
     with pytest.raises(InvalidInputError, match="limit: 0"):
-        memory.query(MemoryQuery(limit=0))
+        memory.query(FindObject(limit=0))
     with pytest.raises(InvalidInputError, match="radius_m: nan"):
-        memory.query(MemoryQuery(radius_m=float("nan")))
+        memory.query(FindObject(radius_m=float("nan")))
     with pytest.raises(InvalidInputError, match="place"):
-        memory.query(MemoryQuery(place=np.array([0.0, np.nan, 0.0])))
+        memory.query(FindObject(place=np.array([0.0, np.nan, 0.0])))
 
 
 def test_a_restart_continues(tmp_path):
@@ -238,3 +238,12 @@ def test_a_deleted_object_stays_deleted_after_a_restart(tmp_path):
     store.close()
     labels = {n.label for n in GraphMemory(GraphStore(tmp_path)).graph().nodes}
     assert labels == {"table", "red cube"}
+
+
+def test_an_object_in_a_shadow_is_the_same_object():
+    """The gripper's shadow halves the brightness of a blue cube: rgb (0.11, 0.32, 0.96) becomes (0.05, 0.17, 0.5)."""
+    memory = GraphMemory(encoder=WordEncoder())
+    for second, color in enumerate([(0.11, 0.32, 0.96)] * 3 + [(0.05, 0.17, 0.5)]):
+        memory.update(view([seen("blue cube", HERE, color=color)], second * 10**9))
+    (cube,) = (node for node in memory.graph().nodes if node.layer == "object")
+    assert cube.observations == 4

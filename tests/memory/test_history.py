@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from engram.memory.graph_memory import GraphMemory
-from engram.memory.storage.history import FOREVER, History
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.fact_columns import FOREVER
+from engram.memory.storage.history import History
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 
 A, B, C = np.array([0.0, 0, 0]), np.array([1.0, 0, 0]), np.array([2.0, 0, 0])
 

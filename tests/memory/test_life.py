@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import zarr
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
+from engram.core.questions import FindObject
 from engram.core.types import Hand, Pose
-from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.query.language import parse
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import IDENTITY, WordEncoder, seen, view
 
 HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)
@@ -53,7 +55,7 @@ def test_what_the_fingers_close_on_is_held_and_goes_where_the_hand_goes():
     assert [e.kind for e in update.events] == ["held"]
     assert ("object_0001", "held_by", "agent_0001") in edges(memory)
     watch(memory, [], [5], closed((0.5, 0.1, 0.3)), depth=0.5)  # lifted by 28 cm, hidden by the hand
-    (cube,) = memory.query(MemoryQuery(text="red cube")).nodes
+    (cube,) = memory.query(FindObject("red cube")).nodes
     np.testing.assert_allclose(cube.pose.position, (0.5, 0.1, 0.3), atol=1e-9)
     assert cube.belief > 0.9
     assert [n.label for n in ask(memory, "what is the robot holding?").nodes] == ["red cube"]
@@ -76,7 +78,7 @@ def test_a_turned_hand_turns_what_it_holds():
     watch(memory, [seen("red cube", HERE)], range(3), closed((0.48, 0.1, 0.02)))
     quarter = Pose(np.array([0.48, 0.1, 0.02]), np.array([0.5**0.5, 0, 0, 0.5**0.5]))
     watch(memory, [], [3], Hand(quarter, 0.5), depth=0.5)
-    (cube,) = memory.query(MemoryQuery(text="red cube")).nodes
+    (cube,) = memory.query(FindObject("red cube")).nodes
     np.testing.assert_allclose(cube.pose.position, (0.48, 0.12, 0.02), atol=1e-9)
 
 
@@ -136,12 +138,12 @@ def test_a_wrong_merge_comes_apart_when_both_are_seen():
     watch(memory, [seen("red cup", THERE)], range(10, 14), depth=0.5)
     update = watch(memory, [seen("red cup", THERE)], [20])
     assert [e.kind for e in update.events] == ["merged", "moved"]
-    assert len(memory.query(MemoryQuery(text="red cup")).nodes) == 1
+    assert len(memory.query(FindObject("red cup")).nodes) == 1
     update = watch(memory, [seen("red cup", HERE), seen("red cup", THERE)], [30])
     assert [(e.kind, e.node_id, e.other_id) for e in update.events if e.kind == "split"] == [
         ("split", "object_0001", "object_0002")
     ]
-    cups = {n.id: n.pose.position for n in memory.query(MemoryQuery(text="red cup")).nodes}
+    cups = {n.id: n.pose.position for n in memory.query(FindObject("red cup")).nodes}
     np.testing.assert_allclose(cups["object_0001"], HERE, atol=0.01)
     np.testing.assert_allclose(cups["object_0002"], THERE, atol=0.01)
 
@@ -158,7 +160,7 @@ def test_a_merge_can_be_undone_by_hand_and_the_journal_survives_a_restart(tmp_pa
     with pytest.raises(InvalidInputError, match=r"merge 7: .* valid: 1 \(object_0002 into object_0001\)"):
         memory.tracker.undo_merge(7, 30 * SECOND, "me")
     memory.tracker.undo_merge(1, 30 * SECOND, "me")
-    cups = {n.id: n.pose.position for n in memory.query(MemoryQuery(text="red cup")).nodes}
+    cups = {n.id: n.pose.position for n in memory.query(FindObject("red cup")).nodes}
     np.testing.assert_allclose(cups["object_0002"], THERE, atol=0.01)
     assert memory.tracker.history.of("object_0002")[-1].believed_from == 30 * SECOND
 
@@ -167,7 +169,7 @@ def test_a_double_lowers_the_belief_in_the_one_out_of_sight_until_it_is_seen_aga
     memory = make()
     watch(memory, [seen("red cup", HERE)], range(4))
     watch(memory, [seen("red cup", THERE)], range(10, 13), depth=0.5)
-    answer = memory.query(MemoryQuery(text="red cup"))
+    answer = memory.query(FindObject("red cup"))
     assert [n.id for n in answer.nodes] == ["object_0002", "object_0001"]
     assert answer.nodes[1].belief == 0.5
 
@@ -180,9 +182,9 @@ def test_a_double_inside_the_one_that_is_seen_becomes_part_of_it():
     update = watch(memory, [seen("red cup", (0.505, 0.1, 0.02))], [5], depth=0.97)
     assert [e.kind for e in update.events] == ["merged"]
     assert update.deleted_nodes == ("object_0002",)
-    assert [n.id for n in memory.query(MemoryQuery(text="red cup")).nodes] == ["object_0001"]
+    assert [n.id for n in memory.query(FindObject("red cup")).nodes] == ["object_0001"]
     watch(memory, [], range(6, 12))
-    assert memory.query(MemoryQuery(text="red cup")).nodes[0].state == "absent"
+    assert memory.query(FindObject("red cup")).nodes[0].state == "absent"
 
 
 # -- looked, not looked ----------------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def test_who_asks_for_what_is_gone_is_not_told_of_a_lookalike():
     watch(memory, [seen("red mug", THERE)], range(100, 106))
     answer = ask(memory, "where is the red cup")
     assert [node.label for node in answer.nodes] == ["red cup"]
-    assert answer.text.startswith("The red cup is gone; I saw it 17 min ago at x ")
+    assert answer.text.startswith("The red cup is gone; I saw it 17 minutes ago at x ")
     assert answer.confidence < 0.5
     then = ask(memory, "where was the red cup at 2 s")
     assert [node.label for node in then.nodes] == ["red cup"]
@@ -254,11 +256,11 @@ def test_a_simulation_that_begins_anew_at_zero_finds_its_past_before_its_beginni
     memory = make()
     watch(memory, [seen("red cup", HERE)], range(100, 104))
     watch(memory, [seen("red cup", THERE)], range(3), depth=0.5)
-    first, second = memory.query(MemoryQuery(text="red cup")).nodes
+    first, second = memory.query(FindObject("red cup")).nodes
     assert (first.id, first.first_seen_ns) == ("object_0002", 0)
     assert second.last_seen_ns == -SECOND  # one second before the new beginning
     watch(memory, [seen("red cup", THERE)], range(3, 6))
-    (cup,) = memory.query(MemoryQuery(text="red cup")).nodes
+    (cup,) = memory.query(FindObject("red cup")).nodes
     assert (cup.id, cup.last_seen_ns) == ("object_0001", 5 * SECOND)
     assert ask(memory, "where was the red cup at 0.5 s").nodes[0].pose.position[1] == pytest.approx(-0.15, abs=0.01)
 
@@ -316,7 +318,7 @@ def test_a_store_of_the_first_version_is_read_and_becomes_one_of_this(tmp_path):
     memory.tracker.sequence = 4
     assert memory.commit() == 4
     store.close()
-    assert make(GraphStore(tmp_path)).query(MemoryQuery(text="red cube")).nodes[0].id == "object_0001"
+    assert make(GraphStore(tmp_path)).query(FindObject("red cube")).nodes[0].id == "object_0001"
     assert read_snapshot(tmp_path).sequence == 4
 
 
@@ -348,7 +350,7 @@ def test_the_budget_holds_and_what_is_true_now_stays():
     for second, place in enumerate(places):
         memory.update(view([seen("red cup", place)], second * SECOND))
     assert memory.bytes_used() <= 0.1 * 2**20
-    (cup,) = memory.query(MemoryQuery(text="red cup")).nodes
+    (cup,) = memory.query(FindObject("red cup")).nodes
     np.testing.assert_allclose(cup.pose.position, places[-1], atol=0.01)
     assert 300 < len(memory.tracker.history) < 600
 

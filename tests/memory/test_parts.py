@@ -10,17 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import make_pose
+from engram.core.questions import Selection
 from engram.memory.graph.association import AppearanceFeatures, assign
 from engram.memory.graph.fusion import FusionConfig, fuse_positions, spawn
 from engram.memory.graph.relations import boxes, relations
 from engram.memory.graph.scene_graph import SceneGraph
+from engram.memory.graph.text_embedding import text_embedder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.vectors import VectorIndex
 from engram.memory.graph.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look
-from engram.memory.query.current import RetrievalConfig, text_embedder
+from engram.memory.query.hits import RetrievalConfig
 from engram.memory.query.search import search
 from engram.memory.storage.columns import half_extents
 from tests.memory.scenes import WordEncoder, seen, view
@@ -165,7 +166,7 @@ def test_score_is_cosine_times_belief_times_nearness():
     node = replace(box("a", (1.0, 0, 0), (0.04,) * 3, "red cube"), belief=0.5)
     cosine = float(WordEncoder().encode(["red"])[0] @ node.embedding)
     assert cosine == pytest.approx(2**-0.5, abs=0.1)
-    found = ask([node], MemoryQuery(text="red", place=np.zeros(3)), text_embedder(WordEncoder()))
+    found = ask([node], Selection(text="red", place=np.zeros(3)), text_embedder(WordEncoder()))
     assert found.scores[0] == pytest.approx(cosine * 0.5 * 0.5, rel=1e-6)
 
 
@@ -195,4 +196,4 @@ def test_the_embedded_sentence_model_finds_by_meaning():
         replace(box(label, (0.5, 0.1 * i, 0), (0.04,) * 3), embedding=embed(label)) for i, label in enumerate(labels)
     ]
     for words, want in (("the red block", "red cube"), ("a coffee cup", "blue mug")):
-        assert ask(nodes, MemoryQuery(text=words), embed).nodes[0].id == want
+        assert ask(nodes, Selection(text=words), embed).nodes[0].id == want

@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
-from engram.memory.graph_memory import GraphMemory, known_place
+from engram.core.questions import AtTime, FindObject
+from engram.memory.graph.places import known_place
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.temporal import _stay
-from engram.memory.storage.history import FOREVER, History
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.fact_columns import FOREVER
+from engram.memory.storage.history import History
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -31,7 +34,10 @@ def watch(memory, seconds, *places, depth=1.0):
 
 def ask(memory, second=None, believed=None, text="red cube"):
     valid, then = (None if one is None else one * SECOND for one in (second, believed))
-    return memory.query(MemoryQuery(text=text, valid_ns=valid and (valid, valid), believed_ns=then)).nodes
+    question = FindObject(text)
+    if valid is not None or then is not None:
+        return memory.query(AtTime(question, valid and (valid, valid), believed_ns=then)).nodes
+    return memory.query(question).nodes
 
 
 def told(nodes):
@@ -82,7 +88,7 @@ def test_what_has_not_been_seen_for_weeks_was_believed_all_the_while():
     weeks = 3 * 7 * 86_400
     watch(memory, [weeks], depth=0.5)  # hidden
     assert told(ask(memory)) == told(ask(memory, weeks, weeks)) == [HERE]
-    then = memory.query(MemoryQuery(text="red cube", valid_ns=(weeks * SECOND,) * 2, believed_ns=weeks * SECOND))
+    then = memory.query(AtTime(FindObject("red cube"), (weeks * SECOND,) * 2, believed_ns=weeks * SECOND))
     assert then.confidence < 0.1  # it may have left
 
 
@@ -151,7 +157,7 @@ def test_a_stay_goes_on_where_only_what_it_rests_on_or_its_name_changes():
     for second in (2, 18_000, 35_000, 60_000, 71_000):
         (node,) = [n for n in ask(memory, second, text="red box") if n.id == box.id]
         assert node.belief > 0.9, second
-    early = memory.query(MemoryQuery(text="red cube", valid_ns=(35_000 * SECOND,) * 2, believed_ns=35_500 * SECOND))
+    early = memory.query(AtTime(FindObject("red cube"), (35_000 * SECOND,) * 2, believed_ns=35_500 * SECOND))
     assert early.confidence == pytest.approx(15 / 16 * np.exp(-34_997 / (7 * 86_400)), rel=1e-3)
 
 

@@ -7,7 +7,8 @@ import datetime as dt
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.memory.query.language import QuestionConfig, parse
+from engram.memory.query.language import parse as parsed
+from engram.memory.query.times import QuestionConfig
 
 
 def at(day: int, hour: int, minute: int = 0) -> int:
@@ -16,6 +17,11 @@ def at(day: int, hour: int, minute: int = 0) -> int:
 
 
 NOW = at(21, 15, 30)
+
+
+def parse(words: str, now_ns: int, config: QuestionConfig | None = None):
+    """Return what the question in ``words`` filters a memory by."""
+    return parsed(words, now_ns, config=config).selection()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from engram.core.errors import UnknownNameError
-from engram.memory.graph_memory import GraphMemory, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.language import parse
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -142,7 +144,7 @@ def test_what_is_gone_had_the_size_that_it_had(tmp_path, again):
     memory.tracker.history.retract(gone, 50 * SECOND)
     memory.tracker.history.thin(0)  # what no fact tells of any more needs no size
     memory.thin()
-    assert not list(memory.tracker.gone)
+    assert not list(memory.tracker.removed)
     if memory.store is not None:
         memory.update(view([], 100 * SECOND))
         memory.commit()
@@ -155,4 +157,4 @@ def test_a_false_sight_leaves_no_size_behind():
     memory.update(view([seen("red cup", LEFT)], SECOND))
     for second in range(2, 8):
         memory.update(view([], second * SECOND))
-    assert list(memory.tracker.gone) == ["object_0001"] and memory.tracker.gone.records() == ([], [])
+    assert list(memory.tracker.removed) == ["object_0001"] and memory.tracker.removed.records() == ([], [])

@@ -8,11 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import FindObject
 from engram.core.types import MemoryTokens
 from engram.memory.graph.context import Case, with_cases
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
-from engram.memory.storage.store import GraphStore, read_snapshot
+from engram.memory.storage.snapshots import read_snapshot
+from engram.memory.storage.store import GraphStore
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import WordEncoder, seen, view
 
@@ -45,7 +46,7 @@ def lived(folder):
 def test_an_answer_carries_the_evidence_of_every_store_that_knows_something(folder):
     memory = lived(folder)
     memory.consolidate(1.0)
-    answer = memory.query(MemoryQuery(text="red cup"))
+    answer = memory.query(FindObject("red cup"))
     assert answer.nodes[0].label == "red cup"
     assert {"history", "short_term", "episodic"} <= {one.source for one in answer.evidence}
     scores = [one.score for one in answer.evidence]
@@ -56,11 +57,11 @@ def test_an_answer_carries_the_evidence_of_every_store_that_knows_something(fold
 def test_all_four_survive_a_restart(folder):
     memory = lived(folder)
     memory.commit()
-    before = memory.query(MemoryQuery(text="red cup"))
+    before = memory.query(FindObject("red cup"))
     memory.close()
     memory.scene.store.close()
     again = RobotMemory(GraphStore(folder), encoder=WordEncoder())
-    after = again.query(MemoryQuery(text="red cup"))
+    after = again.query(FindObject("red cup"))
     assert {(e.source, e.text) for e in after.evidence} == {(e.source, e.text) for e in before.evidence}
     assert [e.outcome for e in again.episodic.episodes] == ["succeeded"]
 
@@ -96,15 +97,15 @@ def settled(folder):
 def test_quick_stores_with_nothing_to_do_are_asked_by_the_caller(folder):
     memory = settled(folder)
     asked = [watched(store) for store in (memory.short_term, memory.episodic, memory.semantic)]
-    memory.query(MemoryQuery(text="red cup"))
+    memory.query(FindObject("red cup"))
     assert {thread for calls in asked for thread, _, _ in calls} == {threading.current_thread().name.rpartition("_")[0]}
 
 
 def test_slow_stores_are_asked_side_by_side(folder):
     memory = settled(folder)
     asked = [watched(store, 0.2) for store in (memory.short_term, memory.episodic, memory.semantic)]
-    one = memory.query(MemoryQuery(text="red cup"))  # the first time, nobody knows yet
-    again = memory.query(MemoryQuery(text="red cup"))
+    one = memory.query(FindObject("red cup"))  # the first time, nobody knows yet
+    again = memory.query(FindObject("red cup"))
     assert [calls[1][0] for calls in asked] == ["short_term", "episodic", "semantic"]
     assert max(calls[1][1] for calls in asked) < min(calls[1][2] for calls in asked)  # all began before one ended
     assert [e.text for e in again.evidence] == [e.text for e in one.evidence]
@@ -124,7 +125,7 @@ def test_a_store_that_still_takes_in_a_change_does_not_hold_up_the_others(folder
     begin = time.perf_counter()
     memory.update(view([seen("red cup", HERE)], 20 * SECOND))
     assert time.perf_counter() - begin < 0.3  # the frame does not wait
-    answer = memory.query(MemoryQuery(text="red cup"))
+    answer = memory.query(FindObject("red cup"))
     assert other[0][2] < done[0] < late[0][1]  # who was busy answers with what was told before the question
     assert late[0][0] == "episodic" and "episodic" in {one.source for one in answer.evidence}
 
@@ -201,5 +202,5 @@ def test_the_ram_of_every_store_stays_within_its_share(folder):
             shares = {"graph": 148, "short_term": 12, "episodic": 64, "semantic": 32}
             used = memory.bytes_used()
             assert all(used[name] <= 1024 * share for name, share in shares.items()), used
-    assert memory.query(MemoryQuery(text="red cup")).nodes[0].label == "red cup"
+    assert memory.query(FindObject("red cup")).nodes[0].label == "red cup"
     assert len(memory.episodic.episodes) == 6  # a quarter of 64 KB, 2,670 bytes a case

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import InvalidInputError
+from engram.core.questions import Selection
 from engram.memory.stores.semantic.rhythm import hours_between, rhythm_of
 from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
 from engram.memory.stores.semantic.survival import SurvivalCurve, moving_rate
@@ -86,10 +86,10 @@ def test_usual_places_are_shares_of_the_time_with_wilson_intervals_of_the_stays(
     assert (first.label, second.label) == ("table", "shelf")
     assert share == pytest.approx(901 / 1201) and (visits.successes, visits.n) == (4, 7)
     np.testing.assert_allclose(first.mean, (1, 0, 0))
-    (found, _) = store.recall(MemoryQuery(vector=embed("cup")))
+    (found, _) = store.recall(Selection(vector=embed("cup")))
     assert found.score == pytest.approx(901 / 1201, abs=1e-6)
     assert found.text.startswith("the cup is usually at the table: 75 % of the time, 0.571 [0.250, 0.842] n=7")
-    assert [one.place[0] for one in store.recall(MemoryQuery(vector=embed("cup"), target="shelf"))] == [2.0]
+    assert [one.place[0] for one in store.recall(Selection(vector=embed("cup"), target="shelf"))] == [2.0]
 
 
 def test_survival_counts_whole_stays_and_the_time_of_all():
@@ -165,7 +165,7 @@ def test_skills_are_counted_by_policy_version():
     rate = store.success("pick_place", "base")
     assert (rate.successes, rate.n) == (2, 4) and rate.low == pytest.approx(0.150, abs=1e-3)
     assert store.success("pick_place", "other") is None
-    found = store.recall(MemoryQuery(vector=embed("pick place")))
+    found = store.recall(Selection(vector=embed("pick place")))
     assert [one.text.split(" [")[0] for one in found] == [
         "pick_place with policy edited succeeds 1.000",
         "pick_place with policy base succeeds 0.500",

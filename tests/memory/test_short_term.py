@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import Selection
 from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemory
 from tests.contracts.memory_store import MemoryStoreContract
 from tests.memory.updates import SECOND, embed, event, node, step
@@ -26,7 +26,7 @@ def test_it_tells_the_last_change_with_place_time_and_evidence():
     table = node("place_0001", "table")
     store.update(step(event("new", "object_0001", "red cup", 1), seen_too=[table]), 1 * SECOND)
     store.update(step(event("moved", "object_0001", "red cup", 9, (0.3, 0.1, 0.02)), on="place_0001"), 9 * SECOND)
-    (found,) = store.recall(MemoryQuery(text="red cup", vector=embed("red cup")))
+    (found,) = store.recall(Selection(text="red cup", vector=embed("red cup")))
     assert found.text == "the red cup moved to the table"
     assert (found.stamp_ns, found.node_id, found.ids) == (9 * SECOND, "object_0001", ("front@9000000000",))
     assert found.score == pytest.approx(1.0, abs=1e-6)
@@ -45,7 +45,7 @@ def test_it_never_holds_more_than_its_capacity_and_says_what_left_the_disk(evict
             on_disk = (on_disk | {row.key for row in state.changed}) - set(state.removed)
     state = store.state()
     on_disk = (on_disk | {row.key for row in state.changed}) - set(state.removed)
-    assert on_disk == {one.node_id for one in store.recall(MemoryQuery(limit=100))} | {"eviction policy"}
+    assert on_disk == {one.node_id for one in store.recall(Selection(limit=100))} | {"eviction policy"}
 
 
 def test_what_is_asked_for_stays_when_questions_count():
@@ -63,7 +63,7 @@ def test_what_the_graph_gave_up_is_forgotten():
         store.update(step(event("new", f"object_{i}", f"thing {i}", i)), i * SECOND)
     store.update(step(event("deleted", "object_0", "thing 0", 5), deleted=["object_0"]), 5 * SECOND)
     store.update(step(event("merged", "object_1", "thing 1", 6, other_id="object_2"), deleted=["object_2"]), 6 * SECOND)
-    assert [one.node_id for one in store.recall(MemoryQuery())] == ["object_1"]
+    assert [one.node_id for one in store.recall(Selection())] == ["object_1"]
 
 
 def test_time_place_and_relation_narrow_the_answer():
@@ -73,7 +73,7 @@ def test_time_place_and_relation_narrow_the_answer():
     store.update(step(event("new", "object_2", "cup", 20, (0.8, 0, 0))), 20 * SECOND)
 
     def ids(**asked):
-        return [one.node_id for one in store.recall(MemoryQuery(**asked))]
+        return [one.node_id for one in store.recall(Selection(**asked))]
 
     assert ids(valid_ns=(15 * SECOND, 25 * SECOND)) == ["object_2"]
     assert ids(believed_ns=15 * SECOND) == ["object_1"]

@@ -7,8 +7,8 @@ import pytest
 import spark_dsg
 
 from engram.app import memory_command
-from engram.core.contracts import MemoryQuery
 from engram.core.errors import StoreError
+from engram.core.questions import AtTime, FindObject
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.spark_dsg_file import load, save
 from engram.memory.storage.store import GraphStore
@@ -53,7 +53,7 @@ def test_a_file_becomes_a_memory_that_answers_and_goes_on(tmp_path):
     save(first.graph(), tmp_path / "graph.sparkdsg")
     memory_command.memory(memory_command.Import(tmp_path / "memory", tmp_path / "graph.sparkdsg"))
     again = RobotMemory(GraphStore(tmp_path / "memory"), encoder=WordEncoder())
-    assert again.query(MemoryQuery(text="red cup", valid_ns=(10**9, 10**9))).nodes[0].id == "object_0001"
+    assert again.query(AtTime(FindObject("red cup"), (10**9, 10**9))).nodes[0].id == "object_0001"
     update = again.update(view([seen("red cup", (0.4, 0.1, 0.02)), seen("blue bowl", (0.6, 0.1, 0.02))], 2 * 10**9))
     assert [node.id for node in update.nodes] == ["object_0001", "object_0002"]
 

@@ -20,7 +20,9 @@ from engram.memory.graph.fusion import FusionConfig, spawn
 from engram.memory.storage.columns import NodeColumns
 from engram.memory.storage.disk_budget import bytes_in
 from engram.memory.storage.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
-from engram.memory.storage.store import GraphStore, GraphStoreConfig, _write, list_snapshots, read_snapshot, repair
+from engram.memory.storage.snapshots import list_snapshots, read_snapshot
+from engram.memory.storage.store import GraphStore, GraphStoreConfig, repair
+from engram.memory.storage.tables import write_rows
 from tests.memory.scenes import seen
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "30"))
@@ -315,7 +317,7 @@ def test_texts_of_every_length_keep_to_themselves():
         index = np.array(draw.sample(range(150), 30))
         for row in index.tolist():
             texts[row] = draw.choice("abc") * draw.choice([0, 100, 254, 255, 255, 256, 257, 300])
-        _write(root, "records", Rows(index, {"text": strings([texts[row] for row in index.tolist()])}), hashes)
+        write_rows(root, "records", Rows(index, {"text": strings([texts[row] for row in index.tolist()])}), hashes)
     assert [str(text) for text in root["records/text"][:][:, 0]] == texts
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.memory.graph_memory import GraphMemory, known_place, table
+from engram.memory.graph.places import known_place, table
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.store import GraphStore
 from engram.nodes import messages
-from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, query_from, resolve
+from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, question_from, resolve
 from engram.runtime.graph_mirror import GraphMirror
 from engram_interfaces.srv import MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 from tests.memory.scenes import WordEncoder, seen, view
@@ -30,21 +31,21 @@ def memory():
 
 
 def ask(memory, **fields):
-    query = query_from(MemoryQuery.Request(**fields), ASKING)
+    query = question_from(MemoryQuery.Request(**fields), ASKING)
     return answer_query(memory, query, MemoryQuery.Response())
 
 
 @pytest.mark.parametrize("field", ["at", "believed_at"])
 def test_a_time_to_come_is_refused_and_a_clock_a_little_ahead_is_not(field):
     now = ASKING.now_ns
-    query_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 500_000_000)}), ASKING)
+    question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 500_000_000)}), ASKING)
     with pytest.raises(InvalidInputError, match=rf"^{field}: 2.0 s from now is still to come"):
-        query_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}), ASKING)
+        question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}), ASKING)
 
 
 def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
     answer = ask(memory, text="where is the red cup?")
-    assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; I see it; belief 0.97."
+    assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; last seen 48 seconds ago."
     assert answer.age == pytest.approx(100 - 52)
     assert list(answer.evidence_ids) == [f"front@{50 * SECOND}", f"front@{52 * SECOND}"]
     assert answer.evidence[0].startswith("history: red cup at its place from 50.0 s")
@@ -110,7 +111,7 @@ def test_without_a_rotation_landmarks_must_do(memory, tmp_path):
 def test_advice_weighs_the_way(memory):
     far = MemoryQuery.Request(text="where is the green spoon", use_robot_place=True)
     far.robot_place.x = 1000.0
-    answer = answer_query(memory, query_from(far, ASKING), MemoryQuery.Response())
+    answer = answer_query(memory, question_from(far, ASKING), MemoryQuery.Response())
     assert not answer.look and answer.advice.startswith("Looking is not worth it")
     assert np.allclose(messages.xyz(answer.look_at), 0)
 
@@ -121,7 +122,7 @@ def test_the_whole_search_comes_with_the_advice():
     memory = GraphMemory(encoder=WordEncoder(), places=[table(), sideboard])
     request = MemoryQuery.Request(text="where is the green spoon", use_robot_place=True)
     request.robot_place.x, request.robot_place.y = 0.5, 4.0
-    query = query_from(request, ASKING)
+    query = question_from(request, ASKING)
     answer = answer_query(memory, query, MemoryQuery.Response())
     assert answer.look and answer.route_labels == ["the sideboard", "the table"]
     assert [place.y for place in answer.route] == [4.0, 0.0] and answer.route[0] == answer.look_at

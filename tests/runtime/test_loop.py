@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import Detector, Memory, MemoryAnswer, MemoryQuery, Policy, World
+from engram.core.contracts import Detector, Memory, MemoryAnswer, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.pipeline import CommandPipeline
+from engram.core.questions import FindObject
 from engram.core.types import (
     ActionChunk,
     GraphUpdate,
@@ -172,13 +173,21 @@ class GoRightAndSay(GoRight):
         return replace(super().act(), memory_ids=self.read)
 
 
+def test_the_memory_sees_how_the_episode_ended():
+    """Four steps make five observations, 0.1 s apart: the last one shows what the last command did."""
+    memory = RobotMemory(encoder=WordEncoder())
+    Runtime(GantryWorld(), GoRight(), pipeline(), detector=SameView(), memory=memory).run_episode("reach", seed=7)
+    (cup,) = memory.query(FindObject("red cup")).nodes
+    assert (cup.observations, cup.last_seen_ns) == (5, 500_000_000)
+
+
 def test_a_memory_of_tasks_gets_every_episode_and_what_was_read_for_it():
     memory = RobotMemory(encoder=WordEncoder())
     runtime = Runtime(GantryWorld(), GoRightAndSay(), pipeline(), detector=SameView(), memory=memory)
     runtime.run_episode("reach", seed=7)
     runtime.run_episode("reach", seed=8)
     memory.commit()
-    memory.query(MemoryQuery(text="red cup"))  # waits for the threads
+    memory.query(FindObject("red cup"))  # waits for the threads
     first, second = memory.episodic.episodes
     assert (first.outcome, first.return_, first.policy_version) == ("succeeded", 1.0, "v0")
     assert first.memory_ids == ("object_0001",)
@@ -215,4 +224,4 @@ def test_five_methods_make_a_memory_that_the_loop_takes():
     memory = Scenes()
     result = Runtime(GantryWorld(), GoRight(), pipeline(), detector=SameView(), memory=memory).run_episode("reach", 7)
     assert result.oracle_success
-    assert memory.stamps == [100_000_000 * step for step in range(1, 5)]
+    assert memory.stamps == [100_000_000 * step for step in range(1, 6)]  # four steps and what came of the last one

@@ -1,4 +1,4 @@
-"""What a memory was worth: the return of the tasks whose actions carried its id.
+"""Learned value of a memory entry: the mean return of the tasks whose actions carried its id.
 
 REMEMBERER (Zhang et al. 2023) and AgentFly (Zhou et al. 2025): selection improves with outcomes while the policy's
 weights stay as they are. One-step Q learning with the step size 1 / n, which is the mean return.
@@ -17,9 +17,9 @@ class ValueConfig:
     """Prior and exploration."""
 
     prior: float = 0.5
-    """Value of what was never used."""
+    """Prior value of an entry that was never used."""
     prior_weight: float = 1.0
-    """Uses that the prior counts for."""
+    """Number of uses that the prior is worth."""
     exploration: float = 0.1
     """Weight of the upper confidence bound: how much a rarely used memory is favoured."""
     capacity: int = 16384

@@ -1,4 +1,4 @@
-"""Events and episodes: what episodic memory holds, and how each lies in a row on disk."""
+"""Events and episodes of episodic memory, and their rows on disk."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Event:
 
     @classmethod
     def of(cls, record: Record) -> Event:
-        """Return what a row holds."""
+        """Return the value stored in a row."""
         data = dict(record.data)
         for name in ("sentences", "node_ids", "evidence"):
             data[name] = tuple(data[name])
@@ -109,7 +109,7 @@ class Episode:
 
     @classmethod
     def of(cls, record: Record) -> Episode:
-        """Return what a row holds."""
+        """Return the value stored in a row."""
         data = dict(record.data) | {"memory_ids": tuple(record.data["memory_ids"])}
         return cls(id=record.key, vector=_vector(record), **data)
 

@@ -11,7 +11,7 @@ from engram.core.types import EMBEDDING_DIM
 
 @dataclass(frozen=True)
 class RecallConfig:
-    """How recall weighs and how far it looks."""
+    """Weights and bounds of recall."""
 
     chunk: int = 32
     """Events a summary stands for (HCAM, Lampinen et al. 2021)."""
@@ -22,7 +22,7 @@ class RecallConfig:
     lag: float = 2.0
     """Events after which contiguity falls to 1/e (Howard and Kahana 2002)."""
     backward: float = 0.6
-    """Contiguity of what came before, against what came after."""
+    """Weight of events before a match relative to events after it."""
     similarity_weight: float = 0.7
     """Share of the cosine in the score."""
     contiguity_weight: float = 0.15

@@ -45,12 +45,12 @@ class EventLog:
             self._merge(self.capacity)
 
     def restore(self, events: Iterable[Event]) -> None:
-        """Take over stored events, oldest first: no change."""
+        """Restore stored events, oldest first: no change."""
         for event in events:
             self._add(event)
 
     def replace_last(self, event: Event) -> None:
-        """Let the newest event have grown into ``event``."""
+        """Replace the newest event by its extension ``event``."""
         self.events[-1] = event
         self.index.replace(len(self.events) - 1, event.vector)
         self._link(event)
@@ -66,7 +66,7 @@ class EventLog:
         return tuple(key for key in self._of_node.get(node_id, ()) if key in self._position)
 
     def bytes_used(self) -> int:
-        """Return what the events hold of RAM."""
+        """Return the RAM used by the events [bytes]."""
         words = sum(110 * len(one.sentences) + 80 * len(one.node_ids) for one in self.events)
         return words + _EVENT_BYTES * len(self.events)
 
@@ -76,7 +76,7 @@ class EventLog:
             self._merge(len(self.events) - max(1, len(self.events) // 8))
 
     def state(self) -> StoreState:
-        """Return the rows that changed and the ids that went since the last call."""
+        """Return the rows that changed and the ids that were removed since the last call."""
         rows = tuple(self.event(key).record() for key in sorted(self._changed))
         state = StoreState(rows, tuple(sorted(self._removed)))
         self._changed.clear()
@@ -96,7 +96,7 @@ class EventLog:
                 del ids[:-_EVENTS_OF_A_NODE]
 
     def _merge(self, keep: int) -> None:
-        """Merge an eighth: the most alike neighbours of one episode; of what is left, the oldest above ``keep`` go."""
+        """Merge an eighth of the events: similar neighbours within an episode; drop the oldest above ``keep``."""
         count = max(1, keep // 8)
         same = np.array([a.episode == b.episode for a, b in zip(self.events, self.events[1:], strict=False)])
         same[-1] = False  # the newest event may still be growing

@@ -1,4 +1,4 @@
-"""Associative recall: what hangs together with what was found, over several hops of a graph.
+"""Associative recall: spreading activation from direct matches over several hops of a graph.
 
 Personalised PageRank from the entries that a question found directly, as HippoRAG (Gutierrez et al. 2024) does over
 a knowledge graph and AriGraph (Anokhin et al. 2024) over a graph of facts and episodes.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 _TOLERANCE = 1e-4
-"""Of the activation of an entry: the order is what counts."""
+"""Tolerance of the activation; only the order matters."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def spread(
     neighbours: Callable[[str], Iterable[str]],
     config: SpreadConfig | None = None,
 ) -> dict[str, float]:
-    """Return the activation (sums to 1) of the seeds and of what is around them.
+    """Return the activation (sums to 1) of the seeds and of their neighbourhood.
 
     ``seeds``: entry -> weight above 0. ``neighbours`` names the entries next to one.
     """

@@ -1,4 +1,4 @@
-"""What episodic memory answers: similarity, contiguity and value first, then what hangs together with it."""
+"""Episodic recall: direct matches by similarity, temporal contiguity and learned value, then associated entries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery
+from engram.core.questions import Selection
 from engram.core.types import Evidence
 from engram.memory.graph.surroundings import Surroundings
 from engram.memory.stores.episodic.case_values import CaseValues
@@ -16,11 +16,11 @@ from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
 
 SOURCE = "episodic"
 _SEED_SHARE = 0.5
-"""Activation spreads from what fits at least half as well as the best."""
+"""Activation spreads from matches that score at least half as much as the best."""
 
 
 class EpisodicRecall:
-    """Reads the log, the episodes, their values and the scene around them; writes nothing."""
+    """Ranks events and episodes; reads the log, the episodes, their values and the current relations."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class EpisodicRecall:
         self._log, self._episodes, self._values, self._surroundings = log, episodes, values, surroundings
         self._spread, self._association_weight = spreading, association_weight
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return events and episodes, best first; later ones first among equals."""
-        direct = self._events(query) + self._cases_of(query)
+        direct = self._events(selection) + self._cases_of(selection)
         found = {one.ids[0]: one for one in direct}
-        if query.vector is not None and direct:
-            for one in self._associated(direct, query):
+        if selection.vector is not None and direct:
+            for one in self._associated(direct, selection):
                 if one.ids[0] not in found or found[one.ids[0]].score < one.score:
                     found[one.ids[0]] = one
         ranked = sorted(found.values(), key=lambda one: (-one.score, -one.stamp_ns, one.ids[0]))
-        return tuple(ranked[: query.limit])
+        return tuple(ranked[: selection.limit])
 
     def cases(self, vector: np.ndarray, limit: int) -> tuple[Episode, ...]:
         """Return past episodes for an instruction's ``vector`` (384,): similarity weighted by what they were worth.
@@ -55,16 +55,16 @@ class EpisodicRecall:
         scored.sort(key=lambda pair: (-pair[0], -pair[1].end_ns, pair[1].id))
         return tuple(one for score, one in scored[:limit] if score > 0)
 
-    def _events(self, query: MemoryQuery) -> list[Evidence]:
+    def _events(self, selection: Selection) -> list[Evidence]:
         weights, log = self._log.index.config, self._log
-        fits = np.array([self._fits(event, query) for event in log.events], bool) if _filters(query) else None
-        similarity, near = self._similarity(query.vector, fits), np.zeros(len(log.events))
-        if query.vector is not None:
+        fits = np.array([self._fits(event, selection) for event in log.events], bool) if _filters(selection) else None
+        similarity, near = self._similarity(selection.vector, fits), np.zeros(len(log.events))
+        if selection.vector is not None:
             near = log.index.contiguity(similarity)
         relevance = weights.similarity_weight * similarity + weights.contiguity_weight * near
         if fits is not None:
             relevance *= fits
-        order = np.lexsort((-np.arange(len(relevance)), -relevance))[: 4 * query.limit]
+        order = np.lexsort((-np.arange(len(relevance)), -relevance))[: 4 * selection.limit]
         found = []
         for i in order[relevance[order] > 0]:
             event = log.events[i]
@@ -89,25 +89,25 @@ class EpisodicRecall:
             scores[rows] = np.clip(np.array([events[i].vector for i in rows]) @ vector, 0.0, 1.0)
         return scores
 
-    def _cases_of(self, query: MemoryQuery) -> list[Evidence]:
-        if query.place is not None or query.relation or query.target:  # an episode has no place of its own
+    def _cases_of(self, selection: Selection) -> list[Evidence]:
+        if selection.place is not None or selection.relation or selection.target:  # an episode has no place of its own
             return []
         share, scored = self._log.index.config.value_weight, []
         for one in self._episodes.values():
-            if _overlaps(one.start_ns, one.end_ns, query):
-                alike = 1.0 if query.vector is None else max(0.0, float(one.vector @ query.vector))
+            if _overlaps(one.start_ns, one.end_ns, selection):
+                alike = 1.0 if selection.vector is None else max(0.0, float(one.vector @ selection.vector))
                 scored.append((alike * (1 - share + share * self._values.value(one.id)), one.end_ns, one.id))
         scored.sort(reverse=True)
-        return [self._case(self._episodes[key], score) for score, _, key in scored[: query.limit]]
+        return [self._case(self._episodes[key], score) for score, _, key in scored[: selection.limit]]
 
-    def _associated(self, direct: Sequence[Evidence], query: MemoryQuery) -> list[Evidence]:
+    def _associated(self, direct: Sequence[Evidence], selection: Selection) -> list[Evidence]:
         best = sorted(direct, key=lambda one: -one.score)[: self._log.index.config.seeds]
         seeds = {one.ids[0]: one.score for one in best if one.score >= _SEED_SHARE * best[0].score}
         active = spread(seeds, self._neighbours, self._spread)
         others = {
             key: share
             for key, share in active.items()
-            if key not in seeds and key in self._log and self._fits(self._log.event(key), query)
+            if key not in seeds and key in self._log and self._fits(self._log.event(key), selection)
         }
         if not others:
             return []
@@ -115,9 +115,10 @@ class EpisodicRecall:
         return [self._event(self._log.event(key), share * scale) for key, share in others.items()]
 
     def _neighbours(self, key: str) -> set[str]:
-        """Events touch their objects and their task, a task what was read for it, objects each other in the scene.
+        """Return the graph neighbours of an entry.
 
-        Neighbourhood in time is contiguity's part and would drown these.
+        An event is linked to its objects and its task, a task to the memories read for it, and objects to objects that
+        they are related to. Neighbours in time are not linked: contiguity covers them, and they would dominate.
         """
         if key in self._log:
             event = self._log.event(key)
@@ -129,12 +130,12 @@ class EpisodicRecall:
     def _is_known(self, key: str) -> bool:
         return key in self._log or key in self._episodes or key in self._surroundings.labels
 
-    def _fits(self, event: Event, query: MemoryQuery) -> bool:
-        if not _overlaps(event.start_ns, event.end_ns, query):
+    def _fits(self, event: Event, selection: Selection) -> bool:
+        if not _overlaps(event.start_ns, event.end_ns, selection):
             return False
-        if query.target and not self._involves(event, query.target):
+        if selection.target and not self._involves(event, selection.target):
             return False
-        return query.place is None or float(np.linalg.norm(event.place - query.place)) <= query.radius_m
+        return selection.place is None or float(np.linalg.norm(event.place - selection.place)) <= selection.radius_m
 
     def _involves(self, event: Event, target: str) -> bool:
         """Whether an object of the event is ``target``, or stands in a relation to it now."""
@@ -155,12 +156,12 @@ class EpisodicRecall:
         return Evidence(SOURCE, words, min(1.0, score), episode.end_ns, (episode.id,))
 
 
-def _filters(query: MemoryQuery) -> bool:
-    asked = (query.valid_ns, query.believed_ns, query.place)
-    return any(one is not None for one in asked) or bool(query.target)
+def _filters(selection: Selection) -> bool:
+    asked = (selection.valid_ns, selection.believed_ns, selection.place)
+    return any(one is not None for one in asked) or bool(selection.target)
 
 
-def _overlaps(start_ns: int, end_ns: int, query: MemoryQuery) -> bool:
-    if query.believed_ns is not None and start_ns > query.believed_ns:
+def _overlaps(start_ns: int, end_ns: int, selection: Selection) -> bool:
+    if selection.believed_ns is not None and start_ns > selection.believed_ns:
         return False
-    return query.valid_ns is None or (start_ns <= query.valid_ns[1] and end_ns >= query.valid_ns[0])
+    return selection.valid_ns is None or (start_ns <= selection.valid_ns[1] and end_ns >= selection.valid_ns[0])

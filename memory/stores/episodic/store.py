@@ -1,4 +1,4 @@
-"""Episodic memory: events cut by surprise, the tasks they belong to, and which of them helped later."""
+"""Episodic memory: events segmented by surprise, the tasks they belong to, and their learned value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.contracts import MemoryStore, StoreState
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.graph.context import Case
 from engram.memory.graph.surroundings import Surroundings, describe
@@ -129,12 +130,12 @@ class EpisodicMemory(MemoryStore):
         if return_ is not None:
             self.values.credit((key, *ids), return_)
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
-        """Return events and episodes that fit, best first, and what hangs together with them."""
-        return self._recall.recall(query)
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
+        """Return events and episodes that fit, best first, and entries associated with them."""
+        return self._recall.recall(selection)
 
     def cases(self, instruction: str, limit: int) -> tuple[Case, ...]:
-        """Return past episodes for an instruction: similar ones that were worth it, the best first."""
+        """Return past episodes for an instruction: similar ones with a high value, best first."""
         if not limit or not self._episodes:
             return ()
         chosen = self._recall.cases(unit(np.asarray(self._embed(instruction))), limit)
@@ -156,7 +157,7 @@ class EpisodicMemory(MemoryStore):
         return StoreState(tuple(rows), tuple(removed))
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored rows; an episode that ran when the process died goes on until the next one begins."""
+        """Restore stored rows; an episode that ran when the process died goes on until the next one begins."""
         ordered = sorted(records, key=lambda one: (len(one.key), one.key))  # ids count up: oldest first
         self._log.restore(Event.of(one) for one in ordered if one.key.startswith("event_"))
         for record in ordered:
@@ -215,7 +216,7 @@ class EpisodicMemory(MemoryStore):
         self._removed.add(worst)
 
     def bytes_used(self) -> int:
-        """Return what events, cases and their values hold of RAM."""
+        """Return the RAM used by events, cases and their values [bytes]."""
         return self._log.bytes_used() + self._case_bytes() + _VALUE_BYTES * len(self.values)
 
     def _case_bytes(self) -> int:

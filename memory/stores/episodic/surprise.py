@@ -1,4 +1,4 @@
-"""Where one event ends and the next begins: surprise above what has lately been usual (EM-LLM, Fountas et al. 2024).
+"""Event boundaries: surprise above a running threshold (EM-LLM, Fountas et al. 2024).
 
 Surprise is the negative log probability, in nats, of what changed in the scene under a model of what has been
 changing: how many objects change a step, in which way, and of which class. A carried cube stops being surprising
@@ -58,7 +58,7 @@ class ChangeModel:
         return total
 
     def learn(self, events: Sequence[GraphEvent]) -> None:
-        """Take in what happened; older steps fade."""
+        """Update the model with one step; older steps decay."""
         keep = self._forget
         self._alpha = 0.1 + keep * (self._alpha - 0.1) + _counts(events)
         self._beta = 1.0 + keep * (self._beta - 1.0) + 1.0

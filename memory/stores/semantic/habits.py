@@ -1,4 +1,4 @@
-"""What a class of objects does: where it stays, for how long, how often it was moved. Bounded counts only."""
+"""Statistics of a class of objects: where it stays, for how long, how often it is moved. Bounded counts only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from engram.memory.stores.semantic.survival import Chance, MovingRate, SurvivalC
 _PLACES = 32
 _STAYS = 256
 _CURVE_FROM = 10
-_CELL_M = 0.5
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class Stay:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Stay:
-        """Return what :meth:`data` gave."""
+        """Return the inverse of :meth:`data`."""
         return cls(**{**data, "place": np.array(data["place"])})
 
 
@@ -68,7 +67,7 @@ class UsualPlace:
 
 @dataclass(slots=True)
 class Habits:
-    """All that is kept of one class, or of one object."""
+    """Statistics of one class or one object."""
 
     places: dict[str, UsualPlace] = field(default_factory=dict)
     stays_s: list[float] = field(default_factory=list)  # whole stays, at the pace of their class, newest last
@@ -136,7 +135,7 @@ class Habits:
         return SurvivalCurve([*self.stays_s, *running_s], [True] * len(self.stays_s) + [False] * len(running_s))
 
     def bytes_used(self) -> int:
-        """Return what they hold of RAM; parts measured by tracemalloc."""
+        """Return the RAM used by they [bytes]; parts measured by tracemalloc."""
         arrays = sum(one.nbytes for one in (self.vector, self.hours) if one is not None)
         return 700 + 550 * len(self.places) + 40 * len(self.stays_s) + arrays
 
@@ -154,7 +153,7 @@ class Habits:
 
     @classmethod
     def of(cls, data: Mapping[str, Any], vector: np.ndarray | None) -> Habits:
-        """Return what :meth:`data` gave."""
+        """Return the inverse of :meth:`data`."""
         places = {
             key: UsualPlace(label, visits, seconds, np.array(mean))
             for key, (label, visits, seconds, *mean) in data["places"].items()
@@ -197,13 +196,13 @@ class HabitTable:
         return oldest, habits.bytes_used()
 
     def bytes_used(self) -> int:
-        """Return what the habits hold of RAM."""
+        """Return the RAM used by the habits [bytes]."""
         return sum(habits.bytes_used() for habits in self.habits.values())
 
 
 @dataclass(frozen=True)
 class Survival:
-    """The curve where many stays were seen, the constant rate beyond and where there are few."""
+    """Survival of a stay: Kaplan-Meier where many stays were seen, else a constant rate."""
 
     rate: MovingRate
     curve: SurvivalCurve | None
@@ -221,10 +220,3 @@ class Survival:
     def median_s(self) -> float:
         """Time after which half of them have moved."""
         return self.curve.median_s if self.curve is not None and self.curve.median_s < inf else self.rate.median_s
-
-
-def place_key(support_id: str, place: np.ndarray) -> str:
-    """Return the name under which a place is counted: what carries the object, else a cell of half a metre."""
-    if support_id:
-        return support_id
-    return "cell " + " ".join(str(int(np.floor(value / _CELL_M))) for value in place)

@@ -1,4 +1,4 @@
-"""At what time of day things are moved: a rate for each hour, and the pace at which time passes by it.
+"""Time of day at which objects are moved: a rate for each hour, and time rescaled by it.
 
 A constant rate is wrong overnight and wrong at noon. With n moves seen in an hour of the day, and e expected of it by
 the mean rate and by how long that hour was watched over, its pace is (n + k g) / (e + k): a gamma-distributed rate
@@ -15,12 +15,12 @@ import numpy as np
 HOURS = 24
 _HOUR_NS = 3600 * 10**9
 _PRIOR_MOVES = 0.5
-"""Moves, expected in an hour, that the pace of the whole home counts as."""
+"""Weight of the rhythm of the whole home, in expected moves an hour."""
 
 
 @dataclass(frozen=True)
 class Rhythm:
-    """How fast each hour of the day (of the clock's own zone) goes by, beside the mean: (24,)."""
+    """Moving rate of each hour of the day (24,), in the clock's zone, relative to the mean."""
 
     pace: np.ndarray = field(default_factory=lambda: np.ones(HOURS))
 

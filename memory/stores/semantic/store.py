@@ -1,4 +1,4 @@
-"""Semantic memory: what remains of many days. Where things usually are, how long they stay, which skill works."""
+"""Semantic memory: usual places of objects, how long they stay there, and success rates of skills."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from math import inf
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.contracts import MemoryStore, StoreState
+from engram.core.questions import Selection
 from engram.core.statistics import Rate
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
 from engram.memory.graph.surroundings import Surroundings
-from engram.memory.stores.semantic.habits import Habits, HabitTable, Stay, Survival, UsualPlace, place_key
+from engram.memory.storage.place_keys import place_key
+from engram.memory.stores.semantic.habits import Habits, HabitTable, Stay, Survival, UsualPlace
 from engram.memory.stores.semantic.rhythm import HOURS, Rhythm, rhythm_of
 from engram.memory.stores.semantic.survival import Chance, MovingRate, SurvivalCurve, moving_rate
 
@@ -50,7 +52,7 @@ class SemanticConfig:
 
 @dataclass(frozen=True)
 class Summary:
-    """What consolidation made of one class or object."""
+    """Summary of one class or object, computed by consolidation."""
 
     usual: tuple[Usual, ...]
     curve: SurvivalCurve | None = None
@@ -91,7 +93,7 @@ class SemanticMemory(MemoryStore):
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
-        """End and begin stays by the events; a sight renews them."""
+        """Begin and end stays as the events say; a detection extends them."""
         self._surroundings.follow(change)
         if change.shifted_ns:
             self._shift(change.shifted_ns)
@@ -106,7 +108,7 @@ class SemanticMemory(MemoryStore):
             self._drop_stay(node_id)
 
     def skill(self, task: str, policy_version: str, success: bool, stamp_ns: int = -1) -> None:
-        """Count one task of the policy, finished at ``stamp_ns``."""
+        """Count one finished task of a policy, at ``stamp_ns``."""
         key = f"{_SKILL}{task}@{policy_version}"
         known = self._skills.pop(key, Skill(task, policy_version, 0, 0))
         self._skills[key] = Skill(task, policy_version, known.successes + int(success), known.n + 1,
@@ -191,21 +193,21 @@ class SemanticMemory(MemoryStore):
         """Return what was tried, the pair of task and policy version that was tried last at the end."""
         return tuple(self._skills.values())
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
-        """Return where things like the asked one usually are, and how well a skill that is meant works.
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
+        """Return the usual places of matching classes and the success rates of matching skills.
 
         The score of a place is its share of the time x how well the class fits the words.
         """
         found: list[Evidence] = []
-        if query.relation in ("", "in", "on"):
+        if selection.relation in ("", "in", "on"):
             known = {n: h for n, h in self._tables[_CLASS].habits.items() if _CLASS + n in self._summaries}
-            for (name, habits), fit in zip(known.items(), _fits(list(known.values()), query.vector), strict=True):
+            for (name, habits), fit in zip(known.items(), _fits(list(known.values()), selection.vector), strict=True):
                 if fit >= self.config.alike:
-                    found += self._habit_evidence(name, habits, query, fit)
-        if query.vector is not None and query.place is None and not (query.relation or query.target):
-            found += self._skill_evidence(query.vector)
+                    found += self._habit_evidence(name, habits, selection, fit)
+        if selection.vector is not None and selection.place is None and not (selection.relation or selection.target):
+            found += self._skill_evidence(selection.vector)
         found.sort(key=lambda one: (-one.score, one.text))
-        return tuple(found[: query.limit])
+        return tuple(found[: selection.limit])
 
     # -- on disk ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +230,7 @@ class SemanticMemory(MemoryStore):
         return StoreState(tuple(rows), tuple(removed))
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored rows; the summaries are distilled again in the background."""
+        """Restore stored rows; the summaries are distilled again in the background."""
         for record in sorted(records, key=lambda one: (one.data.get("seen_ns", 0), one.key)):
             prefix, slash, name = record.key.partition("/")
             if prefix + slash in self._tables:
@@ -240,7 +242,7 @@ class SemanticMemory(MemoryStore):
         self._changed.clear()
 
     def bytes_used(self) -> int:
-        """Return what habits, what was made of them, running stays and skills hold of RAM."""
+        """Return the RAM used by habits, what was made of them, running stays and skills [bytes]."""
         rest = _STAY_BYTES * len(self._stays) + _SKILL_BYTES * len(self._skills) + _SUMMARY_BYTES * len(self._summaries)
         return rest + sum(table.bytes_used() for table in self._tables.values())
 
@@ -349,12 +351,14 @@ class SemanticMemory(MemoryStore):
         usual = habits.with_running(running).usual(limit=8)
         return Summary(tuple(usual), habits.curve(running, rhythm), rhythm, hours)
 
-    def _habit_evidence(self, label: str, habits: Habits, query: MemoryQuery, fit: float) -> list[Evidence]:
+    def _habit_evidence(self, label: str, habits: Habits, selection: Selection, fit: float) -> list[Evidence]:
         summary = self._summaries[_CLASS + label]
         found = []
         for place, share, visits in summary.usual:
-            away = query.place is not None and float(np.linalg.norm(place.mean - query.place)) > query.radius_m
-            if not away and query.target in ("", place.label):
+            away = (
+                selection.place is not None and float(np.linalg.norm(place.mean - selection.place)) > selection.radius_m
+            )
+            if not away and selection.target in ("", place.label):
                 text = _sentence(label, place, share, visits, self.survival(label))
                 found.append(Evidence(self.name, text, fit * share, habits.seen_ns, place=place.mean))
         return found

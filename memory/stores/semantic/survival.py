@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore", "The confidence interval is undefined", Runtim
 
 
 _PRIOR_STAYS = 5.0
-"""Stays that the constant rate counts as beside those that were seen."""
+"""Weight of the constant rate, in stays."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from engram.core.arrays import positive_int
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A change that wants to be remembered."""
+    """A change that is offered for storage."""
 
     key: str
     label: str = ""  # class of the object
@@ -24,14 +24,14 @@ class Write:
 
 
 class EvictionPolicy(ABC):
-    """Decides what stays; holds at most ``capacity`` keys after every call."""
+    """Decides which keys stay; holds at most ``capacity`` after every call."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = positive_int("capacity", capacity)
 
     @abstractmethod
     def write(self, write: Write) -> tuple[str, ...]:
-        """Take in a change and return the keys that are dropped for it; ``write.key`` itself if it is not worth it."""
+        """Offer a change; return the evicted keys, which is ``write.key`` itself if it is not stored."""
 
     @abstractmethod
     def read(self, key: str, label: str = "") -> None:
@@ -39,7 +39,7 @@ class EvictionPolicy(ABC):
 
     @abstractmethod
     def forget(self, key: str) -> None:
-        """Let go of ``key``: its object does not exist any more. Unknown keys are ignored."""
+        """Remove ``key``: its object does not exist any more. Unknown keys are ignored."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class OrderedPolicy(EvictionPolicy):
             self._order.move_to_end(key)
 
     def forget(self, key: str) -> None:
-        """Let go of ``key``."""
+        """Remove ``key``."""
         self._order.pop(key, None)
 
     def state(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class LFU(EvictionPolicy):
             self._touch(key)
 
     def forget(self, key: str) -> None:
-        """Let go of ``key`` and its count."""
+        """Remove ``key`` and its count."""
         self._count.pop(key, None)
 
     def state(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class LearnedEviction(EvictionPolicy):
         past.asked = self._tick
 
     def forget(self, key: str) -> None:
-        """Let go of ``key`` and its past."""
+        """Remove ``key`` and its past."""
         self._held.pop(key, None)
         self._pasts.pop(key, None)
 

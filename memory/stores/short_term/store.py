@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engram.core.contracts import MemoryQuery, MemoryStore, StoreState
+from engram.core.contracts import MemoryStore, StoreState
+from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
 from engram.memory.graph.surroundings import Surroundings, describe
 from engram.memory.stores.short_term.eviction import Write
@@ -28,7 +29,7 @@ class ShortTermConfig:
     eviction: str = "learned"
     """newest, fifo, lru, lfu, w_tiny_lfu or learned; ``engram bench eviction`` compares them."""
     half_distance_m: float = 1.0
-    """A change this far from the asked place scores half."""
+    """A change this far from the place of a question scores half [m]."""
     budget_mb: float = 12.0
     """RAM [MB]; above it entries go as they do above ``capacity``."""
 
@@ -58,7 +59,7 @@ class RecentChange:
 
     @classmethod
     def of(cls, record: Record) -> RecentChange:
-        """Return what a row holds."""
+        """Return the value stored in a row."""
         data = record.data
         place = np.array(data["place"], np.float64)
         return cls(record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector)
@@ -85,7 +86,7 @@ class ShortTermMemory(MemoryStore):
         return node_id in self._entries
 
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
-        """Remember every event of ``change``; what the graph gave up is forgotten."""
+        """Remember every event of ``change``; entries of removed nodes are dropped."""
         self._surroundings.follow(change)
         if change.shifted_ns:
             shifted = {k: replace(one, stamp_ns=one.stamp_ns + change.shifted_ns) for k, one in self._entries.items()}
@@ -106,13 +107,15 @@ class ShortTermMemory(MemoryStore):
         self._policy.read(node_id, label)
         self._used = True
 
-    def recall(self, query: MemoryQuery) -> tuple[Evidence, ...]:
+    def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return the changes that fit: cosine of the object x nearness, newest first among equals."""
         held = list(self._entries.values())
-        if _filters(query):
-            held = [one for one in held if self._fits(one, query)]
-        scores = self._scores(held, query)
-        best = sorted(range(len(held)), key=lambda i: (-scores[i], -held[i].stamp_ns, held[i].node_id))[: query.limit]
+        if _filters(selection):
+            held = [one for one in held if self._fits(one, selection)]
+        scores = self._scores(held, selection)
+        best = sorted(range(len(held)), key=lambda i: (-scores[i], -held[i].stamp_ns, held[i].node_id))[
+            : selection.limit
+        ]
         return tuple(
             Evidence(
                 source=self.name,
@@ -140,7 +143,7 @@ class ShortTermMemory(MemoryStore):
         return state
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over stored entries and the policy; one of another kind or capacity begins with the entries alone."""
+        """Restore stored entries and the policy; one of another kind or capacity begins with the entries alone."""
         entries = {record.key: RecentChange.of(record) for record in records if record.key != _POLICY}
         policy = next((record.data for record in records if record.key == _POLICY), None)
         if policy is not None and (policy["name"], policy["capacity"]) == (self.config.eviction, self.config.capacity):
@@ -155,12 +158,12 @@ class ShortTermMemory(MemoryStore):
         self._changed.clear()
 
     def bytes_used(self) -> int:
-        """Return what the entries hold of RAM."""
+        """Return the RAM used by the entries [bytes]."""
         vectors = sum(0 if one.vector is None else one.vector.nbytes for one in self._entries.values())
         return vectors + sum(_ENTRY_BYTES + len(one.text) for one in self._entries.values())
 
     def _shrink(self) -> None:
-        """Let go of what the policy would drop next, until the budget holds."""
+        """Evict entries until the budget holds."""
         excess = self.bytes_used() - self.config.budget_mb * (1 << 20)
         for key in self._policy.keys() if excess > 0 else ():
             if excess <= 0:
@@ -193,28 +196,28 @@ class ShortTermMemory(MemoryStore):
             self._changed.discard(node_id)
             self._removed.add(node_id)
 
-    def _fits(self, entry: RecentChange, query: MemoryQuery) -> bool:
-        if query.believed_ns is not None and entry.stamp_ns > query.believed_ns:
+    def _fits(self, entry: RecentChange, selection: Selection) -> bool:
+        if selection.believed_ns is not None and entry.stamp_ns > selection.believed_ns:
             return False
-        if query.valid_ns is not None and not query.valid_ns[0] <= entry.stamp_ns <= query.valid_ns[1]:
+        if selection.valid_ns is not None and not selection.valid_ns[0] <= entry.stamp_ns <= selection.valid_ns[1]:
             return False
-        asked = query.relation or query.target
-        if asked and not self._surroundings.stands(entry.node_id, query.relation, query.target):
+        asked = selection.relation or selection.target
+        if asked and not self._surroundings.stands(entry.node_id, selection.relation, selection.target):
             return False
-        return query.place is None or float(np.linalg.norm(entry.place - query.place)) <= query.radius_m
+        return selection.place is None or float(np.linalg.norm(entry.place - selection.place)) <= selection.radius_m
 
-    def _scores(self, held: Sequence[RecentChange], query: MemoryQuery) -> np.ndarray:
+    def _scores(self, held: Sequence[RecentChange], selection: Selection) -> np.ndarray:
         scores = np.ones(len(held))
-        if query.vector is not None and held:
-            blank = np.zeros_like(query.vector)
+        if selection.vector is not None and held:
+            blank = np.zeros_like(selection.vector)
             vectors = np.array([blank if one.vector is None else one.vector for one in held])
-            scores = np.clip(vectors @ query.vector, 0.0, 1.0).astype(np.float64)
-        if query.place is not None and held:
-            apart = np.linalg.norm(np.array([one.place for one in held]) - query.place, axis=1)
+            scores = np.clip(vectors @ selection.vector, 0.0, 1.0).astype(np.float64)
+        if selection.place is not None and held:
+            apart = np.linalg.norm(np.array([one.place for one in held]) - selection.place, axis=1)
             scores = scores * self.config.half_distance_m / (self.config.half_distance_m + apart)
         return scores
 
 
-def _filters(query: MemoryQuery) -> bool:
-    asked = (query.valid_ns, query.believed_ns, query.place)
-    return any(one is not None for one in asked) or bool(query.relation or query.target)
+def _filters(selection: Selection) -> bool:
+    asked = (selection.valid_ns, selection.believed_ns, selection.place)
+    return any(one is not None for one in asked) or bool(selection.relation or selection.target)

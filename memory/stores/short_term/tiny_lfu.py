@@ -115,7 +115,7 @@ class WTinyLFU(EvictionPolicy):
         self._renew(key)
 
     def forget(self, key: str) -> None:
-        """Let go of ``key``; the sketch ages by itself."""
+        """Remove ``key``; the sketch ages by itself."""
         for queue in (self._window, self._probation, self._protected):
             queue.pop(key, None)
 

@@ -1,0 +1,73 @@
+"""Parts of English that several kinds of questions share: openings, articles, relations, plurals."""
+
+from __future__ import annotations
+
+import re
+
+_RELATIONS = {
+    "on top of": "on", "on": "on", "inside": "in", "in": "in", "next to": "near", "near": "near", "beside": "near",
+    "by": "near", "close to": "near", "held by": "held_by", "in the hand of": "held_by",
+}  # fmt: skip
+THING = r"(?:the |a |an |my |your )?"
+
+
+_OPENINGS = (
+    r"what (?:did|do) you (?:think|believe) (?:was|is|were|are)(?: there)?",
+    r"where (?:did|do) you (?:think|believe)(?: that)?",
+    r"did you (?:think|believe)(?: that)?",
+    r"(?:when|where) did you (?:last )?see", r"when was", r"have you seen", r"did you see", r"do you know where",
+    r"where(?:'s| is| are| was| were| has| have)", r"what(?:'s| is| are| was| were)(?: there)?",
+    r"which objects (?:are|were)",
+    r"where", r"find", r"show me", r"(?:is|was|are|were) there(?: a| an| any)?", r"(?:is|was|are|were)",
+)  # fmt: skip
+
+
+def without_opening(words: str) -> str:
+    """Return ``words`` without "where is", "did you see" and the like; who holds what becomes a relation."""
+    words = _holding(words)
+    for opening in _OPENINGS:
+        match = re.match(rf"(?:{opening})\b\s*", words)
+        if match:
+            return words[match.end() :]
+    return words
+
+
+def split_relation(words: str) -> tuple[str, str, str]:
+    """Return what is left of ``words``, the relation and what it points at."""
+    names = "|".join(sorted(_RELATIONS, key=len, reverse=True))
+    match = re.search(rf"(?:^|\s)(?P<relation>{names})\s+{THING}(?P<thing>[\w][\w\s'-]*)$", words)
+    if match is None:
+        return words, "", ""
+    return words[: match.start()].strip(), _RELATIONS[match["relation"]], match["thing"].strip()
+
+
+def without_articles(words: str) -> str:
+    """Return the description in ``words``: without verbs and articles around it, empty for "everything"."""
+    words = re.sub(r"^(is|was|were|are|did|the|a|an|my|your|any|some)\b\s*", "", words.strip())
+    words = re.sub(r"^(the|a|an)\b\s*", "", words)
+    words = re.sub(r"\b(is|was|were|are|be|there|it|that|that (?:is|was)|last seen)$", "", words.strip()).strip()
+    return "" if words in ("what", "which", "everything", "anything", "object", "objects", "things") else words
+
+
+def singulars(text: str) -> list[str]:
+    """Return what ``text`` may be in the singular, the likeliest last: first as it is.
+
+    >>> singulars("red boxes"), singulars("cup")
+    (['red boxes', 'red boxe', 'red box'], ['cup'])
+    """
+    found = [text]
+    if text.endswith("s") and not text.endswith("ss"):
+        found.append(text[:-1])
+    if text.endswith("ies"):
+        found.append(f"{text[:-3]}y")
+    elif text.endswith(("ses", "xes", "zes", "ches", "shes")):
+        found.append(text[:-2])
+    return found
+
+
+def _holding(words: str) -> str:
+    """Rewrite "what is the robot holding" as "what is held by robot"."""
+    words = re.sub(r"\b(?:is|was|were) (?:the )?(?:robot|hand|you) holding\b", "held by robot", words)
+    words = re.sub(r"^(?:the )?(?:robot|hand) holding\b", "held by robot", words)
+    words = re.sub(r"^what (?:did|does|do) (?:the )?(?:robot|hand|you) hold\b", "held by robot", words)
+    return re.sub(r"^(?:what (?:did|does|do) )?(\S+) (?:hold|holding)\b", r"held by \1", words)

@@ -1,0 +1,94 @@
+"""Relation: "what is in the drawer", "is the cup on the table", "what is the robot holding"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from engram.core.contracts import MemoryAnswer
+from engram.core.questions import FindObject, Relation
+from engram.memory.graph.containment import deep
+from engram.memory.query.assemble import assembled, search_advice
+from engram.memory.query.context import QueryContext
+from engram.memory.query.find_object import answer_from, sentence
+from engram.memory.query.grammar import split_relation, without_articles, without_opening
+from engram.memory.query.hits import Hits
+from engram.memory.query.names import anchors, is_known_label, names
+from engram.memory.query.phrases import listed
+from engram.memory.query.registry import register
+
+EMPTY_CONFIDENCE = 0.5
+"""How sure "nothing is there" is after a look: an object can be missed, or put there later."""
+
+
+def answer_relation(question: Relation, context: QueryContext) -> MemoryAnswer:
+    """List what stands in the relation, or say whether an object does."""
+    selection = context.selection(question)
+    hits = context.search(selection)
+    if not question.text:
+        confidence = min(hits.confidence, default=emptiness(question.relation, question.target, context))
+        return assembled(question, context, hits, _list(question, context, hits), confidence)
+    about = FindObject(
+        question.text, place=question.place, radius_m=question.radius_m, limit=question.limit,
+        now_ns=question.now_ns, robot_place=question.robot_place,
+    )  # fmt: skip
+    if is_known_label(context.tracker.columns, context.tracker.history, question.text):
+        hits = hits.chosen([i for i, node in enumerate(hits.nodes) if names(question.text, node.label)])
+    if hits.nodes:
+        return answer_from(about, context, hits)
+    elsewhere = context.search(replace(selection, relation="", target=""))
+    return _denied(question, about, context, elsewhere)
+
+
+def _denied(question: Relation, about: FindObject, context: QueryContext, elsewhere: Hits) -> MemoryAnswer:
+    """Say that the object is not there, and where it is if that is known; no node fits the question."""
+    known = bool(elsewhere.nodes) and names(question.text, elsewhere.nodes[0].label)
+    text = sentence(about, context, elsewhere if known else Hits())
+    confidence = elsewhere.confidence[0] if known else 0.0
+    found = assembled(about, context, Hits(), f"No: {text[0].lower()}{text[1:]}" if known else text, confidence)
+    return replace(found, advice=search_advice(about, context, elsewhere if known else Hits(), confidence))
+
+
+def _list(question: Relation, context: QueryContext, hits: Hits) -> str:
+    be = "was" if context.is_past else "is"
+    relation, target = question.relation.replace("_", " "), question.target or "there"
+    think = "I thought that " if context.believed_ns is not None else ""
+    there = [f"the {node.label}" for node in hits.nodes if node.state != "absent"]
+    if there:
+        verb = be if len(there) == 1 else {"is": "are", "was": "were"}[be]
+        text = f"{think}{listed(there)} {verb} {relation} the {target}."
+    elif not context.is_past and last_look(question.relation, question.target, context) is None:
+        look = "into" if question.relation == "in" else "at"
+        return f"I do not know: I have never looked {look} the {target}."
+    else:
+        text = f"{think}nothing {be} {relation} the {target}."
+    return text[0].upper() + text[1:]
+
+
+def last_look(relation: str, target: str, context: QueryContext) -> int | None:
+    """Return when the target's box was last looked at [ns]; None = never."""
+    tracker, columns = context.tracker, context.tracker.columns
+    looks = []
+    for row in [columns.row_of[node_id] for node_id in anchors(tracker, target)] if target else ():
+        if row in columns.agents:
+            return tracker.stamp_ns
+        if relation == "in" and len(deep(columns, np.array([row]))):
+            looks.append(tracker.coverage.into.get(columns.about(row).id))
+            continue
+        half = columns.half[row] + (0.05 if relation != "in" else 0.0)
+        looks.append(tracker.coverage.last_look(columns.position[row] - half, columns.position[row] + half))
+    return max((look for look in looks if look is not None), default=None)
+
+
+def emptiness(relation: str, target: str, context: QueryContext) -> float:
+    """Return how sure it is that nothing stands in ``relation`` to ``target``."""
+    return 0.0 if last_look(relation, target, context) is None else EMPTY_CONFIDENCE
+
+
+def _rule(words: str) -> Relation | None:
+    rest, relation, target = split_relation(without_opening(words))
+    return Relation(relation, target, without_articles(rest)) if relation else None
+
+
+register(Relation, answer_relation, _rule, priority=1)
