@@ -76,7 +76,7 @@ TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
     ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),
     ("experience", "engram_interfaces/Experience", "policy -> learner", qos.EXPERIENCE),
     ("experience/ack", "engram_interfaces/ExperienceAck", "learner -> policy", qos.EXPERIENCE),
-    ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy", qos.LATCHED),
+    ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy, viewer", qos.LATCHED),
     ("policy/weights", "engram_interfaces/WeightChunk", "learner -> policy", qos.WEIGHTS),
     ("hardware/joint_states", "sensor_msgs/JointState", "ros2_control -> robot", qos.SENSOR),
     (

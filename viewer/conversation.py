@@ -65,7 +65,7 @@ class Conversation:
         words = self._question.value.strip()
         if not words:
             return
-        self._question.value = ""
+        self._question.value = ""  # type: ignore[misc]  # viser has a setter
         self._waiting.append(self._add(words))
         self._ask(words)
 

@@ -58,7 +58,7 @@ class DriveTab:
 
     def _take_example(self) -> None:
         if self._examples.value != NO_EXAMPLE:
-            self._instruction.value = self._examples.value
+            self._instruction.value = self._examples.value  # type: ignore[misc]  # viser has a setter
 
     def _send(self) -> None:
         words = self._instruction.value.strip()

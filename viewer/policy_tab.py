@@ -46,7 +46,12 @@ class PolicyTab:
             hint="Sets the policy node's parameter 'policy'.",
         )  # fmt: skip
         self._reply = self._gui.add_html("")
-        self._apply.on_click(lambda _: self._choice.value != NO_CHOICE and actions.choose_policy(self._choice.value))
+        self._actions = actions
+        self._apply.on_click(lambda _: self._choose())
+
+    def _choose(self) -> None:
+        if self._choice.value != NO_CHOICE:
+            self._actions.choose_policy(self._choice.value)
 
     def show(self, policy: PolicyState, outcomes: Sequence[Outcome]) -> None:
         """Show what drives and what else there is."""

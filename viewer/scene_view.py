@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import viser
@@ -119,12 +120,15 @@ class SceneView:
             f"/memory/{node.id}", color=color, dimensions=size, opacity=opacity(node),  # type: ignore[arg-type]
             position=node.pose.position, wxyz=node.pose.quaternion,
         )  # fmt: skip
-        box.on_click(lambda _, node_id=node.id: self._on_pick(node_id))
+        box.on_click(partial(self._clicked, node.id))
         label = self._scene.add_label(
             f"/memory_labels/{node.id}", caption(node, now_ns), anchor="bottom-center",
             position=node.pose.position + np.array([0.0, 0.0, size[2] / 2 + 0.02]),
         )  # fmt: skip
         self._drawn += [box, label]
+
+    def _clicked(self, node_id: str, _: object) -> None:
+        self._on_pick(node_id)
 
     def _add_room(self, node: SceneNode) -> None:
         size = np.maximum(node.size, SMALLEST_M)

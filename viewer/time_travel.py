@@ -59,7 +59,7 @@ class TimeTravel:
 
     def to_now(self) -> None:
         """Show the present again."""
-        self._slider.value = 0.0
+        self._slider.value = 0.0  # type: ignore[misc]  # viser has a setter of another type
 
     def words(self) -> str:
         """Return the time that is shown in words; empty: now."""
