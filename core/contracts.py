@@ -108,7 +108,7 @@ class MemoryQuery:
     relation: str = ""  # on, in, near, held_by; empty = none asked
     target: str = ""  # label or node id that the relation points at
     valid_ns: tuple[int, int] | None = (
-        None  # which was which was which was true in the world during [start, end]; None = now
+        None  # which was which was which was which was true in the world during [start, end]; None = now
     )
     believed_ns: int | None = None  # as the memory believed it at this time; None = as it knows today
     now_ns: int | None = None  # when it is asked; None = at the newest observation

@@ -1,4 +1,4 @@
-"""The results page and the README's table are what the result files say, and no other page has figures typed by hand."""
+"""The results page and the README's table are what the result files say; no other page has figures typed by hand."""
 
 import re
 
