@@ -33,9 +33,9 @@ SCRIPTED: dict[str, tuple[str, ...]] = {
     "guess": ("world",),
     "oracle_state": ("execute_steps",),
 }
-"""What ``engram eval`` runs beside policies -> those of its options that this takes; a policy takes all."""
+"""What ``engram eval`` runs other than a policy, and the options that each of them takes; a policy takes all."""
 WAYS = ("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "world", "detector")
-"""Its options that say how."""
+"""The options of ``engram eval`` that change how a policy is run."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,34 @@ class EvalConfig:
     """Success rates with intervals, in simulation, through the same loop as the nodes."""
 
     policy: tyro.conf.Positional[str] = "base"
-    """Checkpoint: a shipped name or a folder; ``experts``: the scripted experts; ``guess``: experts without memory;
-    ``oracle_state``: the experts, deciding as seldom as a policy."""
+    """Checkpoint: a shipped name or a folder. ``experts``: the scripted experts; ``guess``: experts that guess the
+    cue; ``oracle_state``: experts that replan as seldom as a policy."""
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
     """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4, or
     package.module:attribute of your own; default: tabletop."""
     swap: bool = False
-    """Say the words of another object on the same table and see whether the robot does that instead."""
+    """Swap the instruction for that of another object in the same scene, and measure which goal is reached."""
     held_out: bool = False
-    """Say it in wordings that training never used."""
+    """Give the instruction in held-out wordings, which training never used."""
     robot: str = "panda_2f85"
     """Robot that acts: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     output: str = ""
     """File for the report, with commit and machine; empty: none."""
     ablation: str = ""
-    """Spoil what the policy's memory reads: zeroed, noise, or swapped (with that of the episode before); or keep
-    memory/context from it: no_context."""
+    """Tamper with the policy's sequence memory: zeroed, noise, or swapped (with that of the previous episode); or
+    withhold memory/context: no_context."""
     execute_steps: int = 0
-    """Rows of a chunk that are executed before the next is asked for; 0: as the policy was trained."""
+    """Replan after so many steps of an action chunk; 0: the policy's own setting."""
     ensemble: bool = False
-    """Ask at every step and average the chunks where they overlap."""
+    """Replan at every step and average the chunks where they overlap (temporal ensembling)."""
     adaptive_m: float | None = None
-    """Ask at every step, and leave a chunk early when the new one would lead the tool this far from it [m]; 0: never;
-    None: as the policy is used to."""
+    """Replan at every step, and switch to the new chunk when the two differ by more than this [m]; 0: never; None:
+    the policy's own setting."""
     push: bool = False
-    """Push the object that the words name once, on the way to it (reach, push_to_mark, pick_place, stack)."""
+    """Push the object that the instruction names once, while the arm approaches it (reach, push_to_mark, pick_place,
+    stack)."""
     world: str = "tabletop"
     """World to run in: tabletop, or package.module:attribute of your own."""
     detector: str = "geometric"
@@ -121,7 +122,7 @@ def evaluate(config: EvalConfig) -> int:
 
 
 def _check_options(config: EvalConfig) -> None:
-    """Raise InvalidInputError for options that would change nothing: whoever set one expects that it does."""
+    """Raise InvalidInputError for options that would have no effect."""
     usual = EvalConfig()
     chosen = [name for name in WAYS if getattr(config, name) != getattr(usual, name)]
     taken = SCRIPTED.get(config.policy, WAYS)
@@ -137,7 +138,8 @@ def _check_options(config: EvalConfig) -> None:
 
 
 def _writable(output: str) -> Path | None:
-    """Return the file ``output``, empty and there: an evaluation of an hour shall not end with a folder that is not."""
+    """Create the file ``output`` and return it, so that a missing folder is found before the evaluation and not
+    after it."""
     if not output:
         return None
     path = Path(output).expanduser()
@@ -181,7 +183,7 @@ class BenchConfig:
     parts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Which: sim, loop, perception, memory, stores, eviction, policy, chunking, learner; default: all."""
     quick: bool = False
-    """An honest shorter run."""
+    """A shorter run with fewer samples."""
 
 
 def require_benchmarks() -> None:

@@ -1,7 +1,7 @@
-"""``engram demo``: the main job. Starts the node set, lets it do spoken tasks in simulation and says how it went.
+"""``engram demo``: starts the nodes, lets them do tasks given in words in simulation and reports the outcome.
 
-The last line on standard output is one JSON object. The exit code is 0 only if the loop did its work: every episode
-ran to an outcome, every node is alive and commands flowed. Whether a task succeeded is a result, not an error.
+The last line on standard output is one JSON object. The exit code is 0 only if the loop worked: every episode came to
+an outcome, every node is alive and commands were published. Whether a task succeeded is a result, not an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROCESS_STARTED = time.monotonic() - time.process_time()
 
 @dataclass(frozen=True)
 class MemoryShow:
-    """A task that cannot be done without memory, run twice on the same seeds: the memory read, and not read."""
+    """A task that needs memory, run twice on the same seeds: with the memory intact and with an ablation."""
 
     policy: str
     task: str
@@ -72,7 +72,7 @@ def _environment_int(name: str, default: int) -> int:
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Run the whole loop in simulation: spoken tasks, one after the other, and a page to watch them."""
+    """Run the whole loop in simulation: tasks given in words, one after the other, and a web page."""
 
     episodes: int = field(default_factory=lambda: _environment_int("EPISODES", 6))
     """Episodes to run (environment: EPISODES). With the page, the nodes then wait for your own instructions."""
@@ -85,14 +85,13 @@ class DemoConfig:
     policy: str = "base"
     """Checkpoint that drives: a shipped name or a folder."""
     memory_policy: str | None = None
-    """Checkpoint that shows ``memory_task`` after the episodes, twice a seed: its memory read, and not read. Empty: no
-    such show. Default: after the usual tasks the shipped ``memory`` and ``spatial``, with a task each; after tasks of
-    your own none."""
+    """Checkpoint that runs ``memory_task`` after the episodes, twice on each seed: intact and with the ablation.
+    Empty: none. Default: ``memory`` and ``spatial`` with a task each, unless ``tasks`` is given."""
     memory_task: str = "take_it_back"
-    """Task of ``memory_policy`` that cannot be done without memory."""
+    """Task for ``memory_policy`` that needs memory."""
     memory_ablation: Ablation = "zeroed"
-    """How its memory is not read: zeroed (what it remembers of the episode is emptied), swapped, noise, or no_context
-    (it is not given the objects of memory/context)."""
+    """The ablation: zeroed (the sequence memory is emptied), swapped, noise, or no_context (memory/context is
+    withheld)."""
     memory_episodes: int = 2
     """Seeds of each memory task, each run twice."""
     profile: str = "fast"

@@ -1,4 +1,4 @@
-"""Read ``launch/*.launch.yaml``: the one declarative list that ``ros2 launch`` and ``engram up`` both start.
+"""Read ``launch/*.launch.yaml``: the one node list that ``ros2 launch`` and ``engram up`` both start.
 
 The files are written in ROS's own YAML launch format, so ``ros2 launch`` reads them itself. This reader knows the part
 of the format that Engram uses (``arg``, ``node``, ``include``, ``set_env``) and refuses everything else by name:

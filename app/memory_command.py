@@ -46,16 +46,16 @@ class Query(StoreArgument):
     radius: float = 1.0
     """See ``near`` [m]."""
     robot: tuple[float, float, float] | None = None
-    """Where the robot is [m]: then the advice weighs the way to a look."""
+    """Where the robot is [m]: the advice on where to look then takes the way into account."""
     snapshot: str = ""
     """Ask a past snapshot instead of the newest."""
     json: bool = False
-    """Print one JSON object, with all places of the search that is advised."""
+    """Print one JSON object, with every place of the advised search."""
 
 
 @dataclass(frozen=True)
 class History(StoreArgument):
-    """Everything ever believed of one object: when it was true, and when that was believed."""
+    """Every fact about one object: when it was true, and when it was believed."""
 
     object: tyro.conf.Positional[str] = ""
     """Node id or label."""
@@ -91,7 +91,7 @@ class Import(StoreArgument):
 
 @dataclass(frozen=True)
 class Reanchor(StoreArgument):
-    """Carry every place over into another map: after a new survey, or when the map's origin was moved."""
+    """Transform every place into another map: after a new survey, or when the map's origin was moved."""
 
     map: str = ""
     """Name and version of the new map, as the parameter `map` of memory_node."""
@@ -101,7 +101,7 @@ class Reanchor(StoreArgument):
 
 @dataclass(frozen=True)
 class Repair(StoreArgument):
-    """Go on from the newest good snapshot of a damaged store; the damaged files are kept beside it."""
+    """Continue from the newest good snapshot of a damaged store; the damaged files are kept beside it."""
 
 
 def _named(cls: type, name: str) -> Any:

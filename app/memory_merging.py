@@ -19,42 +19,43 @@ from engram.core.errors import InvalidInputError, StoreError
 
 @dataclass(frozen=True)
 class Merge(StoreArgument):
-    """Take another robot's store in, as a partition that can be taken out again."""
+    """Merge another robot's store into this one. It can be taken out again with ``unmerge``."""
 
     other: tyro.conf.Positional[Path] = Path()
     """Folder of the other store."""
     robot: str = "robot1"
     """Name of the other robot: the prefix of what only it knew."""
     transform: tuple[float, float, float, float] | None = None
-    """First guess (x, y, z [m], yaw [rad]) of their frame in ours; without it, objects that both know must do."""
+    """First guess (x, y, z [m], yaw [rad]) of the other robot's frame in ours. Without it, the transform is found
+    from objects that both know."""
 
 
 @dataclass(frozen=True)
 class Unmerge(StoreArgument):
-    """Take another robot's memory out again; or, with a number, one merge of two objects back."""
+    """Remove another robot's memory again; or, given a number, undo one merge of two objects."""
 
     what: tyro.conf.Positional[str] = "robot1"
-    """Name of the robot, or the number of a merge that no merged robot is called by."""
+    """Name of the robot, or the number of a merge. A name takes precedence."""
 
 
 @dataclass(frozen=True)
 class Conflicts(StoreArgument):
-    """List what merged memories disagree on, one object or two, and how to decide each."""
+    """List pairs that may be one object or two, and the commands that decide."""
 
 
 @dataclass(frozen=True)
 class Join(StoreArgument):
-    """Say that two objects are one; `unmerge` takes it back."""
+    """Decide that two objects are one; `unmerge` undoes it."""
 
     kept: tyro.conf.Positional[str] = ""
     """Node id that stays."""
     gone: tyro.conf.Positional[str] = ""
-    """Node id of what becomes part of it."""
+    """Node id of the object that is merged into it."""
 
 
 @dataclass(frozen=True)
 class KeepApart(StoreArgument):
-    """Say that two objects in conflict are two."""
+    """Decide that two objects in conflict are two."""
 
     a: tyro.conf.Positional[str] = ""
     """Node id of the one."""

@@ -32,7 +32,8 @@ from engram.core.statistics import Rate, mean_rate, wilson
 EXPERT_TARGET, POLICY_TARGET, PERCEPTION_TARGET, CONTEXT_TARGET = 0.95, 0.80, 0.95, 0.90
 CENTRE_TARGET_MM = 10.0
 SWAP_TARGETS = {"unswapped": None, "swapped_goal": POLICY_TARGET, "original_goal": None}
-"""What a policy reaches with its own words, with other words the goal of those, and with other words its own goal."""
+"""Success with the usual instruction, with the swapped instruction at the swapped goal, and with the swapped
+instruction at the original goal."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,17 @@ class ProveConfig:
     part: tyro.conf.Positional[str] = "loop"
     """Which part: loop, memory, policy."""
     quick: bool = False
-    """An honest smaller run of at most about ten minutes on two cores."""
+    """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
     """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
     others: tuple[str, ...] = ()
-    """Of the policy: checkpoints to run on the same seeds, as name=folder; one called none is that without memory.
-    Empty: those of benchmarks/memory_arms.py, recorded and trained first (hours); with ``quick`` none."""
+    """For the part policy: baselines to run on the same seeds, as name=folder; the memoryless one is called none.
+    Empty: those of benchmarks/memory_arms.py, which are recorded and trained first (hours); with ``quick`` none."""
     output: Path | None = None
     """File for all figures as one JSON list."""
     work: Path | None = None
-    """Folder for what is finished: measurements, homes, episodes. A run that was cut off goes on from there; what other
-    code or other settings finished is measured again. Policies that other code trained are kept."""
+    """Folder for finished measurements, homes and episodes. An interrupted run continues from it. What other code or
+    settings produced is measured again, except trained policies."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Figure:
 
 
 class ProofError(EngramError):
-    """A measurement did not come to its end."""
+    """A measurement did not finish."""
 
 
 def rate_figure(name: str, rate: Rate, at_least: float | None) -> Figure:
@@ -122,7 +123,7 @@ def prove_policy(config: ProveConfig) -> list[Figure]:
 
 
 def prove_demo(config: ProveConfig) -> list[Figure]:
-    """The main job over DDS: every episode must come to an outcome, without restarts."""
+    """The demo over DDS: every episode must come to an outcome, without restarts."""
     episodes = 6 if config.quick else 60
     with tempfile.TemporaryDirectory() as folder:
         words = ["--headless", "--episodes", str(episodes), "--policy", config.policy or "base", "--log-dir", folder]
@@ -228,7 +229,8 @@ def prove_growth(config: ProveConfig) -> list[Figure]:
 
 
 def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
-    """The policy that remembers on tasks that need it and on those that do not, beside itself with memory spoiled."""
+    """The policy with a sequence memory on tasks that need memory and on those that do not, with and without
+    ablations."""
     words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
     words += ["--work", str(config.work)] if config.work else []
     others = config.others or (() if config.quick else _trained_arms(config))
@@ -242,7 +244,7 @@ def _trained_arms(config: ProveConfig) -> tuple[str, ...]:
 
 
 def prove_swap(config: ProveConfig) -> list[Figure]:
-    """The policy that remembers, told to use another object on the same table: which goal it then reaches."""
+    """The policy with a sequence memory, with swapped instructions: which goal it reaches."""
     episodes = 3 if config.quick else 50
     report = run(["-m", "engram.app.cli", "eval", config.policy or "memory", "--swap", "--episodes", str(episodes)])
     means = {goal: mean_rate([Rate(**rate) for rate in report[goal].values()]) for goal in SWAP_TARGETS}
@@ -250,7 +252,7 @@ def prove_swap(config: ProveConfig) -> list[Figure]:
 
 
 def prove_context(config: ProveConfig) -> list[Figure]:
-    """The shipped policy that acts on the scene graph, both cameras covered: given memory/context, and not given it."""
+    """The shipped policy that acts on the scene graph, with both cameras covered: with and without memory/context."""
     figures = []
     for name, ablation, target in (("given", "", CONTEXT_TARGET), ("not_given", "no_context", None)):
         words = ["spatial", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from engram.app.cli import COMMANDS, config_type
+from engram.app.launch_graph import find_launch_file, load_graph
 from engram.nodes.params import descriptions
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "command_line.md"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+LAUNCH_FILES = ("sim", "robot")
 HEAD = """# Command line
 
 Written by `python -m engram.app.reference`; a test compares it with the code. `engram <command> --help` shows the same.
@@ -23,8 +25,37 @@ argument or parameter is an error that names the valid ones.
 """
 
 
-def page() -> str:
-    """Return the whole page."""
+LAUNCH_HEAD = """# Launch arguments
+
+Written by `python -m engram.app.reference` from `launch/*.launch.yaml`. `engram up sim --show-args` shows the same.
+`ros2 launch engram sim.launch.py name:=value` and `engram up sim name:=value` take the same arguments.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Return every page by the file that it is written to."""
+    return {FOLDER / "command_line.md": command_line(), FOLDER / "launch_arguments.md": launch_arguments()}
+
+
+def launch_arguments() -> str:
+    """Return the page of the launch files' arguments."""
+    lines = [LAUNCH_HEAD]
+    for name in LAUNCH_FILES:
+        graph = load_graph(find_launch_file(name))
+        lines += [f"## {name}.launch.py", "", "| argument | default | valid | meaning |", "|---|---|---|---|"]
+        for argument in graph.arguments:
+            default = str(argument.default or "")
+            if Path(default).is_absolute():  # of this machine: a file of the package
+                default = "/".join(Path(default).parts[-2:])
+            shown = f"`{default}`" if default else ""
+            text = " ".join(argument.description.split()).replace("|", "\\|")
+            lines.append(f"| `{argument.name}` | {shown} | {', '.join(argument.choices)} | {text} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def command_line() -> str:
+    """Return the page of the subcommands and their flags."""
     lines = [HEAD]
     for name, command in COMMANDS.items():
         lines += [f"## engram {name}", "", f"{command.summary[0].upper()}{command.summary[1:]}.", ""]
@@ -77,5 +108,6 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(page())
-    print(TARGET)
+    for target, text in pages().items():
+        target.write_text(text)
+        print(target)

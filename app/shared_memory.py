@@ -1,8 +1,8 @@
-"""What dead processes left of Fast DDS in /dev/shm: a crashed or killed node cannot take its 70 MB along.
+"""Removes the Fast DDS segments that dead processes left in /dev/shm: a killed node leaves about 70 MB there.
 
 Fast DDS keeps each segment and each port in a file, and beside it a lock file (``_el``, ``_sl``) on which its process
-holds a flock for as long as it lives. Files whose locks nobody holds belong to nobody: the rule of eProsima's own
-``fastdds shm clean``, which the wheels do not bring. The kernel frees a lock with its process, however that ended.
+holds a flock for as long as it lives. A file whose lock nobody holds is garbage. eProsima's ``fastdds shm clean``,
+which the wheels lack, uses the same rule. The kernel frees a lock with its process, however that ended.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 It does what ``ros2 launch`` does with the same file: respawn with a delay and a limit, ``on_exit: shutdown``, lines
 prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended. Beyond that, a
-node of ours that its configuration keeps from working is not started again, and where it never worked, all are ended.
+node that cannot work with its configuration (exit code 2) is not restarted, and if it has never worked, all nodes are
+ended.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SupervisorConfig:
 
 @dataclass
 class Supervised:
-    """A node of the graph and what became of it."""
+    """A node of the graph and the state of its process."""
 
     spec: NodeSpec
     process: Process | None = None
@@ -275,7 +276,7 @@ class UpConfig:
     discovery: Literal["LOCALHOST", "SUBNET", "OFF", "SYSTEM_DEFAULT"] | None = None
     """ROS_AUTOMATIC_DISCOVERY_RANGE; default: the environment's, else ROS's own."""
     log_dir: Path | None = None
-    """Folder for one log file a node, beside the merged output."""
+    """Folder for one log file per node, in addition to the merged output."""
     supervisor: tyro.conf.OmitArgPrefixes[SupervisorConfig] = field(default_factory=SupervisorConfig)
 
 

@@ -5,8 +5,8 @@
 All of them learn from one dataset, for equally many steps, by one recipe. They begin with what the shipped ``memory``
 has learned to see and to do, and keep what it sees; the memory, with what is written into it and what is made of a
 reading, is new in each of them, in the bank too: what differs between two arms is the kind of memory, with what it
-reads of a moment (docs/policy.md). A run that was cut off goes on where it was. The last line is JSON: the folder of
-each arm's policy, as ``--others`` of :mod:`engram.benchmarks.memory_tasks` takes them.
+reads of a step (docs/explanation/policy.md). An interrupted run continues where it was. The last line is JSON: the
+folder of each arm's policy, as ``--others`` of :mod:`engram.benchmarks.memory_tasks` takes them.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ def household_now(results: Results) -> list[str]:
     head = ("memory", "right", "stale", "missing", "Brier score", "calibration error", "n")
     return [
         f"A simulated home that is lived in: {config['homes']} homes, {config['days']} days, three rounds a day. The",
-        "robot is asked where every kind of thing is. *Right*: within 10 cm. *Stale*: wrong although the robot has looked",
-        "there since the thing left. The sensor model was fitted to rendered frames through the real perception.",
-        "[What is scored](explanation/household.md) defines every word.",
+        "robot is asked where every kind of thing is. *Right*: within 10 cm. *Stale*: wrong although the robot has",
+        "looked there since the thing left. The sensor model was fitted to rendered frames through the real",
+        "perception. [What is scored](explanation/household.md) defines every word.",
         "",
         *table(head, rows),
     ]
@@ -97,8 +97,9 @@ def fetching(results: Results) -> list[str]:
         rows.append([name, percent(success), *(number(row) for row in effort), samples(success)])
     ratio = result.figure("fetch_success_both_over_none")
     lines = [
-        f"{config['homes']} homes. In each, {config['rounds']} days of inspection rounds, then {config['streams']} days of",
-        f"{config['tasks']} fetching tasks. Success is finding the object within {config['looks']} looks. Effort counts every search until it finds.",
+        f"{config['homes']} homes. In each, {config['rounds']} days of inspection rounds, then {config['streams']}",
+        f"days of {config['tasks']} fetching tasks. Success is finding the object within {config['looks']} looks.",
+        "Effort counts every search until it finds.",
         "",
         *table(("robot uses", "success", "looks", "rooms", "metres", "n"), rows),
         f"Success with memory over success without: {number(ratio)} (target {target(ratio)}).",
@@ -162,9 +163,9 @@ def eviction(results: Results) -> list[str]:
         cells = [result.figure(f"eviction_{trace}_{size}_{policy}_hit_rate") for policy in POLICIES]
         rows.append([TRACES.get(trace, trace), size, *(percent(cell) for cell in cells), samples(*cells)])
     return [
-        "Share of later questions that short-term memory answers correctly, by eviction policy. Homes are held out from",
-        "the training of the learned policy. Questions about one home depend on each other, so that the intervals are",
-        "narrower than the truth.",
+        "Share of later questions that short-term memory answers correctly, by eviction policy. Homes are held out",
+        "from the training of the learned policy. Questions about one home depend on each other, so that the",
+        "intervals are narrower than the truth.",
         "",
         *table(("trace", "objects kept", *POLICIES.values(), "n"), rows),
     ]

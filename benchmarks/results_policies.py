@@ -70,8 +70,8 @@ def tabletop(results: Results) -> list[str]:
 def swapped_words(results: Results) -> list[str]:
     """The same scene with the instruction of another object."""
     lines = [
-        "The scene stays the same and the instruction names another object. A policy that ignores the words would still",
-        "reach the original goal.",
+        "The scene stays the same and the instruction names another object. A policy that ignores the words would",
+        "still reach the original goal.",
         "",
     ]
     rows = []
@@ -118,10 +118,10 @@ def memory_arms(results: Results) -> list[str]:
         rows.append([name, percent(mean), n, percent(plain), samples(plain), f"{steps:,}" if steps else "–"])
     head = ("policy", "memory tasks", "n", "Markovian tasks", "n", "training steps")
     return [
-        "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same frozen",
-        "perception, from the same start. *Shipped `memory`* was trained longer and on more demonstrations, and its",
-        "perception learned too. The ablations are the shipped policy with its memory tampered with at run time. Chance",
-        "is not measured: it follows from the number of alternatives.",
+        "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same",
+        "frozen perception, from the same start. *Shipped `memory`* was trained longer and on more demonstrations,",
+        "and its perception learned too. The ablations are the shipped policy with its memory tampered with at run",
+        "time. Chance is not measured: it follows from the number of alternatives.",
         "",
         *table(head, rows),
     ]
@@ -180,8 +180,8 @@ def unseen(results: Results) -> list[str]:
     """The policy that acts on the scene graph while both cameras are covered."""
     given, without = results["eval_unseen"].content["mean"], results["eval_unseen_without"].content["mean"]
     return [
-        "Both cameras are covered and the policy `spatial` has to touch a block that it saw before. Only the scene graph,",
-        "through `memory/context`, knows where the block is. Guessing one of three blocks succeeds in a third.",
+        "Both cameras are covered and the policy `spatial` has to touch a block that it saw before. Only the scene",
+        "graph, through `memory/context`, knows where the block is. Guessing one of three blocks succeeds in a third.",
         "",
         *table(
             ("`touch_unseen`, policy `spatial`", "success", "n"),

@@ -15,15 +15,17 @@ _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec 
 
 
 def end_with_parent(parent: int) -> None:
-    """In the child of process ``parent``: be told to end (SIGTERM) when that dies, even by kill -9; nobody is left
-    behind. If it has died already, end now."""
+    """Called in a child process: the kernel sends it SIGTERM when ``parent`` dies, even by kill -9.
+
+    If the parent has died already, end now.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGTERM)
 
 
 def spawned_pool(processes: int, tasks_per_child: int | None = None) -> Pool:
-    """Return a pool of fresh processes that end with this one: those of a plain pool work on when it is told to end."""
+    """Return a pool of fresh processes that end with this one. Those of a plain pool work on after SIGTERM."""
     context = multiprocessing.get_context("spawn")
     return context.Pool(processes, _begin, (os.getpid(),), maxtasksperchild=tasks_per_child)
 

@@ -1,16 +1,17 @@
-"""What a chunk of actions is to learn from a demonstration, its end included."""
+"""Which rows of an action chunk are trained on, at the end of a demonstration in particular."""
 
 from __future__ import annotations
 
 import numpy as np
 
 UNLEARNT_KEY = "action.unlearnt_is_pad"
-"""(B, h) bool: rows of a chunk that are left out of the loss. LeRobot's processors hand on what is called so. Its own
-``action_is_pad``, rows beyond the end of an episode, which repeat the last action, are learnt."""
+"""(B, h) bool: rows of a chunk that are left out of the loss. LeRobot's processors pass a feature of this name
+through. LeRobot's own ``action_is_pad`` marks rows beyond the end of an episode; those repeat the last action and
+are trained on."""
 
 
 def ends(idle: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Return for each step (n,) the last of its episode at which something moves; -1 where nothing ever does.
+    """Return for each step (n,) the last step of its episode with a motion; -1 where nothing ever moves.
 
     Args:
         idle: (n,) bool: the action commands no motion at all.
@@ -26,10 +27,10 @@ def chunk_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the next h actions from ``steps`` (b,) on (b, h, a), and which of them are not learnt (b, h).
 
-    After the last motion of an episode comes rest, and it is learnt. Were it only left out of the loss, a flow that
-    learns whole chunks would still see it in what it denoises, read off how far the end is, and wait for a sign that
-    never comes when it acts by itself. Steps at which an arm was held before it moved on are not learnt, nor is
-    anything from steps after the last motion.
+    Rows after the last motion of an episode are rest, and they are trained on. If they were only left out of the loss,
+    the flow would still see them in its noisy input during training and learn to read the distance to the end from
+    them. That cue is missing when the policy acts. Steps at which the arm was held before it moved on are left out, and
+    so are all chunks that begin after the last motion.
 
     Args:
         action: (n, a), the gripper last: it stays as it is while the arm rests.

@@ -45,7 +45,7 @@ class Kinematics(ABC):
 
 
 StepHook = Callable[[Observation, JointCommand, OracleOutcome], None]
-"""Called after each control step of an episode with what was seen, commanded, and what came of it."""
+"""Called after each control step of an episode with observation, command and outcome."""
 
 
 class World(ABC):
@@ -110,14 +110,14 @@ class MemoryAnswer:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What a store wants on disk since the last time it was asked."""
+    """The changes of a store since it was last asked for them."""
 
     changed: tuple[Record, ...] = ()
     removed: tuple[str, ...] = ()  # keys
 
 
 class MemoryStore(ABC):
-    """One of the stores that live on what happens in the scene graph: short-term, episodic, semantic.
+    """A store that follows the changes of the scene graph: short-term, episodic, semantic.
 
     One caller at a time, but changes are taken in on a thread of the store's own: share nothing that is written.
     ``name`` is its name in evidence and on disk.
@@ -127,7 +127,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
-        """Take in what the scene graph says has changed at ``stamp_ns``; must not block."""
+        """Take in the scene graph's changes at ``stamp_ns``; must not block."""
 
     @abstractmethod
     def recall(self, selection: Selection) -> tuple[Evidence, ...]:
@@ -135,23 +135,24 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def state(self) -> StoreState:
-        """Return the rows that changed and the keys that went since the last call; the caller makes them durable."""
+        """Return the rows that changed and the keys that were deleted since the last call; the caller makes them
+        durable."""
 
     @abstractmethod
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over what was on disk, into an empty store; these rows are no change."""
+        """Load rows from disk into an empty store; they do not count as changes."""
 
     @abstractmethod
     def bytes_used(self) -> int:
-        """Return what it holds of RAM; :meth:`state` brings it below the store's budget."""
+        """Return the RAM it uses; :meth:`state` brings it below the store's budget."""
 
 
 class Memory(ABC):
-    """What the robot knows of its surroundings, over time and restarts."""
+    """The robot's memory of its surroundings. It outlives restarts."""
 
     @abstractmethod
     def update(self, scene: SceneObservation) -> GraphUpdate:
-        """Take in what was seen and return what changed."""
+        """Take in an observation and return the changes."""
 
     @abstractmethod
     def query(self, question: Question) -> MemoryAnswer:
@@ -159,7 +160,7 @@ class Memory(ABC):
 
     @abstractmethod
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
-        """Return the entries that matter for ``instruction``, for the policy's action head."""
+        """Return the entries that are relevant for ``instruction``, as tokens for the policy."""
 
     @abstractmethod
     def graph(self, at_ns: int | None = None) -> GraphUpdate:
@@ -190,7 +191,7 @@ class Memory(ABC):
         """
 
     def consolidate(self, budget_s: float) -> None:  # noqa: B027 - optional
-        """Distil what was lived through, in the background, for at most about ``budget_s`` of CPU time."""
+        """Update habits and event summaries in the background, for at most about ``budget_s`` of CPU time."""
 
     @property
     def busy(self) -> bool:
@@ -228,7 +229,8 @@ class Policy(ABC):
 
     @property
     def reads_context(self) -> bool:
-        """Whether it acts on the ``memory`` that it is given: who runs it then sees to it that this is fresh."""
+        """Whether it acts on the ``memory`` that it is given. The caller then waits for memory tokens that are fresh
+        enough."""
         return False
 
     @property
@@ -243,16 +245,16 @@ class Policy(ABC):
 
 
 class StatefulPolicy(ABC):
-    """A policy whose memory of the running episode outlives its process."""
+    """A policy whose sequence memory can be saved and restored in another process."""
 
     @abstractmethod
     def memory_state(self) -> Mapping[str, np.ndarray]:
-        """Return what is remembered since reset; empty = nothing that a restart would lose."""
+        """Return the sequence memory since reset; empty = nothing that a restart would lose."""
 
     @abstractmethod
     def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """After reset, go on with what ``memory_state`` returned in this episode; InvalidInputError if it misfits."""
+        """After reset, continue with what ``memory_state`` returned; InvalidInputError if it does not fit."""
 
     def remembered(self) -> str:
-        """Return what is remembered, in a few words, for those who watch; any thread may ask."""
+        """Return a short description of the sequence memory for diagnostics; callable from any thread."""
         return ""

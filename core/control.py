@@ -29,7 +29,8 @@ class ControlConfig:
     rotation_scale_rad: float = 0.25
     """Tool rotation per step for an action of 1 [rad]."""
     position_leash_m: float = 0.06
-    """How far the target may run ahead of the measured tool [m]: pushing against a wall does not wind up."""
+    """How far the target pose may be ahead of the measured tool [m], so that pushing against a wall does not
+    accumulate."""
     rotation_leash_rad: float = 0.4
     """The same for rotation [rad]."""
 
@@ -73,7 +74,7 @@ class EndEffectorController:
         action = np.clip(checked("action", action, (EE_ACTION_DIM,)), -1.0, 1.0)
         arm = joints.positions[: len(self.robot.arm_joints)]
         measured = self.kinematics.forward(arm)
-        # What a held arm is told is not executed, so it must not pile up into a jump for when it is let go.
+        # Actions of a held arm are not executed. They must not accumulate into a jump on release.
         self.target = measured if joints.held else self._advance(self.target or measured, measured, action)
         positions = self.kinematics.inverse(self.target, arm)
         gripper = self.robot.gripper_position((action[6] + 1.0) / 2.0)
@@ -82,7 +83,7 @@ class EndEffectorController:
         )
 
     def _advance(self, target: Pose, measured: Pose, action: np.ndarray) -> Pose:
-        """Move ``target`` by the action, then keep it on the leash and inside the workspace."""
+        """Move ``target`` by the action, then keep it near the measured tool and inside the workspace."""
         config = self.config
         position = target.position + action[:3] * config.position_scale_m
         lead = position - measured.position
@@ -108,11 +109,11 @@ class ChunkExecutor:
     ``execute_steps`` waits for the next chunk (None); in free running the remaining rows bridge a late policy, and
     past the horizon there is nothing to execute (None: the caller holds).
 
-    A chunk that comes late finds some of its steps over. Where its rows are motions, they are meant to begin where the
-    tool was at ``stamp_ns``: what it wanted done by now, less what was done instead, is still owed, and made up for in
-    the steps that follow, as far as an action of at most 1 has room. Nothing is owed for steps that somebody else
-    drove, nor to a chunk that wants to stand still. Rotations are added up as vectors, which holds for the small ones
-    that a few steps make.
+    When a chunk arrives late, its first rows are for steps that are already over. Its motions start from where the tool
+    was at ``stamp_ns``. The difference between the motion of those rows and the motion that was executed instead is
+    therefore added to the following steps, as far as actions of at most 1 allow. Steps that a person drove do not
+    count, and a chunk without motion gets no correction. Rotations are added as vectors, which is accurate for the
+    small rotations of a few steps.
     """
 
     def __init__(self, *, lockstep: bool) -> None:
@@ -137,14 +138,14 @@ class ChunkExecutor:
         """Return the action (dim,) for the control step at ``stamp_ns``, or None when there is none."""
         if self.lockstep:
             return self._row(stamp_ns)
-        if self._done.get(stamp_ns) is None:  # what was said once of a step is not said otherwise
+        if self._done.get(stamp_ns) is None:  # the answer for a step never changes
             if self._driven_by_others(stamp_ns):
                 self._owed[:] = 0.0
             self._note(stamp_ns, self._with_owed(self._row(stamp_ns)))
         return self._done[stamp_ns]
 
     def held(self, stamp_ns: int) -> None:
-        """Take note that the robot held at the step at ``stamp_ns`` whatever it was to do; nothing is owed any more."""
+        """Note that the robot held at the step at ``stamp_ns``; pending corrections are dropped."""
         self._owed[:] = 0.0
         self._note(stamp_ns, None)
 
@@ -167,7 +168,7 @@ class ChunkExecutor:
         return self.chunk.row(stamp_ns) - self.chunk.row(next(reversed(self._done))) > 1
 
     def _with_owed(self, row: np.ndarray | None) -> np.ndarray | None:
-        """Return ``row`` with as much of what is owed as there is room for, which is then paid."""
+        """Return ``row`` plus as much of the pending correction as fits, and reduce the correction by it."""
         if row is None or not self._owed.any():
             return row
         motion = np.clip(row[:_MOTION] + self._owed, -1.0, 1.0)
@@ -175,7 +176,7 @@ class ChunkExecutor:
         return np.concatenate((motion, row[_MOTION:]))
 
     def _missed(self, chunk: ActionChunk) -> np.ndarray:
-        """Return the motion (6,) that ``chunk`` wanted in steps that are over, less what was executed in them."""
+        """Return the motion (6,) of the rows of ``chunk`` that are over, minus the motion executed in those steps."""
         over = {chunk.row(stamp_ns): action for stamp_ns, action in self._done.items() if stamp_ns >= chunk.stamp_ns}
         known = list(over) == list(range(len(over)))  # else somebody else drove in between
         if not over or not known or chunk.space != "ee_delta" or not chunk.actions[:, :_MOTION].any():

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 EXIT_MISCONFIGURED = 2
-"""Exit status of a process that its configuration keeps from working: to start it again would not help."""
+"""Exit status of a process that cannot work with its configuration. Restarting it would not help."""
 
 
 class EngramError(Exception):

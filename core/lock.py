@@ -1,4 +1,4 @@
-"""One writer a store: an advisory lock that the kernel lets go of when its process dies."""
+"""One writer per store: an advisory lock that the kernel releases when its process dies."""
 
 from __future__ import annotations
 

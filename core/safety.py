@@ -1,6 +1,6 @@
 """The last filter before the actuators: limits, staleness, finiteness and a latched stop.
 
-The filter never trusts what asked: it keeps position, velocity and acceleration within the robot's limits, rejects
+The filter does not trust its input. It keeps position, velocity and acceleration within the robot's limits, rejects
 non-finite values, holds when commands are stale, and holds until reset once stopped.
 """
 
@@ -63,7 +63,8 @@ class SafetyFilter:
         self._hold = None
 
     def hold(self, joints: JointState, reason: str, duration_s: float) -> JointCommand:
-        """Return a command that stays where the robot is, decided once so that a sagging arm is not followed down."""
+        """Return a command that holds the current position. The position is stored once, so that the command does
+        not follow a sagging arm down."""
         if self._hold is None:
             self._hold = joints.positions.copy()
         self._velocity = np.zeros(len(self._hold))
@@ -112,7 +113,8 @@ class SafetyFilter:
     def _limit(self, wanted: np.ndarray, joints: JointState, duration_s: float) -> np.ndarray:
         """Bring to position, velocity and acceleration limits, counting each kind that bit; arm (n,) and gripper.
 
-        All arm joints slow down together, so that the tool keeps to its way; the gripper is limited by its speed alone.
+        All arm joints slow down together, so that the tool keeps its direction. The gripper is limited by its speed
+        alone.
         """
         gripper_speed = self.robot.gripper_velocity_max
         clipped = np.minimum(np.maximum(wanted, self._low), self._high)

@@ -1,4 +1,4 @@
-"""A policy's name -> its network and processors, whichever of our types or LeRobot's backbones it is."""
+"""Open a policy by name: its network and processors, for our own types and LeRobot's backbones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lineage import lineage_of
 
 BACKBONES = ("pi0", "smolvla")
-"""LeRobot's policies that run as they are, and beside which a memory can be trained."""
+"""LeRobot's policies that run unchanged and to which a sequence memory can be added."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def open_policy(name: str | Path) -> Opened:
 
 
 def _open_backbone(name: str) -> Opened:
-    """Open one as LeRobot left it, without a memory."""
+    """Open a backbone without a sequence memory."""
     from engram.policies.backbones.loading import Source, backbone_processors, wrapped  # slow to import
     from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
 

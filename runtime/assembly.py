@@ -1,4 +1,4 @@
-"""Parts of one instant, arriving apart -> camera frames and observations."""
+"""Join messages of the same time stamp into camera frames and observations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engram.core.types import CameraFrame, JointState, Observation
 from engram.runtime.transforms import TransformBuffer
 
 KEPT = 16
-"""Instants kept while they wait for their missing parts."""
+"""Stamps that are kept while parts are missing."""
 
 
 class CameraInbox:
-    """The parts of one camera's frames: colour, depth when wanted, intrinsics, and the pose from tf."""
+    """Joins the parts of one camera's frames: color, depth if wanted, intrinsics, and the camera pose from tf."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From the status of the task and the policy's chunks to the episodes of memory, with credit for what was read."""
+"""Tells the robot's memory when episodes begin and end, and which memories the policy's actions were based on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus
 
 MOST_IDS = 256
-"""Memories that one episode credits."""
+"""The most memory ids that one episode credits."""
 
 
 class EpisodeFollower:

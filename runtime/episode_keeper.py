@@ -1,4 +1,4 @@
-"""The policy's memory of the running episode on disk, so that a node restarted in mid-episode does not forget."""
+"""Saves the policy's sequence memory to disk, so that a node restarted within an episode continues it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.errors import InvalidInputError
 
 LONGEST_GAP_NS = 30_000_000_000
-"""An episode of the same name that was last seen longer ago is another one."""
+"""A saved episode that is older than this is a different episode, even if it has the same number."""
 
 
 class EpisodeKeeper:
-    """Writes a policy's episode memory after every step and gives it back to the process that comes after.
+    """Writes the policy's sequence memory after every step and restores it in the next process.
 
-    The file is replaced in one move: a process that is killed leaves the step before or this one, whole. It is not
-    synced to the disk: it outlives the process, not a power cut, after which the episode is over anyway.
+    The file is replaced atomically: a killed process leaves either the previous step or this one. The file is not
+    fsynced, so it survives the process but not a power cut.
     """
 
     def __init__(self, folder: Path, on_problem: Callable[[str], None] = lambda _: None) -> None:

@@ -1,8 +1,8 @@
-"""What happened, step by step, as transitions for the learner. No ROS in here; one thread calls it.
+"""Joins what happened at each control step into transitions for the learner. No ROS; called from one thread.
 
-A step is complete when three things are known: what was proposed, what was let through, and what came of it (the
-status of the next step). They arrive over different topics, in any order: the safety node may have executed a step
-before its pictures have been put together here.
+A step is complete when three things are known: the action that the policy proposed, the action that the safety node
+executed, and the outcome (the status of the next step). They arrive over different topics in any order. The safety node
+may have executed a step before its images have arrived here.
 """
 
 from __future__ import annotations

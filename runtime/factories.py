@@ -1,4 +1,5 @@
-"""Names in parameter files -> collaborators. Every name may also be ``package.module:attribute`` of your own."""
+"""Make the parts that parameters name: robot, world, detector, memory, policy. Every name may also be
+``package.module:attribute``."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def make_detector(spec: str) -> Detector:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a memory may take."""
+    """Upper bounds for the robot's memory."""
 
     ram_mb: float = 256.0
     disk_mb: float = 512.0
@@ -154,7 +155,7 @@ def _check_module(spec: str) -> None:
 
 
 def check_ablation(policy: str, ablation: str) -> None:
-    """Raise an EngramError unless the memory of ``policy`` can be spoilt by ``ablation``; "" = it is not spoilt."""
+    """Raise an EngramError unless ``ablation`` can be applied to ``policy``; "" = no ablation."""
     if not ablation:
         return
     from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT  # torch: only who asks for one
@@ -179,7 +180,7 @@ def black_observation(policy: Any, stamp_ns: int) -> Observation:
 
 
 def _warm_up(policy: Any) -> None:
-    """Act once on black images: the text encoder and the first pass take seconds that an episode does not have."""
+    """Act once on black images: loading the text encoder and the first forward pass take seconds."""
     policy.reset("warm up")
     policy.observe(black_observation(policy, 0))
     policy.act()

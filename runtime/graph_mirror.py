@@ -1,4 +1,4 @@
-"""A reader's copy of the scene graph, kept by updates; notices when one was lost. No ROS in here."""
+"""A subscriber's copy of the scene graph. It applies updates and detects lost ones. No ROS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GraphMirror:
         self.sequence = 0
 
     def apply(self, boot_id: str, update: GraphUpdate) -> bool:
-        """Take in an update; False: it does not follow on what we have, ask for the full graph."""
+        """Apply an update. False: an update before it was lost, so the full graph must be requested."""
         if update.full:
             if boot_id == self.boot_id and update.sequence < self.sequence:
                 return True  # an answer that newer updates have overtaken

@@ -1,4 +1,4 @@
-"""Stage times out of the nodes' trace files: what happened when, for each control step.
+"""Reads the nodes' trace files: the time of each stage of each control step.
 
 Every node writes JSON lines ``{"event", "stamp_ns", "at_ns"}``; ``at_ns`` is the machine's monotonic clock, the same
 in all processes, ``stamp_ns`` names the control step.
@@ -15,7 +15,7 @@ from engram.core.errors import InvalidInputError
 
 
 def read_trace(path: Path) -> dict[str, dict[int, int]]:
-    """Return event -> stamp [ns] -> when it happened first [ns]."""
+    """Return, for each event and each control step's stamp [ns], the time at which it first happened [ns]."""
     events: dict[str, dict[int, int]] = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         try:

@@ -1,4 +1,4 @@
-"""A policy that is too slow for its control rate: its answers come late, while the robot moves on."""
+"""Simulates a policy that is too slow for its control rate: answers arrive late while the robot keeps moving."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from engram.runtime.loop import Runtime
 
 
 class LateRuntime(Runtime):
-    """Runs episodes of a policy whose every answer comes ``delay`` control steps after it was asked.
+    """Runs episodes in which every answer of the policy arrives ``delay`` control steps after its observation.
 
-    As on a robot that does not wait: the rows of the running chunk bridge the time, what the newer one wanted in it is
-    made up for (:class:`engram.core.control.ChunkExecutor`), and before the first answer the robot holds. The policy is
-    asked as the policy node asks it: as many control steps after it was asked last as its answer is to be executed, or,
-    where it thinks longer, when that comes.
+    As on a robot that does not wait, the running chunk bridges the time until the answer, and
+    :class:`engram.core.control.ChunkExecutor` adds the motions that the new chunk missed. Before the first answer the
+    robot holds. As in the policy node, a new answer is requested ``execute_steps`` control steps after the last
+    request, or, if the answer takes longer, when it arrives.
     """
 
     def __init__(self, world: World, policy: Policy, pipeline: CommandPipeline, *, delay: int) -> None:

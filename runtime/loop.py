@@ -1,7 +1,7 @@
 """The whole loop in one process without ROS: world -> perception -> memory -> policy -> safety -> world.
 
-Training, tests and the validation gate run this; the nodes run the same library calls over topics, and a test holds
-both to the same commands, bit for bit.
+Evaluation and tests run this. The nodes make the same library calls over topics, and a test checks that both give the
+same commands, bit for bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Runtime:
         perception_camera: str = "",
         human: HumanSource | None = None,
     ) -> None:
-        """With ``fresh_memory`` each episode begins with a memory of its own, else ``memory`` lives through all.
+        """With ``fresh_memory`` each episode begins with an empty memory; otherwise ``memory`` is kept across episodes.
 
         ``perception_camera`` is by default the one that the robot's configuration names.
         """
@@ -122,6 +122,6 @@ class Runtime:
 
 
 def remember(detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str) -> MemoryTokens:
-    """Take one frame into ``memory`` and return what that then holds ready for ``instruction``."""
+    """Update ``memory`` with one frame and return its context tokens for ``instruction``."""
     memory.update(replace(detector.detect(frame), hand=held))
     return memory.context(instruction, frame.stamp_ns)

@@ -1,4 +1,4 @@
-"""When a policy observes, when it acts and when its weights may change. No ROS in here; one thread calls it."""
+"""Decides when the policy observes, when it acts and when its weights may change. No ROS; called from one thread."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class PolicyStep:
     episode: int
     instruction: str
     memory: MemoryTokens | None = None
-    halted: bool = False  # the task was called off: observe, but ask to stand still
+    halted: bool = False  # the task was cancelled: observe, but command standing still
 
 
 class PolicyRunner:
     """Observes every step, acts when a chunk is due and swaps weights only then, as the in-process loop does.
 
-    A chunk is due when none of this episode covers the step: row index >= ``execute_steps``. A new episode, other
-    words, or time that went back begin anew; with a ``keeper``, an episode that a process before this one had begun
-    is taken up with what it remembered. Weights wait for the next episode while the policy remembers something of this
-    one: others than those that wrote it would have to read it.
+    A new chunk is due when the newest chunk of this episode is used up: row index >= ``execute_steps``. A new episode,
+    another instruction, or a clock that went back resets the policy. With a ``keeper``, an episode that a previous
+    process began is continued with its sequence memory. While the sequence memory holds something, new weights wait for
+    the next episode, because they could not read what the old weights wrote.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PolicyRunner:
         self._weights: tuple[Path, str, Lineage | None] | None = None
         self._loaded = policy.version  # the version that the policy was loaded with
         self._swapped = ""  # the version that drives instead of that one
-        self._written_by = ""  # the version that wrote what a process before this one remembered
+        self._written_by = ""  # version of the weights that wrote the restored sequence memory
         self.label = ""  # what the policy that drives was loaded as, for those who watch
         self._next: tuple[Policy, str] | None = None
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class PolicyRunner:
 
     @property
     def reads_context(self) -> bool:
-        """Whether what drives acts on memory/context; callable from any thread."""
+        """Whether the policy that drives acts on memory/context; callable from any thread."""
         return self.policy.reads_context
 
     @property
@@ -113,7 +113,7 @@ class PolicyRunner:
         return self.chunk is None or self.chunk.spent(stamp_ns)
 
     def _weights_fit(self) -> bool:
-        """Tell whether new weights can go on with what is remembered: nothing, or what they wrote themselves."""
+        """Tell whether new weights can read the sequence memory: it is empty, or they wrote it themselves."""
         if not isinstance(self.policy, StatefulPolicy) or not self.policy.memory_state():
             return True
         with self._lock:
@@ -121,7 +121,7 @@ class PolicyRunner:
 
     def _swap_policy(self) -> None:
         with self._lock:
-            if self._next is not None:  # weights on their way were meant for the policy that leaves
+            if self._next is not None:  # pending weights were meant for the old policy
                 (self.policy, self.label), self._next, self._weights = self._next, None, None
                 self._loaded, self._swapped = self.policy.version, ""
 
@@ -154,7 +154,7 @@ def source_of(policy: Policy) -> ActionSource:
 
 
 def _standstill(chunk: ActionChunk) -> ActionChunk:
-    """Return a chunk that keeps the tool and the gripper where they are meant to be."""
+    """Return a chunk that holds the tool and the gripper at their targets."""
     if chunk.space == "ee_delta":
         actions = np.zeros_like(chunk.actions)
         actions[:, -1] = chunk.actions[0, -1]

@@ -1,7 +1,8 @@
-"""Objects in space as a policy's input: the scene graph of one episode, in the tokens of ``memory/context``.
+"""Objects in space as input of a policy: the scene graph of one episode as the tokens of ``memory/context``.
 
-After mindmap (Steiner et al., 2025), which gives a policy a semantic 3D reconstruction so that it may act on what no
-camera sees any more. Theirs is of features on surfaces, ours of objects: embedding, place in ``base_link``, age.
+Follows mindmap (Steiner et al., 2025), which gives a policy a semantic 3D reconstruction so that it can act on what no
+camera sees any more. mindmap reconstructs features on surfaces; here it is objects: embedding, position in
+``base_link``, age.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ TOKENS = 16
 PREFIX = "observation.memory."
 """Of the dataset's features: the policy reads them by these names."""
 PAST_LOW_M, PAST_HIGH_M = (0.3, -0.35, 0.0), (0.7, 0.35, 0.15)
-"""Where things of them changed: on the table."""
+"""Where past episodes are placed: on the table."""
 PAST_AGE_S = (3.0, 3000.0)
 
 
 class SceneRecorder:
     """Perceives and remembers the frames of one episode after another, as :class:`Runtime` does.
 
-    A robot remembers its past tasks, too, and their words are closer to the present ones than any object's name. So
-    an episode has up to two of them among its tokens, of the same task, somewhere else: nothing to act on.
+    The memory node also offers past tasks as tokens, and their wording resembles the present instruction more than any
+    object's name does. Each episode therefore gets up to two past episodes of the same task, at random places, so that
+    the policy learns not to act on them.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class SceneRecorder:
         self.detector, self.fresh_memory = make_perception(detector)
 
     def begin(self, task: str, seed: int, stamp_ns: int) -> None:
-        """Begin an episode at ``stamp_ns``: nothing is known of the scene, and of the past what ``seed`` draws."""
+        """Begin an episode at ``stamp_ns`` with an empty scene graph and past episodes drawn from ``seed``."""
         self.memory = self.fresh_memory()
         self.past = past_tasks(task, np.random.default_rng((seed, 3)), stamp_ns, self.robot.table)
 
@@ -61,7 +63,7 @@ class SceneRecorder:
 def past_tasks(
     task: str, rng: np.random.Generator, now_ns: int = 0, table: TableConfig = FULL_SIZE_TABLE
 ) -> list[Case]:
-    """Return up to two past episodes of ``task`` as ``memory/context`` holds them, their place and age drawn."""
+    """Return up to two made-up past episodes of ``task`` as tokens, with random place and age."""
     kind = get_task(task)
     colours = itertools.permutations(sorted(COLORS), len(kind.slots()))
     said = [t.format(**dict(zip(kind.slots(), named, strict=True))) for named in colours for t in kind.instructions]

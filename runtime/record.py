@@ -1,8 +1,9 @@
 """Record the scripted experts as a LeRobotDataset v3.
 
-Labels are the expert's own action for the state it saw; what is executed may carry noise, so that the data show how
-to come back from where the expert would never have gone (DART: Laskey et al. 2017, arXiv:1703.09327). Work is cut
-into parts that are datasets of their own and are merged at the end: a killed run resumes at its last whole part.
+The recorded action is what the expert wants in the observed state. The executed action may have noise added, so that
+the data show how to recover from states that the expert would not reach by itself (DART: Laskey et al. 2017,
+arXiv:1703.09327). The work is divided into parts, which are datasets of their own and are merged at the end. An
+interrupted run continues after its last complete part.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SEEDS_PER_PART = 1_000
 RECORDED: tuple[Profile, ...] = ("fast", "photo")
 FPS = 10
 RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
-"""At any time before most things are held, from a nudge to 9 cm."""
+"""Pushes begin before most objects are grasped; they displace the object by up to 9 cm."""
 EPISODE_LOG = "meta/engram_episodes.jsonl"
 """Seed, noise, push and length of each episode, beside LeRobot's own metadata."""
 
@@ -67,8 +68,8 @@ class RecordConfig:
     noise: float = 0.5
     """Share of the episodes with noise bursts on the executed action."""
     pushed: float = 0.0
-    """Share of the episodes in which somebody pushes the cube that the words name, where they name one that lies
-    free: so the data show what to do when a thing moves on the way."""
+    """Share of the episodes in which the cube that the instruction names is pushed while the arm approaches it, if
+    it lies free. The data then show how to follow an object that moves."""
     image_size: int = 128
     """Height and width of the cameras' pictures [pixel]."""
     profile: Profile = "fast"
@@ -112,10 +113,10 @@ class RecordConfig:
 
 @dataclass(frozen=True)
 class MergeConfig:
-    """Several recordings to make one dataset of."""
+    """Merge several recordings into one dataset."""
 
     parts: tyro.conf.Positional[tuple[str, ...]]
-    """Folders of the recordings, in the order in which their episodes shall stand."""
+    """Folders of the recordings, in the order of their episodes in the result."""
     root: str
     """Folder of the new dataset; the recordings stay as they are."""
     repo_id: str = "engram/merged"
@@ -148,7 +149,8 @@ class Part:
     index: int
     count: int
     before: int = 0
-    """Parts of the same task with other options: they have the seeds before these, and so other tables."""
+    """How many variants of the same task (other options) come before this one. Their seeds come first, so that every
+    variant has scenes of its own."""
 
     @property
     def root(self) -> Path:
@@ -157,7 +159,7 @@ class Part:
 
     @property
     def seed(self) -> int:
-        """First seed of the part; failures take the next ones."""
+        """First seed of the part. When the expert fails, the next seed is used."""
         return self.config.first_seed + (self.before + self.index) * SEEDS_PER_PART
 
 
@@ -178,7 +180,7 @@ def record(config: RecordConfig) -> RecordReport:
         with spawned_pool(workers) as pool:
             for _ in track(pool.imap_unordered(_record_part, todo), "recording", total=len(todo)):
                 pass
-            pool.close()  # leaving the block would kill the workers, and Python then warn of what they had not let go
+            pool.close()  # leaving the block would kill the workers, and Python would warn of leaked resources
             pool.join()
     else:
         for part in track(todo, "recording"):
@@ -194,7 +196,7 @@ def record(config: RecordConfig) -> RecordReport:
 def merge(config: MergeConfig) -> MergeReport:
     """Make one dataset of several recordings, whose tasks and options stay told apart.
 
-    LeRobot's ``aggregate_datasets`` alone would lose what the recorder knows of each episode.
+    LeRobot's ``aggregate_datasets`` alone would lose the recorder's metadata of each episode.
 
     Raises:
         InvalidInputError: ``config.root`` exists already, a part is no recording of ours, or was recorded otherwise.
@@ -216,7 +218,7 @@ def merge(config: MergeConfig) -> MergeReport:
 
 
 def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
-    """Make one dataset of ``parts``, which appears in ``root`` only when it is whole."""
+    """Merge ``parts`` into one dataset. It appears in ``root`` only when it is complete."""
     from lerobot.datasets.aggregate import aggregate_datasets
     from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
@@ -229,7 +231,7 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
         aggr_root=merging,
         concatenate_data=False,  # one file per part: appending encodes all images again for every part
     )
-    stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set, another in every process
+    stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set, which differs between processes
     stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
     log = [entry for part in parts for entry in _log(part)]
     for i, entry in enumerate(log):
@@ -279,8 +281,8 @@ def record_episode(
 ) -> list[dict[str, Any]] | None:
     """Run the expert once and return the frames for ``LeRobotDataset.add_frame``; None when it failed.
 
-    ``action`` is what the expert wanted in the state of the frame; the noise is only executed. ``scene`` perceives and
-    remembers along; ``push`` moves what the expert is after.
+    ``action`` is what the expert wants in the frame's state, without the noise that is executed. ``scene`` runs
+    perception and memory along; ``push`` moves the object that the expert approaches.
     """
     observation = world.reset(task, seed)
     expert = make_expert(task, world)
@@ -315,8 +317,8 @@ def record_episode(
 
 
 def recorder(reconstruction: bool = False) -> str:
-    """Return 12 hex digits of the code that records: of experts, tasks, world and control, and of what perceives and
-    remembers along."""
+    """Return 12 hex digits of a hash of the code that determines a recording: experts, tasks, world and control, and
+    perception and memory if they run along."""
     along = ("perception/**/*.py", "memory/**/*.py") if reconstruction else ()
     return digest("core/**/*.py", "sim/**/*.py", "runtime/record.py", *along)
 

@@ -1,4 +1,4 @@
-"""Hardware behind one small interface: joint names and units of a LeRobot ``Robot`` <-> ours. No ROS in here."""
+"""LeRobot robots behind one small interface: converts joint names and units. No ROS."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ class LeRobotDriver:
         self.robot.send_action({f"{m}.pos": float(t) for m, t in zip(self.motors, targets, strict=True)})
 
     def close(self) -> None:
-        """Disconnect; a LeRobot robot then lets go of its motors as its own configuration says."""
+        """Disconnect. Whether the motors lose torque is a setting of the LeRobot robot."""
         if self.robot.is_connected:
             self.robot.disconnect()

@@ -13,7 +13,7 @@ from engram.core.errors import EngramError
 from engram.core.types import JointCommand, Observation, OracleOutcome
 
 REST_AFTER_S = 0.005
-"""Lock-step: how long the parts of a step that no command waits for stand back for those that it waits for [s]."""
+"""Lock-step: delay before publishing the parts of a step that no command depends on [s]. The other parts go first."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class ResetRequest:
 
 @dataclass(frozen=True)
 class SimLoopConfig:
-    """How the simulation waits."""
+    """When the simulation waits, and for how long."""
 
     lockstep: bool = True
     """Wait for the command of each step; otherwise keep real time."""
     control_dt_s: float = 0.1
     """Length of one control step [s]."""
     retry_s: float = 1.0
-    """Lock-step: after waiting this long the same step is shown again, for nodes that started late [s]."""
+    """Lock-step: after waiting this long the same step is published again, for nodes that started late [s]."""
     command_timeout_s: float = 10.0
     """Lock-step: after waiting this long for a command the wait is reported (and goes on) [s]."""
     rest_period_s: float = 0.5
@@ -144,12 +144,12 @@ class SimLoop:
             outcome = world.oracle_outcome()
             self._show(observation, outcome, False)
         except Exception as error:
-            if not isinstance(error, EngramError):  # such as no EGL: whoever asked is not the only one to know
+            if not isinstance(error, EngramError):  # such as no EGL: not only the caller should learn of it
                 self._report("world", f"reset failed: {type(error).__name__}: {error}")
             request.done.set_exception(error)
             return
         self._report("world", "")
-        request.done.set_result(outcome)  # not sooner: what follows from the answer would get in the first step's way
+        request.done.set_result(outcome)  # not sooner: what the answer triggers would delay the first step
         next_tick = time.monotonic()
         while not outcome.over:
             next_tick += self.config.control_dt_s
@@ -170,7 +170,7 @@ class SimLoop:
     ) -> JointCommand | None:
         """Return the command for this very step; None when a reset or a stop came instead."""
         began = time.monotonic()
-        wait_s = min(REST_AFTER_S, self.config.retry_s)  # on two cores, to go on publishing would hold up who decides
+        wait_s = min(REST_AFTER_S, self.config.retry_s)  # on two cores, publishing more now would delay the policy
         with self._changed:
             self._changed.wait_for(lambda: self._interrupted() or self._has(observation.stamp_ns), wait_s)
         self._show_rest(observation)

@@ -1,4 +1,4 @@
-"""A small tf buffer: tf2_ros needs a full ROS installation, this one nothing."""
+"""A small tf buffer. tf2_ros needs a full ROS installation; this one does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = 64
 
 
 class TransformBuffer:
-    """The newest poses of every frame in its parent, and chains of them."""
+    """Keeps the newest poses of every frame in its parent, and composes them along the tree."""
 
     def __init__(self) -> None:
         self._static: dict[str, Pose] = {}

@@ -1,4 +1,4 @@
-"""Success rates with intervals: of the experts, of a policy, and of a policy whose words were swapped.
+"""Success rates with intervals: of the experts, of a policy, and of a policy whose instruction was swapped.
 
 Seeds are fixed in advance (0..n-1 by default) and below those of the training data.
 """
@@ -36,12 +36,12 @@ from engram.sim.worlds import make_mujoco_world, make_world
 
 
 class Runner(Protocol):
-    """Runs one episode: ``Runtime.run_episode`` is one, an :class:`ExpertRunner` another."""
+    """A callable that runs one episode: ``Runtime.run_episode``, :class:`ExpertRunner`."""
 
     def __call__(
         self, task: str, seed: int, instruction: str = "", *, on_step: StepHook | None = None
     ) -> EpisodeResult:
-        """Return what came of one episode; an empty instruction is drawn from the seed."""
+        """Run one episode and return its result; an empty instruction is drawn from the seed."""
         ...
 
 
@@ -149,7 +149,7 @@ def evaluate_experts(
     world: str = "tabletop",
     robot: RobotConfig = PANDA_2F85,
 ) -> Report:
-    """Run the scripted experts, without rendering; with ``guess`` those that guess what should be remembered."""
+    """Run the scripted experts without rendering; with ``guess`` those that guess the cue instead of remembering it."""
     made = make_mujoco_world(world, WorldConfig(profile="none"), robot)
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
     subject = "guessing experts" if guess else "experts"
@@ -187,12 +187,12 @@ class ExpertRunner:
 
 
 def _drawn_words(task: str, seed: int) -> str:
-    """Leave the words to the seed."""
+    """Draw the instruction from the seed."""
     return ""
 
 
 class HeldOutWords:
-    """Says the goal that a seed draws in a held-out wording."""
+    """Gives the goal that a seed draws in a held-out wording."""
 
     def __init__(self, world: MujocoWorld) -> None:
         self.world = world
@@ -236,7 +236,7 @@ def measure(
 
 
 SWAPPABLE = tuple(name for name, task in TASKS.items() if task.slots())
-"""Shipped tasks whose words can name another object on the same table."""
+"""Shipped tasks whose instruction can name another object in the same scene."""
 
 
 def swappable(task: str) -> bool:
@@ -246,19 +246,19 @@ def swappable(task: str) -> bool:
 
 @dataclass(frozen=True)
 class SwapReport:
-    """What a policy does when the same table comes with other words.
+    """What a policy does when the same scene comes with another instruction.
 
-    A policy that listens reaches the swapped goal about as often as the original one; a policy that does not,
-    still does what the picture alone suggests: ``original_goal`` stays high or both are low.
+    A policy that follows the instruction reaches the swapped goal about as often as the original one. A policy that
+    ignores it still does what the image suggests: ``original_goal`` stays high, or both are low.
     """
 
     subject: str
     unswapped: dict[str, Rate]
-    """Original words, original goal."""
+    """Original instruction, original goal."""
     swapped_goal: dict[str, Rate]
-    """Other words, judged by the goal of the other words."""
+    """Swapped instruction, judged by the swapped goal."""
     original_goal: dict[str, Rate]
-    """Other words, judged by the goal of the original words."""
+    """Swapped instruction, judged by the original goal."""
 
     def to_json(self) -> str:
         """Return the report as one line of JSON."""
@@ -283,7 +283,7 @@ def evaluate_swap(
     first_seed: int = 0,
     progress: bool = True,
 ) -> SwapReport:
-    """Run each seed twice: with the words drawn from it, and with another colour that is on the same table."""
+    """Run each seed twice: with the instruction drawn from it, and with one that names another object in the scene."""
     _check(tasks, episodes, first_seed)
     without = [task for task in tasks if not swappable(task)]
     if without:
@@ -335,7 +335,7 @@ def evaluate_oracle_state(
     execute_steps: int = 0,
     robot: RobotConfig = PANDA_2F85,
 ) -> Report:
-    """Run the state oracle: simulator truth, a chunk at a time.
+    """Run the privileged policy: the expert, from simulator state, replanning as seldom as a policy does.
 
     Args:
         tasks: names.

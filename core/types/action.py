@@ -1,4 +1,4 @@
-"""What a policy, a person or the safety filter asks of the robot."""
+"""Actions and commands: what a policy, a person or the safety filter sends to the robot."""
 
 from __future__ import annotations
 

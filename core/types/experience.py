@@ -1,4 +1,4 @@
-"""What came of acting: episodes, transitions, and the weights that were learnt from them."""
+"""Episodes, transitions, and the weights learned from them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class OracleOutcome:
     reward: float
     truncated: bool
     failed: bool = False
-    """A choice was made that is final, and wrong: no step can lead to success any more."""
+    """A final choice was wrong: success is no longer possible."""
 
     @property
     def over(self) -> bool:

@@ -63,7 +63,7 @@ class Hand:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Where a robot stood while a frame was taken."""
+    """The pose of a robot's base while a frame was taken."""
 
     pose: Pose  # its base_link, in the frame of the observation
     agent: str = "robot0"
@@ -192,7 +192,7 @@ class SceneEdge:
 
 
 EVENT_KINDS: tuple[str, ...] = ("new", "moved", "absent", "returned", "held", "released", "merged", "split", "deleted")
-"""What can happen to an object; a sight that changes nothing is no event."""
+"""What can happen to an object. A sighting that changes nothing is not an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class GraphUpdate:
     edges: tuple[SceneEdge, ...] = ()
     deleted_nodes: tuple[str, ...] = ()
     deleted_edges: tuple[SceneEdge, ...] = ()
-    events: tuple[GraphEvent, ...] = ()  # stays inside the process; readers of the topic see nodes and edges
+    events: tuple[GraphEvent, ...] = ()  # stays inside the process; subscribers of the topic see nodes and edges
     shifted_ns: int = 0  # the clock began anew: every stamp from before this update moved by so much
     refused: str = ""  # why the frame was not taken in; empty = it was
 
@@ -253,7 +253,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Whether looking is worth its way, and where (value of information)."""
+    """Whether looking is worth the way, and where (value of information)."""
 
     look: bool
     text: str
@@ -261,7 +261,7 @@ class Advice:
     label: str = ""  # name of that place
     probability: float = 0.0  # that the object is there
     cost_m: float = 0.0  # way there
-    value_m: float = 0.0  # what searching is worth after its way, in metres; above 0 = look
+    value_m: float = 0.0  # value of the search minus its way, in metres; above 0 = look
     route: tuple[np.ndarray, ...] = ()  # (3,) m each: the order in which a search would best look, all places
     chances: tuple[float, ...] = ()  # that the object is at each place of the route
     labels: tuple[str, ...] = ()  # name of each place of the route

@@ -1,4 +1,4 @@
-"""What cameras and joints say at one instant."""
+"""Measurements of cameras and joints at one instant."""
 
 from __future__ import annotations
 

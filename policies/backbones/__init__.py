@@ -1,1 +1,1 @@
-"""Large vision-language-action policies of LeRobot's, with our memory of the episode beside them."""
+"""LeRobot's large vision-language-action policies, frozen, with a trainable sequence memory."""

@@ -1,4 +1,4 @@
-"""SmolVLA and pi0 from a folder or the hub, as LeRobot saves them; every weight is there and fits, or it is an error.
+"""Load SmolVLA and pi0 from a folder or the hub, as LeRobot saves them. A missing or unexpected weight is an error.
 
 LeRobot's own ``from_pretrained`` of pi0 returns an untrained network when its weights cannot be read.
 """
@@ -33,7 +33,7 @@ _EMPTY_CAMERA = "observation.images.empty_camera_"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a backbone lies."""
+    """The location of a backbone."""
 
     name: str  # folder or hub id
     revision: str | None = None

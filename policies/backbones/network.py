@@ -1,4 +1,4 @@
-"""A frozen backbone and, beside it, the memory of the episode: the only part that learns."""
+"""A frozen backbone with a sequence memory, the only part that is trained."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class TrunkPercept(Percept):
 
 
 class BackboneNetwork(RememberingNetwork):
-    """Perceive with the backbone, remember with :class:`Recall`, act with the backbone's expert, bent by what was read.
+    """Perceives with the backbone, remembers with :class:`Recall`, and acts with the backbone's action expert,
+    modulated by the memory.
 
     ``trunk`` is no submodule: its weights are not saved, trained or copied with the memory's.
     """
@@ -72,7 +73,7 @@ class BackboneNetwork(RememberingNetwork):
         return self.recall is not None and bool(self.context.gate.any())
 
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
-        """Run the vision-language model, and make of it what a memory writes."""
+        """Run the vision-language model and compute what the memory writes."""
         prefix = self.trunk.look(batch)
         if self.recall is None:
             return TrunkPercept(cognition=prefix.words, pictures=prefix.pictures, prefix=prefix)
@@ -131,7 +132,7 @@ class BackboneNetwork(RememberingNetwork):
         return self.context(cognition, tokens, batch[MEMORY_AGE_KEY], batch[MEMORY_PLACE_KEY], batch[MEMORY_MASK_KEY])
 
     def _modulation(self, percept: TrunkPercept) -> Tensor | None:
-        """Return how far memory bends the action expert (B, layers, 2, width); None = it was not asked."""
+        """Return the memory's modulation of the action expert (B, layers, 2, width); None = memory was not read."""
         if self.recall is None or percept.reading is None or percept.context is None:
             return None
         reading = percept.reading + nn.functional.pad(percept.context, (0, self.recall.memory.color_tokens))
@@ -145,5 +146,5 @@ class BackboneNetwork(RememberingNetwork):
 
 
 def _enter(width: int, dim: int) -> nn.Sequential:
-    """Return the way from the backbone's tokens, whose sizes vary wildly, to the memory's."""
+    """Return the projection from the backbone's tokens, whose norms vary widely, to the memory's."""
     return nn.Sequential(nn.LayerNorm(width, elementwise_affine=False), nn.Linear(width, dim), nn.LayerNorm(dim))

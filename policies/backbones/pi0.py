@@ -1,4 +1,4 @@
-"""pi0 (Black et al., 2024) as LeRobot has it, taken apart."""
+"""pi0 (Black et al., 2024) as LeRobot implements it, split into prefix and action expert."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Pi0Trunk(Trunk):
         )
 
     def velocity(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
-        """Ask the action expert."""
+        """Evaluate the action expert."""
         return self.policy.model.denoise_step(
             state=prefix.state, prefix_pad_masks=prefix.readable, past_key_values=prefix.cache, x_t=x, timestep=time
         )

@@ -1,4 +1,4 @@
-"""SmolVLA (Shukor et al., 2025) as LeRobot has it, taken apart."""
+"""SmolVLA (Shukor et al., 2025) as LeRobot implements it, split into prefix and action expert."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from engram.policies.backbones.trunk import Prefix, Trunk, mean_of, own
 
 
 class SmolVLATrunk(Trunk):
-    """Its prefix is pictures, words and, last, the robot's state, which pictures and words do not look at."""
+    """Its prefix is images, instruction and, last, the robot's state. Images and instruction do not attend to the
+    state."""
 
     @property
     def norms(self) -> Sequence[nn.Module]:
@@ -57,7 +58,7 @@ class SmolVLATrunk(Trunk):
         )
 
     def velocity(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
-        """Ask the action expert."""
+        """Evaluate the action expert."""
         return self.policy.model.denoise_step(
             prefix_pad_masks=prefix.readable, past_key_values=own(prefix.cache), x_t=x, timestep=time
         )

@@ -1,4 +1,5 @@
-"""What ``engram train --backbone`` needs: a memory beside a frozen backbone, and pictures as that takes them."""
+"""What ``engram train --backbone`` needs: a sequence memory beside a frozen backbone, and images in the backbone's
+format."""
 
 from __future__ import annotations
 
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
 
 def fresh_memory(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramBackbonePolicy:
-    """Return the backbone with a memory that has learnt nothing: it acts as the backbone does.
+    """Return the backbone with an untrained memory: it acts as the backbone does.
 
-    Raises:
-        InvalidInputError: the dataset lacks what the backbone takes, or no memory is asked for.
+    Raises: InvalidInputError: the dataset lacks an input of the backbone, or no memory is configured.
     """
     if config.memory == NONE:
         raise InvalidInputError("backbone: it is frozen, and without a memory there is nothing to train: set memory")

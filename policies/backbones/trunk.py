@@ -1,4 +1,4 @@
-"""What a large vision-language-action policy of LeRobot's must offer for a memory to be put beside it."""
+"""The interface that a large LeRobot policy needs so that a sequence memory can be added to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 class Prefix:
     """What the vision-language model made of observations; the action expert reads it from the cache."""
 
-    words: Tensor  # (B, w): mean of the instruction's tokens, which have looked at the pictures
+    words: Tensor  # (B, w): mean of the instruction's tokens, which have attended to the images
     pictures: Tensor  # (B, n, w) tokens of the cameras
     readable: Tensor  # (B, L) bool, False = padding
     state: Tensor  # (B, s) normalised proprioception, padded; only the action expert may use it
@@ -33,7 +33,7 @@ class Prefix:
 
 
 class Trunk(ABC):
-    """A frozen SmolVLA or pi0, taken apart: look once, then ask the action expert as often as needed.
+    """A frozen SmolVLA or pi0 in two parts: the vision-language model runs once, the action expert as often as needed.
 
     Memory reaches the action expert by AdaLN (Peebles & Xie 2023): what the first norm of a layer returns is scaled by
     1 + s and shifted by t. A modulation of zeros gives the bits of the policy as it was.
@@ -82,7 +82,8 @@ class Trunk(ABC):
 
     @contextmanager
     def modulated(self, modulation: Tensor | None) -> Iterator[None]:
-        """Bend the action expert by ``modulation`` (B, layers, 2, expert width): scales and shifts; None = not."""
+        """Modulate the action expert by ``modulation`` (B, layers, 2, expert width): scales and shifts; None =
+        unchanged."""
         self._modulation = modulation
         try:
             yield

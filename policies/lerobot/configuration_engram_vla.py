@@ -69,7 +69,7 @@ class EngramVLAConfig(PolicyConfig):
     flow_draws: int = 4
     """Flow times and noises drawn per encoded observation in the loss."""
     euler_steps: int = 6
-    """Integration steps when sampling a chunk."""
+    """Euler steps when sampling a chunk."""
     noise_scale: float = 0.5
     """Scale of the initial noise when sampling: below 1 prefers the mode."""
 

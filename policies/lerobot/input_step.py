@@ -1,4 +1,4 @@
-"""What our steps of LeRobot's preprocessor share."""
+"""Base class of our steps in LeRobot's preprocessor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from lerobot.processor import ObservationProcessorStep
 
 @dataclass
 class InputStep(ObservationProcessorStep):
-    """A step on observations whose dataclass fields are all there is to save, and which leaves the features alone."""
+    """A step on observations. Its dataclass fields are its whole configuration, and it leaves the features
+    unchanged."""
 
     def get_config(self) -> dict[str, Any]:
         """Return what is saved."""

@@ -34,7 +34,7 @@ class NetworkPolicy(PreTrainedPolicy):
         return [{"params": list(self.parameters())}]
 
     def reset(self) -> None:
-        """Begin an episode: forget queued actions and what was seen, restart the sampling noise."""
+        """Begin an episode: clear queued actions and memory, restart the sampling noise."""
         self._queue: deque[Tensor] = deque()
         self._memory = RecurrentState()
         self._step = 0
@@ -63,10 +63,9 @@ class NetworkPolicy(PreTrainedPolicy):
         guide: Guide | None = None,
         **_: Any,
     ) -> Tensor:
-        """Return normalised chunks (B, h, a).
-
-        ``noise`` (B, *model.noise_shape) standard normal fixes the sample; ``percept`` is what ``batch`` was
-        understood as: without it, a policy with memory acts as one that has none. ``guide`` bends the flow.
+        """Return normalised chunks (B, h, a). ``noise`` (B, *model.noise_shape) standard normal fixes the sample.
+        ``percept`` is the encoded ``batch``, with memory read; without it, a policy with memory acts as one without.
+        ``guide`` modifies the flow's velocities.
         """
         if self.training:  # walks all modules: a tenth of an answer
             self.eval()
@@ -77,9 +76,8 @@ class NetworkPolicy(PreTrainedPolicy):
 
     @torch.no_grad()
     def select_action(self, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
-        """Return the next normalised action (B, a), asking for a new chunk when the executed rows are used up.
-
-        Every call is one control step, and a memory writes each.
+        """Return the next normalised action (B, a); replan when the executed rows are used up. Every call is one
+        control step, and a memory writes each of them.
         """
         percept = None
         if self.model.recall is not None:

@@ -1,4 +1,4 @@
-"""What both our policies' configurations share: the memory of the episode, what is observed, LeRobot's presets."""
+"""The part of the configuration that both our policies share: sequence memory, observations, LeRobot's presets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class PolicyConfig(PreTrainedConfig):
     n_action_steps: int = 4
     """Rows of a chunk that are executed before the next observation is answered."""
     adaptive_m: float = 0.0
-    """The policy is asked at every step, and a chunk is left early when the new one would lead the tool this far from
-    it [m], unless whoever runs it wants something else: :func:`engram.policies.vla.chunking.follow`; 0 = it is not."""
+    """Default for how the policy replans: at every step, switching to the new chunk when the two differ by more than
+    this [m]; see :func:`engram.policies.vla.chunking.follow`. 0 = it replans when the executed rows are used up."""
     dim: int = 128
     """Width of the cognitive token, of the memory and of its reading (d)."""
     heads: int = 4
@@ -41,14 +41,14 @@ class PolicyConfig(PreTrainedConfig):
     memory_steps: int = 64
     """Entries that a memory keeps of single control steps."""
     memory_events: int = 16
-    """Entries of the bank for the pictures of steps where something happened."""
+    """Entries of the bank for the image tokens of events."""
     memory_details: int = 4
-    """Perceptual tokens that a control step leaves behind, beside its cognitive token."""
+    """Image tokens that a control step writes, beside its cognitive token."""
     memory_cells_side: int = 8
-    """A memory keeps what colours the salient of ``memory_cells_side**2`` cells of a camera's image have, and finds
-    them again; 0 = it does not."""
+    """The memory stores the colors of the salient ones of ``memory_cells_side**2`` image cells per camera and
+    compares them with later images; 0 = it does not."""
     memory_surprise: float = 4.0
-    """What counts as an event: the picture has moved away from the last event's by more than this many usual steps."""
+    """An event: the image differs from that of the last event by more than this many times the mean change per step."""
     memory_stack: int = 8
     """Steps that the frame stack holds."""
     memory_chunk: int = 8

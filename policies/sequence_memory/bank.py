@@ -1,4 +1,4 @@
-"""The perceptual-cognitive bank: every step's cognitive token, and the pictures of the steps where something happened.
+"""The perceptual-cognitive bank: the cognitive token of every step, and the image tokens of events.
 
 After MemoryVLA (Shi et al., 2025): over capacity the most similar pair of neighbours in time becomes one entry.
 """
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from engram.policies.sequence_memory.base import MomentCode, Moments, Reader, SequenceMemory, State, spread
 
 STILL = 1e-6
-"""A change of the picture (1 - cosine) below this is none but for rounding."""
+"""A change of the image (1 - cosine) below this is rounding."""
 
 PIECE = 32
-"""Steps in a row whose features are found by one product; a longer one costs more than it saves."""
+"""Steps whose features are computed by one matrix product; more would cost more than it saves."""
 _BANKS = ("cognitive", "perceptual")
 _NAMES = ("feature", "time_s", "place", "count")
 """Of the parts of :class:`Entries` in a state, which a training that goes on reads from disk."""
@@ -79,7 +79,7 @@ def append(bank: Tensor, new: Tensor, compared: int) -> Tensor:
 
 
 def _append_where(event: Tensor, bank: Tensor, new: Tensor, compared: int) -> Tensor:
-    """Return ``bank`` with ``new`` for the episodes of which ``event`` (B,) bool is true."""
+    """Return ``bank`` with ``new`` added in the episodes where ``event`` (B,) bool is true."""
     if event.device.type == "cpu" and not event.any():  # mostly; a GPU would have to be waited for
         return bank
     return torch.where(event[:, None, None], append(bank, new, compared), bank)
@@ -106,15 +106,15 @@ class BankConfig:
     steps: int = 64
     """Entries of the cognitive bank, written every control step."""
     events: int = 16
-    """Entries of the perceptual bank, written when something happened."""
+    """Entries of the perceptual bank, written at events."""
     surprise: float = 4.0
-    """An event: the picture has moved away from the last event's by more than this many usual steps."""
+    """An event: the image differs from that of the last event by more than this many times the mean change per step."""
     color_tokens: int = 0
-    """So many numbers at the end of a feature are what was to be seen: kept with an event and read as they are."""
+    """Length of the color tokens at the end of a feature. They are stored with an event and read unchanged."""
 
 
 class LookBack(nn.Module):
-    """Attention over events that returns what they looked like as it was written: no map lies between."""
+    """Attention over events that returns their color tokens as they were written, without a learned projection."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class Bank(SequenceMemory):
         return torch.cat(readings, dim=1), state
 
     def _split(self, moment: Moments) -> tuple[Moments, Moments]:
-        """Return the cognitive token of ``moment`` and its perceptual tokens with what was to be seen."""
+        """Return the cognitive token of ``moment``, and its perceptual tokens with the color tokens."""
         cognition, picture = moment.feature[..., : self.config.dim], moment.feature[..., self.config.dim :]
         return Moments(cognition, moment.time_s, moment.place), Moments(picture, moment.time_s, moment.place)
 
@@ -236,7 +236,7 @@ class Bank(SequenceMemory):
         }
 
     def described(self, state: State) -> str:
-        """Tell how many entries there are, and how long ago the oldest was written."""
+        """Describe how many entries there are, and how long ago the oldest was written."""
         cognitive, perceptual = _entries(state, "cognitive"), _entries(state, "perceptual")
         filled = cognitive.steps[0] > 0
         age = float(cognitive.time_s[0, -1] - cognitive.time_s[0, filled].min()) if filled.any() else 0.0
@@ -263,7 +263,7 @@ class Bank(SequenceMemory):
     def _beside_the_usual(self, feature: Tensor, count: Tensor) -> Tensor:
         """Return (B, k, ..., 2 d): each feature, and how it differs from the mean of the bank, brought to unit size.
 
-        Features of one scene lie close together: without this, what was different for a moment would be drowned.
+        Features of one scene lie close together. Without this, a brief difference is hard to find.
         """
         there = (count > 0).to(feature.dtype).view(*count.shape, *[1] * (feature.ndim - 2))
         usual = (feature * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)
@@ -303,7 +303,7 @@ def _weighed(rows: Tensor, sources: Tensor | None) -> Entries:
 def _to_the_bit(rows: Tensor, weighed: Entries) -> Entries:
     """Return the entries ``weighed`` from traced ``rows``, with the features that writing step by step gives.
 
-    While an arm is held its steps are all alike, and a rounding would decide which of them merge.
+    While the arm is held, all steps are identical and a rounding error would otherwise decide which of them merge.
     """
     exact = rows[..., : weighed.feature.shape[-1]]
     return weighed._replace(feature=exact + (weighed.feature - weighed.feature.detach()))

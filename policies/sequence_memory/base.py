@@ -1,4 +1,4 @@
-"""The contract of a memory over one's own episode: what each control step leaves behind, and how it is read again."""
+"""The contract of a sequence memory: what each control step writes, and how it is read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from engram.policies.vla.layers import Attention
 
 SHARPNESS = 3.5
-"""Size of what a reader's heads ask at the start; PyTorch's own is 0.6."""
+"""Scale of the query projection at initialization; PyTorch's default is 0.6."""
 State = dict[str, Tensor]
-"""Everything that is remembered; each tensor has a leading (B,). Arrays of the same names go to disk and come back."""
+"""The whole state of a memory. Each tensor has a leading (B,). It is saved to disk as arrays of the same names."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What control steps leave behind: leading shape (B,) for one step, (B, T) for T steps in a row."""
+    """What control steps write: leading shape (B,) for one step, (B, T) for T steps in a row."""
 
     feature: Tensor  # (..., f)
     time_s: Tensor  # (...) s since the episode began
@@ -33,21 +33,21 @@ class Moments:
 
 
 class SequenceMemory(nn.Module, ABC):
-    """Written once every control step, in training as in deployment; then read from the present.
+    """Written once every control step, in training as in deployment, and then read.
 
     A subclass says how to begin, write and read. :meth:`unroll` does many steps at once; it must give what writing
     and reading step by step gives (``tests/contracts/sequence_memory.py`` holds every implementation to it).
     """
 
     CONTENT: ClassVar[tuple[str, ...]]
-    """The tensors of the state that hold what was seen; the others say when, where and how much."""
+    """The tensors of the state that hold content; the others say when, where and how much."""
 
     color_tokens: int = 0
-    """So many numbers at the end of a reading are what something looked like, as it was written."""
+    """Length of the color tokens at the end of a reading, as they were written."""
 
     @abstractmethod
     def begin(self, batch: int) -> State:
-        """Return the state of ``batch`` episodes that have seen nothing."""
+        """Return the empty state of ``batch`` episodes."""
 
     @abstractmethod
     def write(self, state: State, moment: Moments) -> State:
@@ -55,7 +55,8 @@ class SequenceMemory(nn.Module, ABC):
 
     @abstractmethod
     def read(self, state: State, query: Tensor, now: Moments) -> Tensor:
-        """Return what ``query`` (B, d) finds, (B, d + color_tokens), at ``now`` (B,), which is written already."""
+        """Return the reading for ``query`` (B, d), of shape (B, d + color_tokens). ``now`` (B,) is the current step,
+        already written."""
 
     def unroll(
         self, state: State, moments: Moments, queries: Tensor, asked: Tensor | None = None
@@ -81,7 +82,7 @@ class SequenceMemory(nn.Module, ABC):
         return spread(self.read(whole, queries[each], now), each), state
 
     def described(self, state: State) -> str:
-        """Return what one episode has left in ``state``, in a few words for those who watch."""
+        """Return a short description of one episode's ``state`` for diagnostics."""
         return f"{sum(state[name].numel() for name in self.CONTENT)} numbers"
 
     @property
@@ -105,9 +106,9 @@ def choose(first: Tensor, fresh: State, state: State) -> State:
 
 
 class MomentCode(nn.Module):
-    """Encodes when and where an entry was written: seen from now and here, and in the episode's own time and space.
+    """Encodes when and where an entry was written, both relative to now and in the episode's own time and space.
 
-    What came first in an episode came first however long ago that is: by its age alone it would have to be learned anew
+    The order within an episode does not depend on the delay since then. With the age alone, it would have to be learned
     for every delay.
     """
 
@@ -138,9 +139,9 @@ class MomentCode(nn.Module):
 
 
 class Reader(nn.Module):
-    """One query over entries by cross-attention, and what follows from both.
+    """One query over entries by cross-attention, followed by an MLP on query and result.
 
-    A learned null entry is always readable: it answers an empty memory, and its share in the attention tells a full
+    A learned null entry is always readable: it is the result for an empty memory, and its attention weight tells a full
     memory from an empty one.
     """
 
@@ -149,7 +150,7 @@ class Reader(nn.Module):
         self.norm_query, self.norm_entries, self.norm_read = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.null = nn.Parameter(torch.randn(dim) * 0.02)
         self.attention = Attention(dim, heads)
-        # even attention mixes a cue with all that was seen: heads that begin by preferring learn sooner what to prefer
+        # uniform attention averages a cue with everything else; heads that start with a preference learn faster
         nn.init.normal_(self.attention.query.weight, std=SHARPNESS * dim**-0.5)
         self.mlp = nn.Sequential(nn.Linear(2 * dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
 

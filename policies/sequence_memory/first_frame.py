@@ -1,4 +1,4 @@
-"""The first step of the episode and nothing after it: what a cue at the very beginning is worth at most."""
+"""Remembers the first step of the episode alone: an upper bound for a cue at the very beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last steps side by side: the plainest memory, which ends where the stack ends."""
+"""The last steps side by side: the simplest memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The past in chunks, read in two stages: which chunks matter, then what is in them.
+"""The past in chunks, read in two stages: first the chunks, then the entries of the most relevant ones.
 
 Cut by time it is the hierarchical chunk attention memory (HCAM; Lampinen et al., "Towards mental time travel", 2021);
 with chunks found by likeness to the present, a retrieval of sub-trajectories after RA-DT; cut by place, the
@@ -38,7 +38,7 @@ class ChunksConfig:
 
 
 class Chunks(SequenceMemory):
-    """Steps in chunks; a subclass says into which chunk a step goes."""
+    """Base class: steps in chunks. A subclass decides into which chunk a step goes."""
 
     CONTENT = ("feature",)
 
@@ -107,7 +107,7 @@ class TimeChunks(Chunks):
 
 
 class RetrievalMemory(TimeChunks):
-    """Sub-trajectories of this episode that look like the present one, after RA-DT.
+    """Retrieves sub-trajectories of this episode that resemble the present one, after RA-DT.
 
     Schmied et al., "Retrieval-Augmented Decision Transformer", 2024.
 

@@ -1,4 +1,4 @@
-"""What the processes of one training run share: gradients, what they remember, and manners on the machine."""
+"""What the processes of one training run share: gradients, carried memory states, devices and allocator settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a training that was cut off goes on as it began: on other samples, or otherwise, it would be another."""
+"""Checks that a resumed training continues with the same samples and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIXED = (
     *("backbone", "memory", "model", "n_action_steps", "gradient_steps", "foresight", "freeze_perception"),
     *("perception_share", "frozen_draws"),
 )
-"""Settings of a training with which it must go on."""
+"""Settings that a resumed training must keep."""
 
 
 def check_resumable(config: TrainConfig, frames: int, world: int) -> None:

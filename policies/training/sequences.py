@@ -1,7 +1,7 @@
-"""Whole episodes for a memory to learn from: windows of steps in a row, with what is remembered carried from one to
-the next.
+"""Whole episodes for training a sequence memory: windows of consecutive steps, with the memory's state carried from one
+window to the next.
 
-LeRobot shuffles frames; here each of several streams walks through one episode after the other. Which episodes a stream
+LeRobot shuffles frames. Here, each of several streams goes through one episode after the other. Which episodes a stream
 walks through is a function of (seed, rank, stream), so that a resumed run walks on where it stopped.
 """
 
@@ -27,13 +27,14 @@ from engram.policies.vla.network import Sight
 from engram.policies.vla.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
 
 STILL_SHARE = 0.25
-"""Of the frames that show what the one before showed, so many count in the loss: most wait for what is to come."""
+"""Share of the unchanged frames that count in the loss: in most of them the robot only waits."""
 TURN_STEPS = 4
-"""A turning point: the demonstrated action changes there or within so many steps, as many as a chunk executes."""
+"""A step is a turning point if the demonstrated action changes there or within so many steps, as many as a chunk
+executes."""
 TURN = 0.5
 """Change of the action from one step to the next that makes a full turning point (full speed has a length of 1)."""
 KEPT_PARTS = ("cognition", "keypoints", "pictures", "colours")
-"""Of a percept, what does not depend on the memory that learns."""
+"""The part of a percept that does not depend on the trained memory."""
 LEARNT_KEYS = (STATE_KEY, "action", UNLEARNT_KEY)
 
 
@@ -48,14 +49,14 @@ class Window:
 
 
 class EpisodeStreams:
-    """Walks through whole episodes, drawn with the frames' sampling weights, in windows of T steps."""
+    """Goes through whole episodes, drawn with the frames' sampling weights, in windows of T steps."""
 
     def __init__(self, frames: Frames, streams: int, window: int, weights: np.ndarray, seed: tuple[int, ...]) -> None:
         """``weights`` (n,) are the frames' sampling weights."""
         self.window = window
         self._ends = np.unique(frames.last)
         self._begins = np.append(0, self._ends[:-1] + 1)
-        # an episode's chance is that of one of its frames: it is then walked through whole
+        # an episode's probability is that of one of its frames, because it is then used whole
         chance = np.cumsum(weights[self._begins])
         self._chance = chance / chance[-1]
         self._draws = [np.random.default_rng((*seed, stream)) for stream in range(streams)]
@@ -83,11 +84,10 @@ class EpisodeStreams:
 
 
 class Percepts:
-    """What a network whose perception is frozen makes of every view, worked out once and kept in half precision.
+    """The encodings of all images by a network with frozen perception, computed once and kept in half precision.
 
-    With several ``draws``, each view is kept as the training's image augmentation changed it so many times, and every
-    view gets one of them anew in each window: what is learnt on top does not cling to how one image happened to be
-    understood.
+    With several ``draws``, each image is encoded in that many augmentations, and each window uses a random one. The
+    trained part then does not overfit to one encoding of an image.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class Percepts:
 
 
 def turning_points(action: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Return how far each step (n,) is a turning point of its demonstration, 0 to 1.
+    """Return how much each step (n,) is a turning point of its demonstration, 0 to 1.
 
-    At these it is decided where to go; at most others the way so far tells how it goes on, and a policy that learns
-    all alike learns to go on (Wen et al., "Keyframe-Focused Visual Imitation Learning", 2021).
+    Turning points decide where to go. At most other steps the previous motion predicts the next one, and a policy
+    trained on all steps alike learns to continue (Wen et al., "Keyframe-Focused Visual Imitation Learning", 2021).
 
     Args:
         action: (n, a) the gripper last, which does not count.
@@ -164,8 +164,8 @@ class SequenceFeed:
     ) -> None:
         """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window.
 
-        ``foresight`` is the weight of foreseeing the tool's coming places, for a memory to learn from; ``keyframes``
-        the share of the other steps that turning points leave out of the loss.
+        ``foresight`` is the weight of the auxiliary loss that predicts the tool's future positions. ``keyframes`` is
+        the share of steps other than turning points that is left out of the loss.
         """
         self.frames, self.streams, self.step_s, self.preprocess = frames, streams, step_s, preprocess
         self.gradient_steps = gradient_steps or streams.window
@@ -179,14 +179,14 @@ class SequenceFeed:
     def freeze(
         self, model: RememberingNetwork, device: torch.device, draws: int = 1, part: tuple[int, int] = (0, 1)
     ) -> None:
-        """Understand every view now, in ``draws`` augmentations: what ``model`` sees will not change.
+        """Encode every image now, in ``draws`` augmentations, because the perception of ``model`` is frozen.
 
         ``part`` is this process's rank, and how many there are to share the work.
         """
         self.percepts = Percepts(self.frames, model, self.preprocess, device, draws, part)
 
     def skip(self, windows: int) -> None:
-        """EpisodeStream on without looking: a run that resumes has seen these."""
+        """Skip windows without encoding them, when a run resumes."""
         for _ in range(windows):
             self.streams.next()
 
@@ -210,13 +210,14 @@ class SequenceFeed:
         return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
 
     def kept(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of frames ``rows`` (n,) count in this loss: not all that show, or decide, nothing new."""
+        """Return which of frames ``rows`` (n,) count in this loss: only a share of the unchanged frames and of those
+        that are no turning points."""
         drawn = torch.rand(len(rows)).numpy() < self._chance[rows]
         drawn[0] = True  # a window in which nothing happens has a loss, too
         return np.flatnonzero(drawn)
 
     def perceive(self, model: RememberingNetwork, rows: np.ndarray, device: torch.device) -> Percept:
-        """Return what frames ``rows`` (n,) were understood as; a view that did not change is encoded once."""
+        """Return the encodings of frames ``rows`` (n,); an image that did not change is encoded once."""
         if self.percepts is not None:
             return model.note(self.percepts.of(rows, device))
         views, which = np.unique(self.frames.view[rows], return_inverse=True)
@@ -224,7 +225,7 @@ class SequenceFeed:
         return percept.at(torch.from_numpy(which).to(device))
 
     def foresight_loss(self, model: RememberingNetwork, percept: Percept, rows: np.ndarray) -> Tensor:
-        """Return how far off the tool's coming places are foreseen (Huber) from frames ``rows`` (n,)."""
+        """Return the Huber loss of the predicted future tool positions at frames ``rows`` (n,)."""
         assert model.recall is not None and percept.reading is not None
         foreseen = model.recall.foresee(percept.cognition, percept.reading, percept.pictures, percept.colours)
         coming = np.minimum(rows[:, None] + np.array(FORESIGHT_STEPS), self.frames.last[rows][:, None])

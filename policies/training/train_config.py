@@ -1,4 +1,4 @@
-"""How a training is set up, and what cannot be set up."""
+"""The configuration of a training, and checks of it."""
 
 from __future__ import annotations
 
@@ -32,50 +32,51 @@ class TrainConfig:
     """Wall-clock budget: the schedule follows the clock if that is ahead of the steps, and training ends when it is
     spent, at the cost of exact repeatability; 0 = none."""
     stop_after: int = 0
-    """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` goes on."""
+    """Stop, with a checkpoint, after this step; 0 = at the end. ``resume`` continues."""
     start_from: str = ""
-    """A shipped policy's name, or the folder of an exported one, whose weights to begin with; of one with another
-    memory or none, all but that. It goes on to normalise states and actions as it learned to, whatever the dataset's
-    statistics. Empty = fresh weights."""
+    """Start with the weights of this policy: a shipped name or the folder of an exported policy. If its sequence
+    memory is of another kind, the memory starts fresh. Its normalisation of states and actions is kept. Empty =
+    fresh weights."""
     freeze_perception: bool = False
-    """Keep what ``start_from`` sees as it is and train memory and action head alone: every view is understood once, and
-    memories can be compared on the same perception in a tenth of the time. Needs ``window``, and ``start_from`` or
-    ``perception_share``."""
+    """Freeze the perception of ``start_from`` and train memory and action head alone. Every image is encoded once,
+    which takes a tenth of the time. Needs ``window``, and ``start_from`` or ``perception_share``."""
     perception_share: float = 0.0
-    """Of ``freeze_perception``: in this first share of the training perception learns, too; then training goes on from
-    the averaged weights, perception frozen."""
+    """With ``freeze_perception``: perception is trained in this first share of the steps; then training continues
+    from the averaged weights with perception frozen."""
     frozen_draws: int = 4
-    """Of ``freeze_perception``: in so many augmentations is every view understood (9 kB of RAM each); 1 = as it is."""
+    """With ``freeze_perception``: encode every image in so many augmentations (9 kB of RAM each); 1 = without
+    augmentation."""
     resume: bool = False
-    """Go on from the last checkpoint in ``out``."""
+    """Continue from the last checkpoint in ``out``."""
     batch_size: int = 32
     """Observations per process and step."""
     backbone: str = ""
-    """Folder or hub id of a SmolVLA or pi0 of LeRobot's that was fine-tuned on such data: it stays frozen, and the
-    memory beside it is all that learns; empty = our small network."""
+    """Folder or hub id of a SmolVLA or pi0 that LeRobot fine-tuned on such data. It stays frozen; only a sequence
+    memory beside it is trained. Empty = our small network."""
     memory: str = "none"
     """The policy's memory of its episode: none, bank, first_frame, frame_stack, gru, fast_forgetful, hcam, retrieval,
     place, or package.module:attribute of your own; all but none need ``window``."""
     window: int = 0
-    """Learn from so many steps of an episode in a row, batch_size // window episodes side by side, memory carried from
-    window to window; 0 = from single frames."""
+    """Train on windows of so many consecutive steps, batch_size // window episodes side by side, with memory carried
+    between windows; 0 = on single frames."""
     gradient_steps: int = 0
     """K of truncated backpropagation: gradients pass through so many writes into memory; 0 = through a whole window."""
     foresight: float = 0.5
-    """Weight of what a memory learns beside the actions: to foresee where the tool will be 8 to 48 steps later, as the
-    demonstration shows it; 0 = nothing."""
+    """Weight of the auxiliary loss for a sequence memory: predict where the tool will be 8 to 48 steps later; 0 =
+    off."""
     idle_actions: bool = False
-    """Learn also from actions of exactly no motion, as they are commanded while an arm is held: a policy that learns
-    them may freeze in mid-task."""
+    """Also train on actions of exactly no motion, as they are commanded while the arm is held. Such a policy may
+    stop in mid-task."""
     keyframes: float = 0.0
-    """Of ``window``: so many of the steps at which the demonstration goes on as it was are left out of the loss, so
-    that those weigh more at which it is decided where to go; 0 = none."""
+    """With ``window``: share of the steps without a change of direction that is left out of the loss, so that
+    turning points weigh more; 0 = none."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
     precision: str = "auto"
     """float32, or bfloat16 (autocast; memory itself stays float32); auto: bfloat16 on a GPU."""
     evaluate: int = 0
-    """Episodes a task in simulation at the end, on seeds 0 and up; rates with intervals go on the card; 0 = none."""
+    """Episodes per task to evaluate at the end, on seeds 0 and up; rates with intervals are written to the card; 0 =
+    none."""
     processes: int = 1
     """Processes, one torch thread each, whose gradients are averaged; ignored under torchrun."""
     learning_rate: float = 1e-3
@@ -91,7 +92,7 @@ class TrainConfig:
     balance: float = 0.5
     """A task with m frames is sampled in proportion to m ** balance: 0 = all tasks alike, 1 = all frames alike."""
     emphasis: tuple[tuple[str, float], ...] = ()
-    """Tasks that are sampled so many times as often beside the others as they would be, as name-value pairs."""
+    """Sample these tasks so many times as often, as name-value pairs."""
     seed: int = 0
     """Of weights, samples, augmentation and flow noise."""
     checkpoint_minutes: float = 5.0

@@ -1,4 +1,4 @@
-"""How chunks follow one another: averaged where they overlap, or left early for a better one."""
+"""When the policy replans, and what happens where chunks overlap: averaging, or switching to the new chunk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engram.policies.vla.vla_policy import VlaPolicy
 
 
 class ReplanningPolicy(Policy, StatefulPolicy):
-    """A policy around another one, which it asks at every control step; a subclass says what becomes of the answers."""
+    """Wraps a policy and replans at every control step; a subclass decides how to use the answers."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._episode = 0
-        self._kept: list[ActionChunk] = []  # what earlier answers of this episode still decide, oldest first
+        self._kept: list[ActionChunk] = []  # earlier chunks of this episode that are still in use, oldest first
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
         """Begin an episode."""
@@ -57,14 +57,14 @@ class ReplanningPolicy(Policy, StatefulPolicy):
         return self.policy.ablation
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
-        """Return what the inner policy remembers, and the chunks that still count; nothing where it has no memory."""
+        """Return the inner policy's sequence memory and the chunks still in use; nothing where it has no memory."""
         remembered = self.policy.memory_state() if isinstance(self.policy, StatefulPolicy) else {}
         if not remembered or not self._kept:
             return remembered
         return {**remembered, **_arrays(self._kept)}
 
     def remembered(self) -> str:
-        """Return what the inner policy remembers."""
+        """Describe the inner policy's sequence memory."""
         return self.policy.remembered() if isinstance(self.policy, StatefulPolicy) else ""
 
     def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -76,11 +76,11 @@ class ReplanningPolicy(Policy, StatefulPolicy):
 
 
 class TemporalEnsemble(ReplanningPolicy):
-    """Averages, for each step, what all chunks that reach it say (Zhao et al., ACT, 2023).
+    """Averages, for each step, the actions of all chunks that cover it (temporal ensembling; Zhao et al., ACT, 2023).
 
-    The chunk that is i asks old weighs exp(-decay * i) relative to the oldest, i counted from the oldest one as in
-    ACT: a decay of 0 is the plain mean, a larger one trusts old chunks more. Only the gripper, a command and not a
-    motion, is taken from the newest chunk alone.
+    The i-th chunk, counted from the oldest as in ACT, has weight exp(-decay * i): a decay of 0 is the plain mean, a
+    larger one trusts old chunks more. The gripper is taken from the newest chunk alone, because it is a command and not
+    a motion.
     """
 
     def __init__(self, policy: Policy, decay: float = 0.01) -> None:
@@ -104,13 +104,13 @@ class TemporalEnsemble(ReplanningPolicy):
 
 
 class AdaptiveChunks(ReplanningPolicy):
-    """Leaves the running chunk early when what the policy would do now parts from it.
+    """Replans at every control step and switches to the new chunk when the two differ.
 
-    At every step the policy is asked, and its answer compared with what is left of the running chunk, the coherence of
-    consecutive decisions by which Bidirectional Decoding (Liu et al., 2024) ranks its samples: where within the next
-    ``LOOK_AHEAD`` steps both lead the tool. More than ``departure_m`` apart, and the answer becomes the running chunk;
-    else it goes on for as long as it would have without being asked. Whatever the cause, a thing or the arm that
-    somebody pushed, it counts as far as it changes what to do, and within one control step.
+    The new chunk is compared with the rest of the running chunk: the distance between the tool positions that both
+    reach within the next ``LOOK_AHEAD`` steps. Above ``departure_m`` the new chunk is executed; otherwise the running
+    chunk continues to its usual end. Bidirectional Decoding (Liu et al., 2024) ranks samples by the same coherence of
+    consecutive decisions. The policy thus reacts within one control step to whatever changes its plan, such as a pushed
+    object.
     """
 
     LOOK_AHEAD = 4
@@ -129,7 +129,7 @@ class AdaptiveChunks(ReplanningPolicy):
         self.cut = 0
 
     def act(self) -> ActionChunk:
-        """Return what is left of the running chunk, filled up from the newest one, or the newest one alone."""
+        """Return the rest of the running chunk, filled up from the newest one, or the newest one alone."""
         newest = self.policy.act()
         if newest.space != "ee_delta":
             raise InvalidInputError(f"AdaptiveChunks: actions of space {newest.space!r}, expected 'ee_delta'")
@@ -151,9 +151,8 @@ class AdaptiveChunks(ReplanningPolicy):
 
 
 def follow(policy: Policy, ensemble: bool = False, adaptive_m: float | None = None, real_time_delay: int = 0) -> Policy:
-    """Return ``policy`` with its chunks following one another as the parameters of the same names say.
-
-    Without any of them they do so as its own configuration says: ``adaptive_m`` there.
+    """Return ``policy``, wrapped as the parameters say. Without any of them, ``adaptive_m`` of its own configuration
+    counts.
 
     Raises:
         InvalidInputError: two of them that exclude each other.

@@ -1,4 +1,4 @@
-"""The contract of a network that acts with a memory of its episode, whatever understands the pictures for it."""
+"""The contract of a network with a sequence memory, whatever encodes its images."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ STATE_KEY = "observation.state"
 
 @dataclass(frozen=True, kw_only=True)
 class Percept:
-    """What one observation was understood as; a network adds what its action head needs besides."""
+    """The encoding of one observation; a network adds what else its action head needs."""
 
     cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
-    pictures: Tensor  # (B, n, d): what the cameras see, for a memory to look for something in it
+    pictures: Tensor  # (B, n, d): image tokens, in which a memory can search
     colours: Tensor | None = None  # (B, cells, 3): mean colours of image cells, likewise; None = it has none
     feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
-    reading: Tensor | None = (
-        None  # (B, d + color_tokens): what that memory holds ready for this observation; None = not asked
-    )
+    reading: Tensor | None = None  # (B, d + color_tokens): the memory's reading for this observation; None = not read
 
     def at(self, which: Tensor) -> Self:
         """Return those of observations ``which`` (n,) int64."""
@@ -34,23 +32,23 @@ class Percept:
 
 
 class RememberingNetwork(nn.Module, ABC):
-    """Perceive, write, read, act. What is read conditions the action head; memory never reads actions."""
+    """Perceive, write, read, act. The reading conditions the action head; memory never receives actions."""
 
     recall: Recall | None
-    """The memory of the episode and its gate; None = acts by the present alone."""
+    """The sequence memory and its gate; None = acts on the current observation alone."""
     noise_shape: tuple[int, int]
     """(h, a) of the noise that a chunk is made from."""
     sees_itself: bool = False
-    """What it perceives comes with the robot's own state, for the action head: frames cannot share it."""
+    """Whether a percept contains the robot's state for the action head, so that frames cannot share it."""
 
     @property
     @abstractmethod
     def reads_context(self) -> bool:
-        """Whether the tokens of memory/context change anything: the gate that they come through is open."""
+        """Whether training has opened the gate through which the tokens of memory/context come."""
 
     @abstractmethod
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
-        """Understand what the preprocessor returned for observations (B,); never by proprioception."""
+        """Encode the preprocessed observations (B,), without proprioception."""
 
     @abstractmethod
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
@@ -63,13 +61,13 @@ class RememberingNetwork(nn.Module, ABC):
         """Return normalised chunks (B, h, action) reached from ``noise`` (B, *noise_shape)."""
 
     def note(self, percept: Percept) -> Percept:
-        """Return ``percept`` with what a memory of the episode is to write of it."""
+        """Return ``percept`` with the feature that a sequence memory writes."""
         if self.recall is None:
             return percept
         return replace(percept, feature=self.recall.feature(percept.cognition, percept.pictures, percept.colours))
 
     def observe(self, batch: dict[str, Tensor], state: State, time_s: Tensor) -> tuple[Percept, State]:
-        """Understand one control step (B,), write it into the episode's memory and read that for it.
+        """Encode one control step (B,), write it into the sequence memory and read.
 
         ``time_s`` (B,) is the time since each episode began; ``state`` comes from the step before, or from
         ``recall.memory.begin``.

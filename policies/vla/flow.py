@@ -13,7 +13,7 @@ from torch import Tensor
 Velocity = Callable[[Tensor, Tensor], Tensor]
 """(points (..., h, a), times (...)) -> velocities (..., h, a)."""
 Guide = Callable[[Velocity], Velocity]
-"""Bends the flow on its way to a chunk."""
+"""Changes the flow's velocities while a chunk is sampled."""
 
 
 def flow_matching_loss(

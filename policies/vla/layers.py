@@ -77,7 +77,7 @@ class Attention(nn.Module):
         return self.out(F.scaled_dot_product_attention(q, k, v, where).transpose(1, 2).reshape(b, n, d))
 
     def one(self, query: Tensor, entries: Tensor, mask: Tensor) -> Tensor:
-        """Return the same for a single query (B, d), as (B, d), which meets the entries before they are projected.
+        """Return the same for a single query (B, d), as (B, d), without projecting every entry.
 
         (W_k x) q = x (W_k^T q), and the weighted mean of W_v x is W_v times the weighted mean: an entry costs 2 d h
         multiplications instead of 2 d^2. The keys' bias adds as much to every score of a head, and has no effect.
@@ -101,7 +101,8 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.ReLU(), nn.Linear(mlp_ratio * dim, dim))
 
     def forward(self, x: Tensor, kept: int | None = None) -> Tensor:
-        """Return (B, kept, d): the first ``kept`` of the n tokens, which alone ask while all answer; None = all."""
+        """Return (B, kept, d): the first ``kept`` of the n tokens, the only queries while all tokens are keys; None
+        = all."""
         y = self.norm1(x)
         x = x[:, :kept] + self.attention(y[:, :kept], y)
         return x + self.mlp(self.norm2(x))
@@ -110,8 +111,8 @@ class Block(nn.Module):
 class MemoryRead(nn.Module):
     """Gated cross-attention from the cognitive token to memory entries, with time and place encoding.
 
-    Entries of unit length come in with components of about one, places in decimetres: as they are, with components of
-    0.05, a policy did not learn in 4,000 steps which of three blocks is meant (decision 14).
+    Entries are scaled so that their components are about one, and positions are in decimetres. Unscaled, with
+    components of 0.05, a policy did not learn in 4,000 steps which of three blocks is meant (decision 14).
 
     The gate starts at zero: a fresh network ignores memory. Without a readable entry the result is exactly the
     cognitive token, so that an empty memory and no memory are the same bits.

@@ -1,4 +1,4 @@
-"""What something looked like, remembered and found again: colours of image cells, compared with colours of cells."""
+"""Color tokens: colors of image cells, stored in memory and compared with the cells of later images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 ASPECTS, ASPECT_WIDTH = 4, 4
-"""So many ways to be alike, of so many numbers each; with more it carries over to new colours later."""
+"""Number of similarity measures, and length of each embedding. With more, generalisation to new colors takes longer."""
 COLOR_TOKENS = ASPECTS * ASPECT_WIDTH
 HIDDEN = 64
 STAND_OUT = 4.0
@@ -25,33 +25,32 @@ def cell_colours(images: Sequence[Tensor], side: int) -> Tensor:
 
 
 class Likeness(nn.Module):
-    """Compares what is shown with what was shown, cell by cell, in one space for both.
-
-    Attention over picture tokens can do this, too, but has to learn to: two hundred demonstrations of touching the cube
-    of the colour that was shown before it learns by heart, while a map of similarities carries over to cubes in colours
-    that no demonstration had (one embedding for both sides: Vinyals et al., "Matching Networks", 2016).
+    """Compares the current image with remembered ones, cell by cell, in one embedding for both (Vinyals et al.,
+    "Matching Networks", 2016). Attention over image tokens can learn this, too, but overfits: with two hundred
+    demonstrations of touching the cube of the color shown before, it memorises them, while a similarity map generalises
+    to colors without a demonstration.
     """
 
     def __init__(self, dim: int) -> None:
-        """What to look for is learned from readings of width ``dim``; 0 = the memory keeps color tokens as they are."""
+        """The query is learned from readings of width ``dim``; 0 = the memory keeps color tokens unchanged."""
         super().__init__()
         self.look = nn.Sequential(nn.Linear(3, HIDDEN), nn.ReLU())
         self.salience, self.bend = nn.Linear(HIDDEN, ASPECTS), nn.Linear(HIDDEN, COLOR_TOKENS)
         self.embed = nn.Linear(3, COLOR_TOKENS, bias=False)
         nn.init.normal_(self.embed.weight)
-        nn.init.zeros_(self.bend.weight)  # to begin with, what differs in colour differs in looks
+        nn.init.zeros_(self.bend.weight)  # initially, the embedding is the color itself
         nn.init.zeros_(self.bend.bias)
         self.want = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, COLOR_TOKENS)) if dim else None
 
     def color_tokens(self, colours: Tensor) -> Tensor:
-        """Return what the salient of the cells (B, n, 3) look like (B, COLOR_TOKENS)."""
+        """Return the color tokens (B, COLOR_TOKENS) of the salient cells among (B, n, 3)."""
         seen = self.look(colours)
         chroma = (colours - colours.mean(-1, keepdim=True)).norm(dim=-1, keepdim=True)
         weight = (self.salience(seen) + STAND_OUT * chroma).softmax(1)  # (B, n, aspects)
         return torch.einsum("bna,bnaw->baw", weight, self._aspects(colours, seen)).flatten(1)
 
     def forward(self, reading: Tensor, color_tokens: Tensor, colours: Tensor) -> Tensor:
-        """Return how much each cell looks like what was remembered, in every aspect (B, aspects * n).
+        """Return how similar each cell is to the remembered color tokens, by every measure (B, aspects * n).
 
         Args:
             reading: (B, d).

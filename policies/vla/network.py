@@ -27,7 +27,7 @@ from engram.policies.vla.recall import Recall
 
 @dataclass(frozen=True, kw_only=True)
 class Sight(Percept):
-    """What the cameras' own encoders saw."""
+    """The encoding of one observation by our small network."""
 
     keypoints: Tensor  # (B, cameras * 2 K) in [-1, 1]
 
@@ -45,7 +45,7 @@ class EngramVLA(RememberingNetwork):
         self.config = config
         self.cameras = sorted(config.image_features)
         d = config.dim
-        # sentence vectors of one domain lie close together: without this the colours would be drowned by the rest
+        # sentence vectors of one domain lie close together; without this, the color words would have little effect
         self.register_buffer("language_mean", torch.zeros(config.language_dim))
         self.register_buffer("language_std", torch.full((config.language_dim,), config.language_dim**-0.5))
         self.language = nn.Sequential(
@@ -101,7 +101,7 @@ class EngramVLA(RememberingNetwork):
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.
 
-        ``percept`` is what ``batch`` was understood as, where that has been worked out already.
+        ``percept`` is the encoded ``batch``, if it is known already.
         """
         condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
         draws = self.config.flow_draws

@@ -1,4 +1,4 @@
-"""Chunks that grow out of the one that still runs."""
+"""Real-time chunking: new chunks that continue the running one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from engram.policies.vla.flow import Velocity
 
 
 class RealTimeChunking:
-    """A new chunk grows out of the one that still runs (Black et al., "Real-Time Execution of Action Chunking Flow
-    Policies", 2025), by LeRobot's implementation.
-
-    For a policy whose answer comes ``delay`` control steps late: so many rows of the new chunk are held to the old
-    one, which is being executed meanwhile, and the rows after that ever more loosely.
+    """Generates each new chunk so that it continues the running one (Black et al., "Real-Time Execution of Action
+    Chunking Flow Policies", 2025), by LeRobot's implementation. It is for a policy whose answer arrives ``delay``
+    control steps late. The first ``delay`` rows of the new chunk are tied to the running one, which is executed
+    meanwhile, and the following rows less and less.
     """
 
     def __init__(self, delay: int) -> None:
@@ -26,7 +25,7 @@ class RealTimeChunking:
         self._processor = RTCProcessor(RTCConfig(prefix_attention_schedule=RTCAttentionSchedule.EXP))
 
     def guide(self, velocity: Velocity, left: Tensor) -> Velocity:
-        """Return ``velocity`` guided towards ``left`` (B, r, a): what the old chunk has for the coming r steps."""
+        """Return ``velocity`` guided towards ``left`` (B, r, a): the rest of the running chunk."""
 
         def guided(x: Tensor, time: Tensor) -> Tensor:
             # LeRobot's time runs from 1 (noise) to 0 (actions), and its velocity the other way round

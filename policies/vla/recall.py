@@ -1,4 +1,5 @@
-"""Memory as the action head gets it: what a step leaves behind, and the reading in the flow head's condition."""
+"""Connects a sequence memory to the network: the feature that a step writes, and the reading in the flow head's
+condition."""
 
 from __future__ import annotations
 
@@ -12,21 +13,21 @@ from engram.policies.vla.likeness import ASPECTS, COLOR_TOKENS, Likeness
 LAYOUT_WIDTH = 16
 """Numbers of each picture token that go into the layout of a step."""
 FORESIGHT_STEPS = (8, 16, 32, 48)
-"""So many control steps ahead a memory learns to foresee where the tool will be."""
+"""The auxiliary loss predicts the tool's position so many control steps ahead."""
 FORESIGHT_UNIT_M = 0.1
 PLACE_LIMIT = 5.0
-"""Places are kept within so many standard deviations of the data."""
+"""Tool positions are clipped to so many standard deviations of the data."""
 
 
 class Recall(nn.Module):
-    """A memory of the episode and its gate into the condition of the flow head (AdaLN).
+    """A sequence memory and its gate into the condition of the flow head (AdaLN).
 
-    What is let in is 0 at the start, because ``fuse`` is: a fresh network acts as it would without memory, to the bit.
-    Unlike a scalar gate of 0 over random features, which hardly opens, a map of 0 learns from the first step which
-    directions of the reading matter. How much of it the present needs, the gate tells from both, as in MemoryVLA.
-    What was remembered also looks for its like in the present pictures, and in the colours of their cells: a colour
-    becomes a place.
-    What is written comes from the cameras, the instruction and the tool's position, never from actions.
+    The contribution is exactly 0 at the start, because ``fuse`` is: an untrained network acts as it would without
+    memory, bit for bit. A scalar gate of 0 over random features hardly opens; a linear map of 0 learns from the first
+    step which directions of the reading matter. As in MemoryVLA, the gate depends on reading and present.
+    The reading is also matched against the present image tokens and the colors of their cells, so that a remembered
+    color becomes a position. What is written comes from the cameras, the instruction and the tool's position, never
+    from actions.
     """
 
     def __init__(self, config: MemoryFields, condition: int, pictures: int, cells: int = 0) -> None:
@@ -56,12 +57,12 @@ class Recall(nn.Module):
         """Return what a step leaves behind (B, (1 + details) * d + color_tokens): the cognitive token, ``details``
         perceptual ones, and what the salient cells look like.
 
-        Perceptual tokens are maps of all picture tokens at once, each in its place. Attention over them would have to
-        find out what to look at before it could tell where that is.
+        Perceptual tokens are linear maps of all image tokens together, each at its position. Attention would first have
+        to learn what to look at before it could encode where that is.
 
         Args:
             cognition: (B, d).
-            pictures: (B, n, d) tokens of the cameras, before they were bent to what the present action needs.
+            pictures: (B, n, d) tokens of the cameras, before the transformer.
             colours: (B, cells, 3) of the cameras' cells, if the network has such.
         """
         left = [cognition, self.details(pictures).flatten(1)]
@@ -106,8 +107,8 @@ class Recall(nn.Module):
         pictures: Tensor,
         colours: Tensor | None = None,
     ) -> Tensor:
-        """Return ``condition`` (B, c) with the ``reading`` (B, d + color_tokens) in it, as far as ``cognition``
-        (B, d) needs it.
+        """Return ``condition`` (B, c) plus the gated ``reading`` (B, d + color_tokens); the gate depends on
+        ``cognition`` (B, d).
 
         ``pictures`` (B, n, d) are the tokens, and ``colours`` (B, cells, 3) the cells, in which the reading looks for
         what it is about.
@@ -122,14 +123,14 @@ class Recall(nn.Module):
         """Return where the tool will be in ``FORESIGHT_STEPS``, seen from where it is (B, steps, 3) in
         ``FORESIGHT_UNIT_M``.
 
-        A demonstration shows where the tool goes long before a chunk of actions reaches that far: with it a memory
-        learns from every step, and not from the few at which a choice is made.
+        The demonstration contains these positions. With this loss, a memory learns from every step and not only from
+        the few at which a choice is made.
         """
         foreseen = self.foresight(self._intention(cognition, reading, pictures, colours))
         return foreseen.unflatten(-1, (len(FORESIGHT_STEPS), 3))
 
     def _intention(self, cognition: Tensor, reading: Tensor, pictures: Tensor, colours: Tensor | None) -> Tensor:
-        """Return what follows from present, past, and what of the past is in the present ``pictures`` (B, 2 d)."""
+        """Return features (B, 2 d) of the present, the reading, and its matches in the present ``pictures``."""
         reading, color_tokens = reading.split((cognition.shape[1], self.memory.color_tokens), dim=1)
         found = self.look(self.norm_look(cognition + reading)[:, None], pictures)[:, 0]
         known = [cognition, reading, found]
@@ -139,6 +140,6 @@ class Recall(nn.Module):
         return self.intend(torch.cat(known, dim=-1))
 
     def begin(self, first: Tensor, state: State | None = None) -> State:
-        """Return ``state`` with the episodes of which ``first`` (B,) bool is true begun anew; None = all of them."""
+        """Return ``state``, reset in the episodes where ``first`` (B,) bool is true; None = in all of them."""
         fresh = self.memory.begin(len(first))
         return fresh if state is None else choose(first, fresh, state)

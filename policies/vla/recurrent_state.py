@@ -1,4 +1,4 @@
-"""The memory of the running episode, as a policy carries it from step to step and over a restart."""
+"""The state of the sequence memory during an episode, carried from step to step and over a restart."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engram.policies.sequence_memory import Moments, SequenceMemory, State
 from engram.policies.vla.contract import STATE_KEY, Percept, RememberingNetwork
 
 ABLATIONS = ("", "zeroed", "swapped", "noise")
-"""How to spoil what is read, to see what hangs on it: nothing, an empty memory, that of the episode before at its end,
-noise of the same size in the place of what was seen."""
+"""Ablations of the reading: none, an empty memory, the final memory of the previous episode, noise of the same
+scale."""
 NO_CONTEXT = "no_context"
-"""Likewise for a policy that acts on memory/context: its tokens are kept from it."""
+"""The ablation of a policy that acts on memory/context: the tokens are withheld."""
 
 
 def _size(content: Tensor) -> Tensor:
@@ -28,10 +28,11 @@ def _size(content: Tensor) -> Tensor:
 
 
 class RecurrentState:
-    """State of ``model.recall`` for episodes that run; each control step is written once, whoever asks how often."""
+    """State of ``model.recall`` for running episodes. Each control step is written once, however often it is passed
+    in."""
 
     def __init__(self, ablation: str = "") -> None:
-        """``ablation`` spoils every reading; what is written stays sound."""
+        """``ablation`` changes every reading; what is written stays intact."""
         if ablation not in ABLATIONS:
             raise unknown_name("ablation", ablation, ABLATIONS)
         self.ablation = ablation
@@ -46,7 +47,7 @@ class RecurrentState:
         self._seed = seed
 
     def percept(self, model: RememberingNetwork, batch: dict[str, Tensor], stamp_ns: int, time_s: float) -> Percept:
-        """Return what the control step at ``stamp_ns`` was understood as, memory read; written if it is new."""
+        """Return the encoding of the control step at ``stamp_ns`` with memory read; write it if it is new."""
         recall = model.recall
         assert recall is not None
         time = torch.full((len(batch[STATE_KEY]),), time_s, device=batch[STATE_KEY].device)
@@ -75,15 +76,15 @@ class RecurrentState:
         return {"": state, "zeroed": fresh, "swapped": self._before or fresh}[self.ablation]
 
     def described(self, memory: SequenceMemory) -> str:
-        """Return what is remembered, and how it is spoilt, in a few words."""
+        """Describe the memory and the ablation in a few words."""
         state = self._state
         words = "nothing yet" if state is None else memory.described(state)
         return f"{words} ({self.ablation} when read)" if self.ablation else words
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what is remembered of one episode, for disk; empty before its first step.
+        """Return the memory of one episode as arrays for the disk; empty before its first step.
 
-        Arrays lie in C order: safetensors writes the bytes of a view as those of an array, and says nothing.
+        Arrays are in C order, because safetensors silently writes the underlying bytes of a view.
         """
         if self._state is None:
             return {}
@@ -91,7 +92,7 @@ class RecurrentState:
         return arrays | {"written_ns": np.array(self._written_ns, np.int64)}
 
     def restore(self, model: RememberingNetwork, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on with what :meth:`arrays` returned.
+        """Restore what :meth:`arrays` returned.
 
         Raises:
             InvalidInputError: ``model`` has no memory, or another one: names or shapes differ.

@@ -1,4 +1,4 @@
-"""A policy registered with LeRobot, small or large, behind the core's :class:`Policy` contract."""
+"""Runs a policy that is registered with LeRobot behind the core's :class:`Policy` contract."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _IMAGE_PREFIX = "observation.images."
 
 
 class _Answer(NamedTuple):
-    """A chunk before it is brought to the robot's units."""
+    """A chunk in normalised units."""
 
     stamp_ns: int
     chunk: Tensor  # (1, h, a) normalised
@@ -49,7 +49,7 @@ class _Answer(NamedTuple):
 class VlaPolicy(Policy, StatefulPolicy):
     """Observations and an instruction -> action chunks of relative tool motions.
 
-    A network with a memory of the episode looks at every observation and writes it; one without looks when it acts.
+    A network with a sequence memory encodes and writes every observation; one without encodes only when it acts.
 
     The sampling noise of a chunk is a function of (seed, control step) alone: two processes that see the same give
     the same bits, as long as both run torch with the same number of threads.
@@ -71,12 +71,12 @@ class VlaPolicy(Policy, StatefulPolicy):
     ) -> None:
         """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights.
 
-        With ``real_time`` a chunk grows out of the one before it. ``ablation``, one of
-        ``engram.policies.vla.recurrent_state.ABLATIONS`` or ``NO_CONTEXT``, spoils what its memory reads.
+        With ``real_time`` a chunk continues the one before it. ``ablation`` is one of
+        ``engram.policies.vla.recurrent_state.ABLATIONS`` or ``NO_CONTEXT``.
 
         Raises:
             UnknownNameError: there is no such ablation.
-            InvalidInputError: the policy has nothing that it could spoil; robot or control rate are not the policy's.
+            InvalidInputError: the ablation does not apply to the policy; robot or control rate are not the policy's.
         """
         _check_ablation(ablation, policy)
         control = control or ControlConfig()
@@ -95,7 +95,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Be as if nothing had ever been seen: not even an episode before, which ``swapped`` would read."""
+        """Forget everything, including the previous episode, which ``swapped`` would read."""
         self._remembered = RecurrentState("" if self._ablation == NO_CONTEXT else self._ablation)
         self.reset("")
 
@@ -107,8 +107,8 @@ class VlaPolicy(Policy, StatefulPolicy):
         self._memory: MemoryTokens | None = None
         self._remembered.forget(seed)
         self._seen: dict[str, Any] | None = None  # the newest observation, preprocessed
-        self._percept: Percept | None = None  # what it was understood as, memory read
-        self._running: _Answer | None = None  # the chunk that the next one takes over from
+        self._percept: Percept | None = None  # its encoding, with memory read
+        self._running: _Answer | None = None  # the running chunk, for real-time chunking
         self._newest: _Answer | None = None
 
     def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
@@ -153,28 +153,28 @@ class VlaPolicy(Policy, StatefulPolicy):
         fresh = copy.deepcopy(self._policy)
         fresh.load_state_dict(tensors)
         self._policy, self._weights_version = fresh.eval(), version
-        self._percept = None  # the new network understands anew; what was written stays
+        self._percept = None  # the new network encodes again; the memory's state stays
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
-        """Return what is remembered of the running episode; empty without a memory or before the first step."""
+        """Return the sequence memory of the running episode; empty without one or before the first step."""
         if self._first_ns is None or not self.remembers:
             return {}
         return self._remembered.arrays() | {"first_ns": np.array(self._first_ns, np.int64)}
 
     def restore_memory(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on with what ``memory_state`` returned; raises InvalidInputError if it is of another memory."""
+        """Restore what ``memory_state`` returned; raises InvalidInputError if it is of another memory."""
         self._remembered.restore(self._policy.model, arrays)
         self._first_ns = int(arrays["first_ns"])
 
     def remembered(self) -> str:
-        """Return what is remembered, in a few words."""
+        """Describe the sequence memory in a few words."""
         if self._policy.model.recall is None:
             return "nothing: it has no memory"
         return self._remembered.described(self._policy.model.recall.memory)
 
     @property
     def remembers(self) -> bool:
-        """Whether the network has a memory of the episode."""
+        """Whether the network has a sequence memory."""
         return self._policy.model.recall is not None
 
     @property
@@ -184,7 +184,7 @@ class VlaPolicy(Policy, StatefulPolicy):
 
     @property
     def adaptive_m(self) -> float:
-        """How far apart two chunks may lead the tool before the running one is left, as configured [m]; 0 = any."""
+        """The configured difference of two chunks at which it switches to the new one [m]; 0 = it does not switch."""
         return float(self._policy.config.adaptive_m)
 
     @property
@@ -208,13 +208,13 @@ class VlaPolicy(Policy, StatefulPolicy):
         return self._ablation
 
     def _read(self, memory: MemoryTokens | None) -> tuple[str, ...]:
-        """Return the ids of what was read in ``memory``: they get the credit, so only where it made a difference."""
+        """Return the ids of the tokens in ``memory`` for credit assignment; none if the policy does not act on them."""
         if memory is None or not self.reads_context:
             return ()
         return tuple(np.array(memory.source_ids)[memory.mask].tolist())
 
     def _guide(self, stamp_ns: int) -> Guide | None:
-        """Return how the chunk for ``stamp_ns`` is bound to the one that runs; None = not at all."""
+        """Return the guide that ties the chunk for ``stamp_ns`` to the running one; None = none."""
         if self._newest is not None and self._newest.stamp_ns < stamp_ns:
             self._running = self._newest
         if self.real_time is None or self._running is None:
@@ -228,7 +228,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         return torch.inference_mode() if self.real_time is None else torch.no_grad()
 
     def _understand(self) -> tuple[dict[str, Any], Percept | None]:
-        """Return the newest observation, preprocessed, and with a memory what it was understood as."""
+        """Return the newest observation, preprocessed, and, with a sequence memory, its encoding."""
         observation = self._observation
         assert observation is not None and self._first_ns is not None
         with self._without_gradients():
@@ -304,8 +304,7 @@ def load_policy(
 ) -> VlaPolicy:
     """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
 
-    It answers with whole chunks; :func:`engram.policies.vla.chunking.follow` lets them follow one another as
-    it is used to.
+    It returns whole chunks; :func:`engram.policies.vla.chunking.follow` adds the configured way of replanning.
 
     Args:
         name_or_path: ``base`` or any other folder in ``policies/checkpoints``, a path, or the hub id of a SmolVLA or
@@ -313,10 +312,10 @@ def load_policy(
         kinematics: of the robot; default: the one that ``robot`` names.
         robot: joint names and gripper range.
         control: length of a control step; default: 0.1 s.
-        execute_steps: rows executed per chunk, none of which is left early; default: as the policy is used to.
+        execute_steps: rows executed per chunk; default: the policy's own setting.
         torch_threads: of the whole process; the bits of the actions depend on it.
         real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
-        ablation: spoils what the policy's memory reads, see :class:`VlaPolicy`.
+        ablation: see :class:`VlaPolicy`.
 
     Raises:
         UnknownNameError, InvalidInputError, WeightsError: see :func:`engram.policies.opening.open_policy`.

@@ -9,8 +9,8 @@ from mktestdocs.__main__ import grab_code_blocks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = REPOSITORY / "README.md"
-PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
-"""The README and every page of docs/."""
+PAGES = [README, REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+"""README, CONTRIBUTING and every page of docs/."""
 
 SIZES = {
     r"episodes=\d+": "episodes=1",

@@ -1,4 +1,4 @@
-"""The results page and the README's table are what the result files say, and no other page has figures typed by hand."""
+"""The results page and the README's table are what the result files say; no other page has figures typed by hand."""
 
 import re
 
@@ -68,3 +68,7 @@ def test_no_figure_is_typed_by_hand(page):
     in_code = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
     found = [line for line in in_code.splitlines() if TYPED.search(line)]
     assert not found, f"{name(page)}: figures belong in docs/results.md: {found}"
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len(README.read_text().splitlines()) <= 150

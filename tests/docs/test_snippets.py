@@ -1,12 +1,16 @@
 """The Python blocks of README and docs run as they are written, with small sizes, in an empty folder."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engram.core.types import ActionSource
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
 from tests.docs.pages import PAGES, REPOSITORY, name, python_code
+from tests.learning.transitions import episode
 
 HOUR_NS = 3600 * 10**9
 
@@ -25,7 +29,26 @@ def elsewhere(tmp_path, monkeypatch):
             memory.update(SceneObservation(start + second * 10**9, objects=(cup,)))
 
 
+@pytest.fixture
+def experience(elsewhere):
+    """Three successful episodes that the shipped policy ``base`` drove, in ``data/experience``."""
+    from engram.learning import ExperienceStore
+    from engram.policies import load_policy
+
+    source = ActionSource("base", load_policy("base").lineage.id)
+    images = {name: np.full((128, 128, 3), 90, np.uint8) for name in ("front", "wrist")}
+    Path("data").mkdir()
+    store = ExperienceStore("data/experience")
+    for number in range(3):
+        steps = episode(number, steps=20, image_size=128, source=source)
+        store.append([replace(step, images=images) for step in steps])
+    store.commit()
+    store.close()
+
+
 @pytest.mark.render
 @pytest.mark.parametrize("page", [page for page in PAGES if python_code(page)], ids=name)
-def test_the_page_runs(page, elsewhere):
+def test_the_page_runs(page, elsewhere, request):
+    if "ExperienceStore(" in python_code(page):
+        request.getfixturevalue("experience")
     exec(compile(python_code(page), name(page), "exec"), {"__name__": "page"})
