@@ -26,6 +26,7 @@ from engram.nodes.health import ERROR
 from engram.nodes.params import param
 from engram.nodes.process import run
 from engram.nodes.sim_outputs import SimOutputs
+from engram.runtime.episode_status import episode_status
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
