@@ -77,7 +77,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     sim = nodes["sim_node"][1]
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
-        "world": "tabletop", "task": "reach", "seed": 7, "world_config.profile": "photo",
+        "world": "tabletop", "robot": "panda_2f85", "task": "reach", "seed": 7, "world_config.profile": "photo",
     }  # fmt: skip
     policy = nodes["policy_node"][1]
     assert policy["policy"] == "mine"
