@@ -26,6 +26,7 @@ from engram.nodes.health import ERROR
 from engram.nodes.params import param
 from engram.nodes.process import run
 from engram.nodes.sim_outputs import SimOutputs
+from engram.runtime.episode_status import episode_status
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
@@ -196,7 +197,7 @@ class SimNode(EngramNode):
             self.health.count("steps")
         self.health.trace("show", stamp_ns)
         self.outputs.step(observation, again=again)
-        self._publish_status(self._status_of(observation, outcome))
+        self._publish_status(episode_status(observation, outcome, self.config.robot_id))
         self.health.trace("shown", stamp_ns)
 
     def _show_rest(self, observation: Observation) -> None:
@@ -220,16 +221,6 @@ class SimNode(EngramNode):
             self.links_fixed = True
             self.outputs.fix(self.viewable.link_poses(moving=False))
         return self.viewable.link_poses(moving=True)
-
-    def _status_of(self, observation: Observation, outcome: OracleOutcome) -> EpisodeStatus:
-        state = "succeeded" if outcome.success else "failed" if outcome.over else "running"
-        if state == "running" and observation.joints.held:
-            state = "held"
-        return EpisodeStatus(
-            observation.stamp_ns, self.config.robot_id,
-            outcome.episode + 1,  # worlds may count from 0, which a goal reads as "the current one"
-            outcome.task, outcome.instruction, outcome.step, state, outcome.success, outcome.reward, outcome.truncated,
-        )  # fmt: skip
 
     def _publish_status(self, status: EpisodeStatus) -> None:
         msg = messages.status_to_msg(status)

@@ -142,7 +142,7 @@ def test_a_second_end_does_not_wait() -> None:
 
 UP = """
 import sys
-from engram.nodes import process, up
+from engram.app import process, up
 process.EXECUTABLES = ("sim_node",)
 up.node_command = lambda spec, folder: [sys.executable, "-c", spec.executable]
 up.Supervisor.__init__.__defaults__ = (up.node_command, None)
