@@ -88,7 +88,7 @@ def test_usual_places_are_shares_of_the_time_with_wilson_intervals_of_the_stays(
     np.testing.assert_allclose(first.mean, (1, 0, 0))
     (found, _) = store.recall(Selection(vector=embed("cup")))
     assert found.score == pytest.approx(901 / 1201, abs=1e-6)
-    assert found.text.startswith("the cup is usually at the table: 75 % of the time, 0.571 [0.250, 0.842] n=7")
+    assert found.text.startswith("the cup is usually at the table: 75 % of the time, 4 of 7 stays")
     assert [one.place[0] for one in store.recall(Selection(vector=embed("cup"), target="shelf"))] == [2.0]
 
 

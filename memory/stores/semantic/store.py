@@ -387,7 +387,7 @@ def _fits(habits: Sequence[Habits], vector: np.ndarray | None) -> list[float]:
 def _sentence(label: str, place: UsualPlace, share: float, visits: Rate, survival: Survival | None) -> str:
     x, y, z = place.mean
     where = f"at the {place.label}" if place.label else f"near x {x:.1f}, y {y:.1f}, z {z:.1f} m"
-    text = f"the {label} is usually {where}: {100 * share:.0f} % of the time, {visits} of its stays"
+    text = f"the {label} is usually {where}: {100 * share:.0f} % of the time, {visits.successes} of {visits.n} stays"
     if survival is not None and survival.median_s < inf:
         text += f"; half of them move within {_duration(survival.median_s)}"
     return text
