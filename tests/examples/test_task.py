@@ -57,13 +57,14 @@ def test_record_writes_a_dataset_of_it(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.render
+@pytest.mark.timeout(600)
 def test_a_file_beside_the_command_is_found_by_its_recording_workers(tmp_path):
     shutil.copy(EXAMPLE, tmp_path / "my_task.py")
     command = [sys.executable, "-m", "engram.app.cli", "record", "--root", "lift", "--tasks", "my_task:LiftCube"]
     size = ["--episodes", "2", "--part-episodes", "1", "--workers", "2", "--image-size", "32", "--noise", "0"]
     environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [*command, *size], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False
+        [*command, *size], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=550, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
