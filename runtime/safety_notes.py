@@ -4,6 +4,6 @@ from __future__ import annotations
 
 REFUSED_WHILE_STOPPED = (
     "the robot is stopped (safety/stop was called): release it first with the service safety/reset "
-    "(ros2 service call /safety/reset std_srvs/srv/Trigger), or with the page's Release button"
+    "(ros2 service call safety/reset std_srvs/srv/Trigger, in the robot's namespace), or with the page's Release button"
 )
 """Why no task and no episode begins."""
