@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ import tyro
 from PIL import Image
 
 from engram.benchmarks.chromium import Chromium, find_chromium, wait
-from engram.core.errors import InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import free_port
 
 DESKTOP, PHONE = (1400, 900), (390, 844)
@@ -35,7 +37,7 @@ class PicturesConfig:
 
     folder: Path = Path("docs/img")
     """Folder for the pictures."""
-    instruction: str = "put the red cube into the bin"
+    instruction: str = "put the red cube in the bin"
     """What the robot does in the movie."""
     question: str = "where is the red cube?"
     """What the memory is asked in the movie."""
@@ -104,11 +106,12 @@ def take(browser: Chromium, url: str, config: PicturesConfig) -> None:
     """Visit the page and take all pictures."""
     movie = Movie(browser, config)
     browser.open(url)
-    wait(lambda: "policy_node" in _nodes(browser), "the policy node reports", STARTUP_S, browser.text)
+    wait(lambda: _is_active(browser), "the policy node is active", STARTUP_S, browser.text)
     browser.open_tab("Drive")
     browser.type(config.instruction, "Instruction")
     movie.shoot(4)
-    wait(lambda: _started(browser, config), "an episode runs", STARTUP_S, browser.text)
+    browser.click("Do it")
+    wait(lambda: f'running: "{config.instruction}"' in browser.text(), "an episode runs", STARTUP_S, browser.text)
     movie.shoot_until("succeeded after", EPISODE_S)
     movie.shoot(8)
     _save(browser, config.folder / "page_drive.png")
@@ -126,19 +129,23 @@ def take(browser: Chromium, url: str, config: PicturesConfig) -> None:
     _visit_others(browser, url, config.folder)
 
 
-def _nodes(browser: Chromium) -> str:
-    browser.open_tab("Nodes") if "Nodes" in browser.text() else None
+def _is_active(browser: Chromium) -> bool:
+    """Tell whether the policy node, which is brought up last, takes instructions."""
+    if "Nodes" in browser.text():
+        browser.open_tab("Nodes")
     time.sleep(1.0)
-    return browser.text()
+    return re.search(r"policy_node\s+active", browser.text()) is not None
 
 
-def _started(browser: Chromium, config: PicturesConfig) -> bool:
-    """Press the button until the policy node takes the instruction."""
-    if f'running: "{config.instruction}"' in browser.text():
-        return True
-    browser.click("Do it")
-    time.sleep(5.0)
-    return False
+def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether the page is served; EngramError when the nodes have ended instead."""
+    if process.poll() is not None:
+        raise EngramError(f"the nodes ended with exit code {process.returncode} before the page was there")
+    try:
+        with urllib.request.urlopen(url, timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
 
 
 def _visit_others(browser: Chromium, url: str, folder: Path) -> None:
@@ -172,11 +179,12 @@ def main(config: PicturesConfig) -> None:
         raise InvalidInputError("no chromium on this machine: apt-get install chromium")
     config.folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    with tempfile.TemporaryDirectory() as folder, simulation(port, Path(folder)):
-        time.sleep(5.0)
+    url = f"http://localhost:{port}"
+    with tempfile.TemporaryDirectory() as folder, simulation(port, Path(folder)) as process:
+        wait(lambda: _answers(url, process), f"{url} answers", STARTUP_S)
         browser = Chromium(path, Path(folder) / "browser", DESKTOP)
         try:
-            take(browser, f"http://localhost:{port}", config)
+            take(browser, url, config)
         finally:
             browser.close()
 
