@@ -45,7 +45,7 @@ def launch_arguments() -> str:
         lines += [f"## {name}.launch.py", "", "| argument | default | valid | meaning |", "|---|---|---|---|"]
         for argument in graph.arguments:
             default = str(argument.default or "")
-            if Path(default).is_absolute():  # of this machine: a file of the package
+            if Path(default).is_file():  # a file of the package, whose folder is of this machine
                 default = "/".join(Path(default).parts[-2:])
             shown = f"`{default}`" if default else ""
             text = " ".join(argument.description.split()).replace("|", "\\|")

@@ -26,6 +26,10 @@ Section = Callable[[Results], list[str]]
 CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
     "Policies": {
         "Six tabletop tasks": (policies.tabletop, ("eval_base", "eval_base_held_out", "eval_experts")),
+        "Scripted experts on the SO-101": (
+            lambda results: policies.evaluation(results["eval_experts_so101"]),
+            ("eval_experts_so101",),
+        ),
         "Another instruction on the same scene": (policies.swapped_words, ("eval_base_swap", "eval_memory_swap")),
         "Replanning and disturbances": (policies.decision_rates, ("chunking",)),
         "Disturbances with `memory`": (policies.pushed_memory, ("eval_memory_push",)),
@@ -48,6 +52,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
     "Speed of the loop": {
         "From camera to command": (speed.latency, ("loop",)),
+        "Executors": (lambda results: speed.plain(results["executors"]), ("executors",)),
         "The policy": (speed.policy_speed, ("policy",)),
         "Simulation": (speed.simulation, ("sim",)),
         "The learner": (lambda results: speed.plain(results["learner"]), ("learner",)),
