@@ -103,6 +103,6 @@ class WeightsInbox:
             if old != path:
                 old.unlink()
         self._done = manifest.version
-        self._node.health.count("weights received")
-        self._node.get_logger().info(f"weights {manifest.version} received and verified")
         self._runner.offer_weights(path, manifest.version, manifest.lineage)
+        self._node.health.count("weights received")  # who sees this count may rely on the offer
+        self._node.get_logger().info(f"weights {manifest.version} received and verified")
