@@ -31,7 +31,7 @@ FILL = """(input => {
 })"""
 LABELLED = """(label => {
   const found = [...document.querySelectorAll('label')].find(l => l.innerText.trim() === label);
-  return found && found.closest('.mantine-Flex-root').querySelector('input');
+  return found && found.closest('.mantine-Flex-root').querySelector('input:not([type=hidden])');
 })"""
 
 

@@ -28,7 +28,7 @@ from engram.core.ports import free_port
 
 DESKTOP, PHONE = (1400, 900), (390, 844)
 PICTURE_COLORS, MOVIE_COLORS = 128, 64
-STARTUP_S, EPISODE_S = 420.0, 420.0
+STARTUP_S, EPISODE_S = 420.0, 120.0
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,16 @@ class PicturesConfig:
 
     folder: Path = Path("docs/img")
     """Folder for the pictures."""
-    instruction: str = "put the red cube in the bin"
-    """What the robot does in the movie."""
+    instructions: tuple[str, ...] = ("stack the red cube on the blue cube", "put the red cube in the bin")
+    """What the robot does in the movie, one after the other."""
     question: str = "where is the red cube?"
     """What the memory is asked in the movie."""
-    frame_s: float = 0.25
-    """Wall-clock time between two frames while the robot moves [s]; fewer if the machine is slow."""
     played_s: float = 0.12
     """Time that the movie shows a frame for [s]."""
     width: int = 840
     """Width of the movie [px]."""
-    frames: int = 70
-    """Most frames of the movie's first part; more are thinned out."""
+    frames: int = 45
+    """Most frames of one instruction; more are thinned out."""
 
 
 @contextmanager
@@ -78,12 +76,14 @@ class Movie:
         self._frames += [picture.resize(size, Image.Resampling.LANCZOS)] * times
 
     def shoot_until(self, words: str, seconds: float) -> None:
-        """Take frame after frame until the page says ``words``."""
-        end = time.monotonic() + seconds
+        """Take frame after frame, as fast as the browser gives them, until the page says ``words``."""
+        before, end = len(self._frames), time.monotonic() + seconds
         while words not in self._browser.text() and time.monotonic() < end:
             self.shoot()
-            time.sleep(self._config.frame_s)
-        self._frames = self._frames[:: -(-len(self._frames) // self._config.frames)]
+            if len(self._frames) > 1 and self._frames[-1].tobytes() == self._frames[-2].tobytes():
+                self._frames.pop()  # nothing moved yet
+        taken = self._frames[before:]
+        self._frames[before:] = taken[:: max(1, -(-len(taken) // self._config.frames))]
 
     def write(self, path: Path) -> None:
         """Write the movie with one palette for all frames, so that what stands still costs nothing."""
@@ -108,12 +108,12 @@ def take(browser: Chromium, url: str, config: PicturesConfig) -> None:
     browser.open(url)
     wait(lambda: _is_active(browser), "the policy node is active", STARTUP_S, browser.text)
     browser.open_tab("Drive")
-    browser.type(config.instruction, "Instruction")
-    movie.shoot(4)
-    browser.click("Do it")
-    wait(lambda: f'running: "{config.instruction}"' in browser.text(), "an episode runs", STARTUP_S, browser.text)
-    movie.shoot_until("succeeded after", EPISODE_S)
-    movie.shoot(8)
+    for instruction in config.instructions:
+        browser.type(instruction, "Instruction")
+        movie.shoot(4)
+        browser.click("Do it")
+        movie.shoot_until(f'"{instruction}": succeeded after', EPISODE_S)
+        movie.shoot(6)
     _save(browser, config.folder / "page_drive.png")
     browser.open_tab("Memory")
     movie.shoot(3)
