@@ -1,4 +1,4 @@
-"""What the points of one thing say of it besides its box: colour, how much of it is hidden, how sure its place is."""
+"""Properties of an object besides its box, from its points: color, occlusion, covariance of its position."""
 
 from __future__ import annotations
 

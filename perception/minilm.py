@@ -1,6 +1,5 @@
-"""all-MiniLM-L6-v2 in NumPy: what the embedded default needs, without importing torch and transformers.
-
-Those take seconds of CPU and half a gigabyte in every process; perception and memory need nothing else of them. The
+"""The default sentence encoder, all-MiniLM-L6-v2, in NumPy. Importing torch and transformers would take seconds of
+CPU and half a gigabyte in every process, and perception and memory need nothing else of them. The
 network is BERT (Devlin et al. 2019, post-norm, exact GELU) with mean pooling (Reimers and Gurevych 2019); a test holds
 it to sentence-transformers.
 """

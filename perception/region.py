@@ -1,4 +1,4 @@
-"""Looking at one part of a picture: a box in space, such as the air above a table that the robot's map knows."""
+"""Detection within a box in space, such as the air above a table that the robot's map knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Region:
 
 
 def detect_in(detector: Detector, frame: CameraFrame, region: Region) -> SceneObservation:
-    """Return what ``detector`` finds within ``region`` of ``frame``; the observation answers for nothing else.
+    """Return what ``detector`` finds within ``region`` of ``frame``; the observation says nothing about the rest.
 
     Raises:
         InvalidInputError: ``frame`` has no depth.

@@ -1,4 +1,4 @@
-"""What detectors share when they write a SceneObservation."""
+"""Helpers with which detectors build a SceneObservation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRID = 64
 def depth_grid(depth: np.ndarray, cells: int = GRID) -> np.ndarray:
     """Thin a depth image (H, W) m to about ``cells`` x ``cells`` float32: nearest return a cell, 0 = none.
 
-    The nearest one, because the memory asks whether a place is hidden: a cell is as opaque as what stands in front.
+    The nearest one is kept, because the memory uses the grid to decide whether a place is occluded.
     """
     height, width = depth.shape
     step = max(1, -(-max(height, width) // cells))

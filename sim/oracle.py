@@ -1,4 +1,4 @@
-"""The state oracle: what any policy of the same cadence can reach at best."""
+"""The state oracle: the upper bound for a policy that replans as often."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ORACLE_STATE = "oracle_state"
 
 
 class PrivilegedPolicy(Policy):
-    """Answers when a policy answers, a chunk at a time that is then executed as it is, but from simulator truth.
+    """Replans when a policy would, and commits to whole action chunks, but acts on simulator state.
 
     A twin of ``world``, without cameras, is at the same step of the same episode. There the scripted expert, which
-    knows what should be remembered, acts for ``execute_steps`` steps: these actions are the chunk. So it knows the
-    state and what comes of its actions; what it fails at, deciding this seldom makes impossible. Not for a world that
-    draws anything beside the seed, nor for episodes in which somebody else acts.
+    knows the cue, acts for ``execute_steps`` steps; these actions are the chunk. What it fails at is impossible when
+    replanning this seldom. It needs a world that is deterministic given the seed, and an episode in which nothing else
+    acts.
     """
 
     def __init__(self, world: MujocoWorld, execute_steps: int = 4) -> None:

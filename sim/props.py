@@ -1,4 +1,4 @@
-"""Things that a task's script moves: shells, lamps, patches, a tunnel, a lens cap, and pebbles that mean nothing. They
+"""Things that a task's script moves: shells, lamps, patches, a tunnel, a lens cap, and pebbles as distractors. They
 push only the robot.
 
 They are MuJoCo mocap bodies and begin out of sight, under the table, until a task puts them somewhere.

@@ -1,4 +1,4 @@
-"""Somebody pushes what the robot is after, while it is on its way: does it notice, and how fast?"""
+"""Disturbances: the object that the robot approaches is pushed once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class PushConfig:
     """When a push comes, and how strong it is; both are drawn evenly."""
 
     steps: tuple[int, int] = (2, 4)
-    """Control steps after which it comes, first and last: the robot is on its way, and has not yet arrived."""
+    """The push comes between the first and the last of these control steps, while the robot approaches."""
     speed_m_s: tuple[float, float] = (1.1, 1.1)
     """Least and greatest speed that the object is given: at 1.1 m/s a cube slides 6 cm; one held is not moved."""
 
 
 TARGET = "color"
-"""The slot of a task's wordings that names what the robot is after."""
+"""The slot of a task's wordings that names the object to push."""
 
 
 class Push:

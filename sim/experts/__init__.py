@@ -1,4 +1,4 @@
-"""Scripted experts, found by task name: those that know, and memoryless ones that guess what should be remembered."""
+"""Scripted experts, found by task name: with access to simulator state, and memoryless ones that guess the cue."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def make_expert(task: str, world: MujocoWorld, config: ExpertConfig | None = Non
 
 
 class RandomCueExpert:
-    """Makes memoryless experts: they see the present only and draw what a memory would hold from all there could be.
-
-    It is what the success on a memory task must be compared with: a policy without memory cannot do better.
+    """Makes memoryless experts: they draw the cue at random and then act perfectly. A policy without memory cannot do
+    better, so their success rate is the baseline of a memory task.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:

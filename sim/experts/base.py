@@ -1,7 +1,7 @@
-"""Scripted experts: the true state of the world -> the next relative tool action.
+"""Scripted experts: compute the next relative tool action from the simulator's state.
 
-An expert keeps no clock and no memory: each action is a function of the present tool pose, gripper and object poses.
-So its demonstrations are Markovian, and an execution that was pushed off course is corrected from where it is.
+An expert has no clock and no memory. Each action is a function of the present tool pose, gripper and object poses. Its
+demonstrations are therefore Markovian, and it recovers from disturbances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ExpertConfig:
     """How fast an expert moves."""
 
     gain: float = 0.6
-    """Share of the remaining way that one step asks for; 1 overshoots, because the arm lags by about a step."""
+    """Share of the remaining way per step; 1 overshoots, because the arm lags by about a step."""
     speed: float = 0.8
     """Longest translation of one action on a table of full size, in action units (1 = 5 cm per step)."""
     turn_speed: float = 0.5
@@ -45,7 +45,7 @@ class Waypoint:
 
 
 class Expert(ABC):
-    """Moves towards the waypoint that the present state asks for."""
+    """Moves towards a waypoint that depends on the present state alone."""
 
     def __init__(self, world: MujocoWorld, config: ExpertConfig | None = None) -> None:
         self.world = world
@@ -55,7 +55,7 @@ class Expert(ABC):
         self._down = rotation(world.kinematics.forward(np.array(world.robot.home)))
 
     def reset(self) -> None:  # noqa: B027 (an expert with memory overrides it)
-        """Begin an episode; experts here have nothing to forget."""
+        """Begin an episode; these experts have no state to reset."""
 
     def act(self) -> np.ndarray:
         """Return the action (7,) in [-1, 1] for the present state."""

@@ -1,4 +1,4 @@
-"""Looking by rendered images: the camera's RGB-D frames through the real detector."""
+"""Sensing by rendered images: RGB-D frames through the real detector."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class CameraSense:
 
 
 def named(scene: SceneObservation, encoder: TextEncoder) -> SceneObservation:
-    """Return ``scene`` with the household's names; what looks like none of its kinds (furniture) is left out."""
+    """Return ``scene`` with the household's names; objects that match no kind (furniture) are left out."""
     objects = []
     for seen in scene.objects:
         name = name_of(seen.label)

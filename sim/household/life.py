@@ -1,6 +1,6 @@
 """What happens in a home while nobody looks: things are moved by habit, taken out and brought back.
 
-Everything here is the truth of the simulator, hence the ``oracle_`` names: for scores, never for a robot.
+Everything here is simulator state, hence the ``oracle_`` names: for scoring, never for a robot.
 """
 
 from __future__ import annotations

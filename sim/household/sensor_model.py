@@ -1,8 +1,8 @@
-"""Looking without rendering: visibility by ray cast, errors drawn from recorded looks of the real perception.
+"""Sensing without rendering: visibility by ray casts, errors drawn from recorded looks of the real perception.
 
 An empirical model (k nearest neighbours, bootstrap): a thing in view behaves, over the frames of one look, as one of
-the recorded things of its shape that were seen under the most similar conditions. What goes wrong together in the
-real pipeline (a miss or a wrong name in every frame of a look) so goes wrong together here.
+the recorded things of its shape that were seen under the most similar conditions. Errors that occur together in the
+real pipeline (a miss or a wrong name in every frame of a look) therefore occur together here, too.
 """
 
 from __future__ import annotations

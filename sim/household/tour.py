@@ -1,4 +1,4 @@
-"""The robot's round through the home: where it stops, what it opens, and what it then knows of its own place."""
+"""The robot's round through the home: where it stops, what it opens, and how well it knows its own position."""
 
 from __future__ import annotations
 

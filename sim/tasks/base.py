@@ -1,4 +1,4 @@
-"""What a task is: a scene, words, a random arrangement and the simulator's own verdict.
+"""The base class of tasks: a scene, instructions, a random arrangement and the simulator's verdict.
 
 A task object belongs to one world and one episode at a time: ``setup`` fixes which bodies the words mean, the
 ``oracle_`` methods judge by them. The arrangement is drawn from the seed before the words are, so the same seed with
@@ -37,13 +37,13 @@ class Task(ABC):
     instructions: ClassVar[tuple[str, ...]]
     """Wordings that ``setup`` draws from."""
     held_out_instructions: ClassVar[tuple[str, ...]] = ()
-    """Wordings that are understood but never drawn: for testing what a policy makes of new words."""
+    """Wordings that are understood but never drawn: for testing a policy on new wordings."""
     expert: ClassVar[type[Expert] | None] = None
     """Scripted expert of a task of your own, made with the world; those of the shipped tasks are in
     :mod:`engram.sim.experts`."""
 
     parked: bool = False
-    """The cell brings the arm home and holds it there, whatever it is told: while a cue is shown or hidden."""
+    """Whether the cell brings the arm home and holds it there, ignoring commands, while a cue is shown or hidden."""
 
     scales: ClassVar[bool] = False
     """Works on a table of any size: places come from ``place(..., world.robot.table)`` and lengths are multiplied by
@@ -101,7 +101,7 @@ class Task(ABC):
         """Place every body that may move, without overlap."""
 
     def tick(self, world: MujocoWorld) -> None:  # noqa: B027 (a task with a script overrides it)
-        """Let the scene's script go on; called after each control step. Without a script, nothing happens."""
+        """Advance the scene's script; called after each control step. Without a script, nothing happens."""
 
     @abstractmethod
     def oracle_success(self, world: MujocoWorld) -> bool:

@@ -1,4 +1,4 @@
-"""Experts of the memory tasks: they know what should be remembered, or guess it."""
+"""Experts of the memory tasks: they read the cue from the simulator, or guess it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 DEPTH_M = 0.015
-"""Fingers aim so far below the top of what they press or touch: who comes a few millimetres short of that, as a policy
-does, has pressed or touched it, too."""
+"""Fingers aim this far below the top of what they press or touch, so that a policy that stops a few millimetres
+short still presses or touches it."""
 
 
 class MemoryExpert(Expert):
-    """Acts as if ``belief`` were the cue; None = the truth. Rests with an open gripper while the arm is held.
+    """Acts as if ``belief`` were the cue; None = the true cue. Rests with an open gripper while the arm is held.
 
-    What it has done so far it reads off the task, as it reads poses off the world: it has no state of its own.
+    It has no state of its own: its progress is read from the task, as poses are read from the world.
     """
 
     def __init__(self, world: MujocoWorld, config: ExpertConfig | None = None, belief: int | None = None) -> None:
@@ -39,7 +39,7 @@ class MemoryExpert(Expert):
 
     @property
     def cue(self) -> int:
-        """What this expert takes for the cue once it has to decide; until then the truth is in sight."""
+        """The cue that this expert acts on once it has to decide; until then the true cue is visible."""
         return self.task.oracle_cue if self.belief is None or not self.task.deciding else self.belief
 
     def act(self) -> np.ndarray:

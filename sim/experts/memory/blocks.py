@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WEDGED_M = 0.014
 """Fingers with a block between them that are lower than this press on the table and cannot open: first lift them."""
 STEADY = ExpertConfig(gain=0.5, speed=0.6)
-"""Slower than the tabletop's experts: an arm that turns back at full speed swings past the place."""
+"""Slower than the tabletop's experts: at full speed the arm overshoots when it turns back."""
 
 
 class BlockExpert(MemoryExpert, CarryExpert):

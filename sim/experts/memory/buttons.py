@@ -13,15 +13,15 @@ from engram.sim.tasks.placement import above
 LIFT_M = 0.08
 """How high the fingers rise from a button to press it again."""
 LEAD_M, PAST_M = 0.14, 0.02
-"""They sink to a button as the cube goes from so far before the mark to so far past it: a press that shows over many
-steps. Of one that takes a single step, a policy learns the waiting."""
+"""The fingers sink while the cube moves from this far before the mark to this far past it. The press then extends
+over many steps; of a press in a single step, a policy learns only the waiting."""
 
 
 class ButtonExpert(MemoryExpert):
     """Over the next button with closed fingers, all the way down for a moment, and well up again.
 
-    A press counts half-way: of an expert that leaves then, one learns to leave a little before. Presses that fingers do
-    by trembling on a button cannot be told apart, nor counted, in what a camera sees.
+    A press counts when the button is half-way down. An expert that left at that moment would teach a policy to leave a
+    little earlier. Presses without a clear rise in between could not be told apart in the images.
     """
 
     @abstractmethod

@@ -14,8 +14,8 @@ from engram.sim.tasks.memory.drawers import ReopenDrawer
 from engram.sim.tasks.placement import above
 
 FLUSH_M = 0.002
-"""The fingers open when the drawer is this far open: well within what counts as shut, so that who imitates it half as
-well has shut it too. They push on while they open: who opens them too early shuts it still."""
+"""The fingers open when the drawer is this far open, well within what counts as shut, so that an imprecise imitation
+shuts it, too. They keep pushing while they open, so that opening them too early still shuts it."""
 
 
 class ReopenExpert(MemoryExpert, DrawerExpert):

@@ -1,4 +1,4 @@
-"""What all memory-demanding tasks share: a script, a cue that is gone when the arm may move, one choice.
+"""The base of all tasks that need memory: a script, a cue that is gone when the arm may move, and one choice.
 
 While a cue is shown and after it has gone, the cell holds the arm at home (:attr:`Task.parked`), so the hand cannot
 encode it. Then the table looks alike for every cue, and one of the alternatives is right. A wrong choice is final.
@@ -70,7 +70,7 @@ class MemoryConfig:
 
 
 class MemoryTask(Task):
-    """A task whose right choice, :attr:`oracle_cue`, is not in any present observation."""
+    """A task whose right choice, :attr:`oracle_cue`, cannot be read from the present observation."""
 
     defaults: ClassVar[MemoryConfig] = MemoryConfig()
     most: ClassVar[int]
@@ -123,7 +123,7 @@ class MemoryTask(Task):
 
     @abstractmethod
     def judge(self, world: MujocoWorld) -> None:
-        """Set ``done`` or ``lost`` from the present state, while the choice is open."""
+        """Set ``done`` or ``lost`` from the present state, as long as no choice has been made."""
 
     def setup(self, world: MujocoWorld, rng: np.random.Generator, instruction: str = "") -> str:
         """Arrange the table as every task does, and begin the script."""
@@ -134,7 +134,8 @@ class MemoryTask(Task):
         return words
 
     def _scatter_pebbles(self, world: MujocoWorld, rng: np.random.Generator) -> None:
-        """Lay them out; drawn after all else, so that the same seed is the same table with and without them."""
+        """Place the distractors. They are drawn after all else, so that a seed gives the same scene with and without
+        them."""
         places, colors = rng.permutation(CLUTTER), rng.permutation(list(PALETTE.values()))
         for i, name in enumerate(self.pebbles):
             spot = places[i] + rng.uniform(-0.01, 0.01, 2)

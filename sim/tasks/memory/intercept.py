@@ -1,4 +1,4 @@
-"""Be there before it comes: InterceptGrab."""
+"""Wait on the right lane before the cube arrives: InterceptGrab."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CAP_AHEAD_M = 0.08
 class TouchUnseen(MemoryTask):
     """Blocks of several colours lie there; then all cameras are covered, for good; touch the red block.
 
-    The blocks stay where they are: whoever knows where in space the red one was need not see it.
+    The blocks stay where they are, so that their remembered positions suffice.
     """
 
     name: ClassVar[str] = "touch_unseen"
