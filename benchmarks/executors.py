@@ -146,7 +146,7 @@ def figures(measured: dict[str, dict[str, list[np.ndarray]]]) -> list[dict[str, 
             n = min(sum(map(len, ours)), sum(map(len, stock)))
             for arm, value in zip(ARMS, pooled, strict=True):
                 rows.append(figure(f"executor_{name}_{label}_ms_{arm}", value, n))
-            ends = np.percentile(draws, (2.5, 97.5))
+            ends = [float(end) for end in np.percentile(draws, (2.5, 97.5))]
             rows.append(figure(f"executor_{name}_{label}_kept_over_rclpy", pooled[0] / pooled[1], n, ends))
     return rows
 
