@@ -27,7 +27,7 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import free_port
 
 DESKTOP, PHONE = (1400, 900), (390, 844)
-PICTURE_COLORS, MOVIE_COLORS = 128, 64
+PICTURE_COLORS, MOVIE_COLORS = 256, 128
 STARTUP_S, EPISODE_S = 420.0, 120.0
 
 

@@ -24,7 +24,7 @@ def learner_html(learner: NodeState | None, candidates: Sequence[Candidate]) -> 
     if learner is None:
         return paragraph(NO_LEARNER)
     rows = [("state", f"{learner.level}: {learner.message}")]
-    rows += [(key.removeprefix(LEARNER_PREFIX), value) for key, value in _progress(learner.values)]
+    rows += [(key.removeprefix(LEARNER_PREFIX).replace("_", " "), value) for key, value in _progress(learner.values)]
     return heading("Learner") + text_table(rows) + candidates_html(candidates)
 
 
