@@ -7,6 +7,7 @@ from engram.core.contracts import StatefulPolicy
 from engram.core.errors import InvalidInputError
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.policy_runner import PolicyRunner
+from tests.learning.transitions import LINEAGE
 from tests.runtime.test_loop import GoRight
 
 from .test_policy_runner import Loadable, step
@@ -72,7 +73,7 @@ def test_another_episode_begins_anew(restart, after):
 def test_new_weights_wait_for_the_next_episode_while_something_is_remembered(restart):
     runner = restart()
     runner.step(step(0))
-    runner.offer_weights("w", "v1")
+    runner.offer_weights("w", "v1", LINEAGE)
     for i in (3, 6):
         assert runner.step(step(i)) is not None
         assert runner.policy.version == "v0"
@@ -82,14 +83,14 @@ def test_new_weights_wait_for_the_next_episode_while_something_is_remembered(res
 
 def test_a_new_process_takes_the_weights_that_wrote_what_it_remembers_in_mid_episode(restart):
     first = restart()
-    first.offer_weights("w", "v1")
+    first.offer_weights("w", "v1", LINEAGE)
     for i in range(5):
         first.step(step(i))
     second = restart()
     second.step(step(5))
     assert second.policy.version == "v0"  # as it was started
     for version, drives in (("v2", "v0"), ("v1", "v1")):
-        second.offer_weights("w", version)
+        second.offer_weights("w", version, LINEAGE)
         second.step(step(8 if drives == "v0" else 11))
         assert second.policy.version == drives
     assert second.policy.count == 8
