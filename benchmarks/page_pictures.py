@@ -155,7 +155,7 @@ def _visit_others(browser: Chromium, url: str, folder: Path) -> None:
         _save(browser, folder / f"page_{tab.lower()}.png")
     browser.open_tab("Memory")
     age = browser.js("Number([...document.querySelectorAll('.mantine-Slider-thumb')].at(-1).ariaValueMin)") or -10.0
-    browser.type(f"{0.6 * age:.1f}", "Seconds from now", submit=True, sent=b"")
+    browser.type(f"{0.25 * age:.1f}", "Seconds from now", submit=True, sent=b"")
     browser.sees("Back to now")
     time.sleep(2.0)
     _save(browser, folder / "page_past.png")
