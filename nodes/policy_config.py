@@ -20,17 +20,17 @@ class PolicyNodeConfig(NodeConfig):
     """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
     Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
     ablation: str = param("", live=True)
-    """Spoil what the policy's memory of its episode reads, as an experiment: zeroed, swapped, noise; or keep the tokens
-    of memory/context from it: no_context; empty: don't."""
+    """Ablation, as an experiment. Of the sequence memory: zeroed, swapped, noise; of memory/context: no_context;
+    empty: none."""
     execute_steps: int = param(0, 0, 64)
-    """Rows of a chunk that are executed before the next is due; 0: as the policy was trained. Checkpoints only."""
+    """Replan after so many steps of an action chunk; 0: the policy's own setting. Checkpoints only."""
     ensemble: bool = False
-    """Ask at every step and average the chunks where they overlap. Checkpoints only."""
+    """Replan at every step and average the chunks where they overlap. Checkpoints only."""
     real_time_delay: int = param(0, 0, 15)
-    """Control steps by which answers come late: new chunks grow out of the running one; 0: off. Checkpoints only."""
+    """Real-time chunking for answers that arrive so many control steps late; 0: off. Checkpoints only."""
     adaptive_m: float = param(AS_USED, AS_USED, 1.0)
-    """Leave a chunk early when a new one would lead the tool this far from it within 4 steps [m]; 0: never; below 0: as
-    the policy is used to."""
+    """Replan at every step, and switch to the new chunk when following it would move the tool more than this from
+    the running one within 4 steps [m]; 0: never; below 0: the policy's own setting."""
     robot: str = "panda_2f85"
     """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     cameras: tuple[str, ...] = ("",)
@@ -42,9 +42,9 @@ class PolicyNodeConfig(NodeConfig):
     memory: str = param("latest", choices=("off", "latest", "wait"))
     """memory/context: not used, the newest there is, or wait for the one of the same observation."""
     context_age_s: float = param(0.3, 0.0, 60.0)
-    """In lock-step a policy that acts on memory/context waits until the newest is at most so much older than the
-    observation [s of the node's clock], at most missing_after_s: a busy machine does not show it an older scene. Not
-    less than from one frame that perception looks at to the next."""
+    """In lock-step a policy that acts on memory/context waits until the newest context is at most this much older
+    than the observation [s of the node's clock], but no longer than missing_after_s. Not less than the period at
+    which perception processes frames."""
     missing_after_s: float = param(2.0, 0.1, 60.0)
     """Report what an observation lacks after waiting this long [s]."""
     episodes: str = param("status", choices=("status", "goal"))
@@ -61,7 +61,7 @@ class PolicyNodeConfig(NodeConfig):
     weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
     """Folder for received weights."""
     memory_folder: str = "~/.local/share/engram/{robot_id}/episode"
-    """Folder for what a policy with memory remembers of the running episode, for a restart in its middle."""
+    """Folder for the sequence memory of the running episode, so that a restarted node continues the episode."""
     experience: bool = False
     """Send every control step to the learner."""
     spool: str = "~/.local/share/engram/{robot_id}/spool"
