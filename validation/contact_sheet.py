@@ -25,11 +25,11 @@ def strip(world: MujocoWorld, name: str, seed: int) -> np.ndarray:
     task, expert = world.task, make_expert(name, world)
     assert isinstance(task, MemoryTask)
     pipeline = CommandPipeline(world.kinematics, world.robot)
-    frames, decided = [observation.camera("front").color], 0
+    frames, decided = [observation.camera(world.robot.perception_camera).color], 0
     while not (task.done or task.lost):
         decided = decided if task.deciding else len(frames)
         observation = world.step(pipeline.step_action(observation.joints, expert.act()).command)
-        frames.append(observation.camera("front").color)
+        frames.append(observation.camera(world.robot.perception_camera).color)
     chosen = (max(task.oracle_cue_steps), decided, (decided + len(frames)) // 2, len(frames) - 1)
     return np.concatenate([frames[i] for i in chosen], axis=1)
 

@@ -63,7 +63,7 @@ def so101_spec(profile: Profile, robot: RobotConfig) -> mujoco.MjSpec:
 
 def so101_kinematics(robot: RobotConfig) -> ModelKinematics:
     """Return kinematics that give up orientation before position: five joints cannot have both everywhere."""
-    return ModelKinematics(robot, KinematicsConfig(iterations=6, orientation_cost=0.02, lm_damping=0.1))
+    return ModelKinematics(robot, KinematicsConfig(iterations=6, orientation_cost=0.01, lm_damping=0.1))
 
 
 def _tune_servos(spec: mujoco.MjSpec, robot: RobotConfig) -> None:
@@ -118,7 +118,7 @@ SO101 = RobotConfig(
     position_max=(1.91986, 1.74533, 1.69, 1.65806, 2.84121),
     velocity_max=(4.0,) * 5,
     acceleration_max=(40.0,) * 5,
-    home=(0.0, -0.65, 0.58, 1.64, 1.5708),
+    home=(0.0, -0.5, 0.5, 1.5708, 1.5708),
     gripper_open=0.45,
     gripper_closed=-0.1745,
     gripper_velocity_max=2.0,

@@ -24,7 +24,7 @@ TASKS = ("reach", "push_to_mark", "pick_place")
 
 
 class TestSO101Kinematics(KinematicsContract):
-    position_tolerance_m = 1.5e-3  # orientation is given up before position, but not for nothing
+    position_tolerance_m = 1e-3  # orientation is given up before position, but not for nothing
 
     def make(self):
         return make_kinematics(SO101), SO101
