@@ -30,7 +30,7 @@ types: setup  ## mypy over engram
 
 docs: setup  ## the documentation as web pages in site/; fails for a broken link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "written to site/index.html"
+	@echo "written to site/; to read it with its search box: $(BIN)/mkdocs serve"
 
 bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio
 	@failed=0; for part in sim loop perception memory stores eviction policy chunking learner; do \
