@@ -384,7 +384,7 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
 def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tmp_path):
     detections = graph.node.create_publisher(Detection3DArray, "detections", qos.SENSOR)
     static = graph.node.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-    graph.start("memory_node", store="", track_hand=False)
+    graph.start("memory_node", store=str(tmp_path), track_hand=False)
     graph.active("memory_node", timeout_s=300)
     mount = messages.pose_to_transform(Pose(np.array([0.4, 0.1, 1.0]), LOOKING_DOWN.quaternion), "eye", 0)
     static.publish(TFMessage(transforms=[mount]))
