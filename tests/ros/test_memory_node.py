@@ -390,7 +390,7 @@ def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tm
     graph.active("memory_node", timeout_s=300)
     mount = messages.pose_to_transform(Pose(np.array([0.4, 0.1, 1.0]), LOOKING_DOWN.quaternion), "eye", 0)
     static.publish(TFMessage(transforms=[mount]))
-    graph.matched(detections, static)
+    graph.matched(detections)  # tf is subscribed to when the first detections come in a frame of their own
     for i in range(1, 9):  # 0.98 m in front of a camera that looks down from 1 m above
         found = Detection3D(results=[ObjectHypothesisWithPose()])
         found.results[0].hypothesis.class_id, found.results[0].hypothesis.score = "red cup", 0.9
