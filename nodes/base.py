@@ -47,7 +47,7 @@ class NodeConfig:
     """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
     SingleThreadedExecutor."""
     niceness: int = param(0, 0, 19)
-    """How far the process stands back for others where processors are short: what no command waits for, does."""
+    """Niceness of the process: a higher one yields the processor to the nodes that commands depend on."""
 
 
 class EngramNode(LifecycleNode):
