@@ -22,13 +22,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars"),
     *("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--remote-debugging-port=0"),
 )
-FILL = """(input => {
-  if (!input) return false;
-  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(input, '');
-  input.dispatchEvent(new Event('input', {bubbles: true}));
-  input.focus();
-  return true;
-})"""
+SELECT = "(input => { if (!input) return false; input.focus(); input.select(); return true; })"
 LABELLED = """(label => {
   const found = [...document.querySelectorAll('label')].find(l => l.innerText.trim() === label);
   return found && found.closest('.mantine-Flex-root').querySelector('input:not([type=hidden])');
@@ -114,7 +108,8 @@ class Chromium:
     def open_tab(self, label: str) -> None:
         """Show a tab: viser's dock listens to the pointer, not to clicks."""
         spot = self.js(
-            f"(t => t && (r => [r.x + r.width / 2, r.y + r.height / 2])(t.getBoundingClientRect()))"
+            "(t => t && (t.scrollIntoView(),"
+            " (r => [r.x + r.width / 2, r.y + r.height / 2])(t.getBoundingClientRect())))"
             f"([...document.querySelectorAll('*')].filter(e => !e.children.length || e.matches('[role=tab]'))"
             f".findLast(e => e.innerText && e.innerText.trim() === {json.dumps(label)}))"
         )
@@ -132,7 +127,7 @@ class Chromium:
             sent: what the page sends of it; by default the words.
         """
         field = f"{LABELLED}({json.dumps(label)})"
-        wait(lambda: self.js(f"{FILL}({field})"), f"a field {label!r}", 20.0, self.text)
+        wait(lambda: self.js(f"{SELECT}({field})"), f"a field {label!r}", 20.0, self.text)
         self.call("Input.insertText", text=words)
         while (words.encode() if sent is None else sent) not in self._sent:
             self._receive()
@@ -140,6 +135,10 @@ class Chromium:
             for kind in ("rawKeyDown", "char", "keyUp"):
                 self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" * (kind == "char"),
                           windowsVirtualKeyCode=13)  # fmt: skip
+
+    def value(self, label: str) -> str:
+        """Return what stands in the field with this label."""
+        return str(self.js(f"({LABELLED}({json.dumps(label)}) || {{}}).value"))
 
     def picture(self) -> bytes:
         """Return the page as a PNG."""

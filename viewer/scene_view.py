@@ -147,7 +147,10 @@ class SceneView:
             f"/agents/{node.id}", axes_length=0.15, axes_radius=0.006,
             position=node.pose.position, wxyz=node.pose.quaternion,
         )  # fmt: skip
-        self._drawn += [frame, self._scene.add_label(f"/agents/{node.id}/label", node.label, font_screen_scale=0.8)]
+        label = self._scene.add_label(
+            f"/agents_labels/{node.id}", node.label, position=node.pose.position, font_screen_scale=0.8
+        )
+        self._drawn += [frame, label]
 
     def _add_relations(self, graph: Graph) -> None:
         """Draw the relations between objects as lines, coloured by relation; those to rooms are in the list."""
