@@ -144,7 +144,8 @@ def _load(spec: str, fits: Callable[[Any], bool]) -> Any:
         return getattr(module, attribute)
     except AttributeError:
         own = [key for key, value in vars(module).items() if not key.startswith("_") and _is_own(value, name)]
-        raise unknown_name(f"{spec!r}: attribute of {name}:", attribute, filter(_fitting(module, fits), own)) from None
+        unknown = unknown_name(f"attribute of {name}", attribute, filter(_fitting(module, fits), own))
+        raise UnknownNameError(f"{spec!r}: {unknown}") from None
 
 
 def _module(spec: str, name: str) -> ModuleType:

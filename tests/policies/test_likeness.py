@@ -41,7 +41,7 @@ def test_before_anything_is_learned_a_colour_is_found_where_it_is_now_and_not_wh
         wanted, others = colour(generator), [colour(generator) for _ in range(2)]
         places = (1 + torch.randperm(15, generator=generator)).tolist()
         likeness = Likeness(0)
-        looks = likeness.looks(scene(**{f"c{places[0]}": wanted}))
+        looks = likeness.color_tokens(scene(**{f"c{places[0]}": wanted}))
         now = scene(**{f"c{p}": c for p, c in zip(places[1:4], (wanted, *others), strict=True)})
         alike = likeness(torch.zeros(1, 8), looks, now).unflatten(1, (ASPECTS, -1)).sum(1)
         right += int(alike.argmax()) == places[1]
@@ -51,7 +51,7 @@ def test_before_anything_is_learned_a_colour_is_found_where_it_is_now_and_not_wh
 def test_grey_is_like_nothing_and_no_cell_counts_more_than_a_coloured_one():
     torch.manual_seed(0)
     likeness = Likeness(0)
-    red = likeness.looks(scene(c5=(0.0, -1.9, -1.7)))
+    red = likeness.color_tokens(scene(c5=(0.0, -1.9, -1.7)))
     alike = likeness(torch.zeros(1, 8), red, scene(c9=(0.0, -1.9, -1.7))).unflatten(1, (ASPECTS, -1))
     assert (alike[0, :, 9] > alike[0, :, 3] + 3).all()
 

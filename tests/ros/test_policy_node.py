@@ -204,13 +204,13 @@ def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(g
     assert "unknown ablation 'zeroes'; did you mean 'zeroed'? valid: no_context, noise, swapped, zeroed" in refused
     assert "for checkpoints only" in graph.set_parameters("policy_node", ablation="zeroed")[0]
     assert graph.set_parameters("policy_node", policy="tests.ros.policies:Nobody") == [""]  # known when it is imported
-    graph.problem("policy_node", "policy change: 'tests.ros.policies:Nobody'")
+    graph.problem("policy_node", "policy change: policy 'tests.ros.policies:Nobody': unknown attribute")
     assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
     client = LoopClient(domain=graph.domain)
     try:
         with pytest.raises(LoopError, match=r"was refused: policy 'nobody:Else': there is no module 'nobody'"):
             client.drive_by("nobody:Else", "", 60)
-        with pytest.raises(LoopError, match=r"policy change: 'tests\.ros\.policies:Nothing'"):
+        with pytest.raises(LoopError, match=r"policy change: policy 'tests\.ros\.policies:Nothing'"):
             client.drive_by("tests.ros.policies:Nothing", "", 60)
         client.drive_by("tests.ros.policies:OneWeight", "", 60)  # what failed before is not held against it
     finally:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.robot import PANDA_2F85
 from engram.sim.scene import CUBE_HALF_M
 from engram.sim.tasks import TASKS, get_task
 from engram.sim.tasks.placement import COLORS, Region, place, upright
@@ -93,6 +94,8 @@ def test_every_colour_and_wording_is_drawn(name: str) -> None:
 
 class PaintedTable:
     """A table of things that only have a pose and a colour."""
+
+    robot, scale = PANDA_2F85, 1.0
 
     def __init__(self) -> None:
         self.poses, self.colors = {}, {}
