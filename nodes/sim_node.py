@@ -57,6 +57,10 @@ class SimNodeConfig(NodeConfig):
     """Between episodes: how often the robot at rest is published, and how far the clock then goes on [s]."""
 
 
+HEARING_S = 4.0
+"""How long after its creation a node has heard of those that were there before [s], also on a busy machine."""
+
+
 class SimNode(EngramNode):
     """Publishes what the world senses and steps it by commands."""
 
@@ -65,6 +69,7 @@ class SimNode(EngramNode):
 
     def __init__(self) -> None:
         super().__init__("sim_node")
+        self.created = time.monotonic()
 
     def setup(self) -> None:
         """Open the world and the topics that do not depend on it."""
@@ -84,7 +89,7 @@ class SimNode(EngramNode):
         )
         self.links_fixed = False  # the robot's fixed links are on tf_static
         self.loop.wait_ready()
-        self._refuse_second_clock()  # making the world took as long as hearing of other nodes does
+        self._refuse_second_clock()
         self.outputs = SimOutputs(self, self.robot.cameras)
         if self.viewable is not None:
             self.outputs.describe(self.viewable.robot_description())
@@ -100,6 +105,8 @@ class SimNode(EngramNode):
 
     def _refuse_second_clock(self) -> None:
         topic = self.resolve_topic_name("/clock")
+        while time.monotonic() < self.created + HEARING_S and not self.get_publishers_info_by_topic(topic):
+            time.sleep(0.05)  # usually over by now: loading the world took longer
         others = [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic(topic)]
         if others:
             self.loop.stop()
