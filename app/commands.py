@@ -43,8 +43,9 @@ class EvalConfig:
     """Success rates with intervals, in simulation, through the same loop as the nodes."""
 
     policy: tyro.conf.Positional[str] = "base"
-    """Checkpoint: a shipped name or a folder. ``experts``: the scripted experts; ``guess``: experts that guess the
-    cue; ``oracle_state``: experts that replan as seldom as a policy."""
+    """Checkpoint: a shipped name, a folder, or package.module:attribute of a Policy of your own. ``experts``: the
+    scripted experts; ``guess``: experts that guess the cue; ``oracle_state``: experts that replan as seldom as a
+    policy."""
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()

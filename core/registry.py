@@ -163,6 +163,8 @@ def _module(spec: str, name: str) -> ModuleType:
         ) from error
     except ImportError as error:
         raise InvalidInputError(f"{spec!r}: {error}") from error
+    except Exception as error:  # whatever a file of the user's does when it is imported
+        raise InvalidInputError(f"{spec!r}: importing {name} failed: {type(error).__name__}: {error}") from error
 
 
 def _is_own(value: Any, module: str) -> bool:

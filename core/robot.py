@@ -36,6 +36,12 @@ class TableConfig:
 FULL_SIZE_TABLE = TableConfig()
 
 
+_NUMBERS = (
+    *("position_min", "position_max", "velocity_max", "acceleration_max", "home", "gripper_open", "gripper_closed"),
+    *("gripper_velocity_max", "workspace_min", "workspace_max", "reach_m", "payload_kg", "servo_lead_s"),
+)
+
+
 @dataclass(frozen=True)
 class RobotConfig:
     """A serial arm with a one-joint gripper; all tuples are in the order of ``arm_joints``."""
@@ -77,6 +83,19 @@ class RobotConfig:
 
     def __post_init__(self) -> None:
         n = len(self.arm_joints)
+        if n == 0 or len(set(self.joint_names)) < n + 1 or not all((self.name, *self.joint_names)):
+            raise InvalidInputError(f"RobotConfig.arm_joints: {self.joint_names}, expected one or more, each name once")
+        for name in _NUMBERS:
+            if not np.isfinite(np.asarray(getattr(self, name), np.float64)).all():
+                raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected finite numbers")
+        for name in ("velocity_max", "acceleration_max", "gripper_velocity_max"):
+            if not (np.asarray(getattr(self, name)) > 0).all():
+                raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected numbers above 0")
+        if self.gripper_open == self.gripper_closed:
+            raise InvalidInputError(f"RobotConfig.gripper_open: {self.gripper_open}, the same as gripper_closed")
+        for name in ("workspace_min", "workspace_max"):
+            if len(getattr(self, name)) != 3:
+                raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected x, y, z")
         for name in ("position_min", "position_max", "velocity_max", "acceleration_max", "home"):
             if len(getattr(self, name)) != n:
                 raise InvalidInputError(f"RobotConfig.{name}: {len(getattr(self, name))} values for {n} joints")
@@ -84,6 +103,8 @@ class RobotConfig:
             low, high = np.asarray(getattr(self, f"{name}_min")), np.asarray(getattr(self, f"{name}_max"))
             if not (low < high).all():
                 raise InvalidInputError(f"RobotConfig.{name}_min: {low.tolist()} is not below {high.tolist()}")
+        if not (np.less_equal(self.position_min, self.home) & np.less_equal(self.home, self.position_max)).all():
+            raise InvalidInputError(f"RobotConfig.home: {self.home}, expected within position_min and position_max")
         names = self.camera_names
         if len(set(names)) < len(names):
             raise InvalidInputError(f"RobotConfig.cameras: {', '.join(names)}: a name twice")

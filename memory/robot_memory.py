@@ -177,6 +177,8 @@ class RobotMemory(Memory):
             InvalidInputError: the question names a time that does not exist or is still to come.
             UnknownNameError: it is about something that the memory has never known; lists what it knows.
         """
+        if not question.strip(" ?"):
+            raise InvalidInputError('question: empty; ask for example "where is the red cup"')
         offset = time.localtime().tm_gmtoff / 3600 if utc_offset_h is None else utc_offset_h
         asked = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
         return self.query(asked.refined(robot_place=robot_place))
@@ -189,6 +191,8 @@ class RobotMemory(Memory):
     def update(self, scene: SceneObservation) -> GraphUpdate:
         """Take in one frame and return what changed in the scene graph."""
         self._check_writable("update")
+        if not isinstance(scene, SceneObservation):
+            raise InvalidInputError(f"update: got a {type(scene).__name__}, expected a SceneObservation")
         return self._share(self.scene.update(scene))
 
     def query(self, question: Question) -> MemoryAnswer:

@@ -16,7 +16,7 @@ import numpy as np
 from engram.core.contracts import ViewableWorld
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
-from engram.core.registry import make_kinematics
+from engram.core.registry import make_kinematics, make_robot
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointCommand, JointState, Observation, OracleOutcome, Pose
 from engram.sim.render import SceneRenderer, randomise_look
@@ -63,10 +63,10 @@ class WorldConfig:
 class MujocoWorld(ViewableWorld):
     """Executes joint commands on a robot at a table and returns what its cameras and encoders sense."""
 
-    def __init__(self, config: WorldConfig | None = None, robot: RobotConfig = PANDA_2F85) -> None:
+    def __init__(self, config: WorldConfig | None = None, robot: RobotConfig | str = PANDA_2F85) -> None:
         self.config = config or WorldConfig()
-        self.robot = robot
-        self.kinematics = make_kinematics(robot)
+        self.robot = make_robot(robot)
+        self.kinematics = make_kinematics(self.robot)
         self.task: Task | None = None
         self.instruction = ""
         self.scene: SceneConfig | None = None
@@ -83,7 +83,7 @@ class MujocoWorld(ViewableWorld):
         self._renderers: dict[tuple[int, int], SceneRenderer] = {}  # by height and width of the pictures
         self._model: mujoco.MjModel | None = None
         self._data: mujoco.MjData | None = None
-        self._targets: np.ndarray = np.zeros(len(robot.joint_names))  # where the servos were last told to go
+        self._targets: np.ndarray = np.zeros(len(self.robot.joint_names))  # where the servos were last told to go
         self._closed = False
         self._links: RobotDescription | None = None
 

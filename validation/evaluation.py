@@ -24,6 +24,7 @@ from engram.core.registry import is_spec, make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.statistics import Rate, mean_rate, wilson
 from engram.core.types import EpisodeResult, JointCommand, Observation, OracleOutcome
+from engram.runtime.factories import make_policy
 from engram.runtime.loop import Runtime
 from engram.runtime.reconstruction import make_perception
 from engram.runtime.record import FIRST_TRAINING_SEED
@@ -368,7 +369,7 @@ def evaluate_checkpoint(
     """Load a policy and run it as :func:`make_runtime` says.
 
     Args:
-        checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it.
+        checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it, or ``package.module:attribute``.
         tasks: names.
         episodes: per task.
         swap: run the instruction-swap evaluation instead.
@@ -390,8 +391,12 @@ def evaluate_checkpoint(
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.vla.chunking import follow
 
-    loaded = load_policy(checkpoint, robot=robot, ablation=ablation, execute_steps=execute_steps or None)
-    subject = follow(loaded, ensemble, adaptive_m)
+    loaded: Policy
+    if is_spec(str(checkpoint)):
+        loaded = subject = make_policy(str(checkpoint), ablation=ablation, robot=robot)
+    else:
+        loaded = load_policy(checkpoint, robot=robot, ablation=ablation, execute_steps=execute_steps or None)
+        subject = follow(loaded, ensemble, adaptive_m)
     if detector != "geometric" and not loaded.reads_context:
         raise InvalidInputError(f"detector {detector!r}: would change nothing: {checkpoint} acts on no memory/context")
     made = make_world(world, WorldConfig(profile="fast", depth=loaded.reads_context), robot)

@@ -14,6 +14,10 @@ from engram.core.statistics import Rate, wilson
 from engram.core.types.basics import EMBEDDING_DIM, set_fields
 from engram.core.types.sensing import Pose
 
+MAX_LABEL = 200
+"""Longest label of an object [characters]."""
+MAX_PLACE_M = 1e5
+"""Farthest place, and greatest extent, that an observation may name [m]: beyond it a sensor or a sender is wrong."""
 POSITION_SIGMA_M = 0.01
 """Standard deviation of a detected position whose covariance is not given [m]."""
 
@@ -34,13 +38,28 @@ class DetectedObject:
     embedding: np.ndarray | None = None  # (384,) float32, unit length, of the appearance or of the label
 
     def __post_init__(self) -> None:
+        if not self.label.strip() or len(self.label) > MAX_LABEL:
+            raise InvalidInputError(f"DetectedObject.label: {self.label[:40]!r}, expected 1..{MAX_LABEL} characters")
         if not 0.0 <= self.score <= 1.0:
             raise InvalidInputError(f"DetectedObject.score: {self.score}, expected 0..1")
+        if np.abs(self.pose.position).max() > MAX_PLACE_M:
+            place = self.pose.position.tolist()
+            raise InvalidInputError(f"DetectedObject.pose: position {place} m, expected at most {MAX_PLACE_M:g} m")
         for name, shape in _OBJECT_ARRAYS.items():
             value = getattr(self, name)
             if value is not None:
                 dtype = np.float32 if name == "embedding" else np.float64
                 set_fields(self, **{name: checked(f"DetectedObject.{name}", value, shape, dtype)})
+        noise = self.position_covariance
+        if noise is not None and not (
+            (np.diag(noise) >= 0).all() and np.abs(noise).max() <= MAX_PLACE_M**2 and np.allclose(noise, noise.T)
+        ):
+            raise InvalidInputError(
+                f"DetectedObject.position_covariance: {noise.tolist()}, expected a symmetric matrix without negative "
+                f"variances, at most {MAX_PLACE_M**2:g} m^2"
+            )
+        if self.size is not None and not ((self.size >= 0) & (self.size <= MAX_PLACE_M)).all():
+            raise InvalidInputError(f"DetectedObject.size: {self.size.tolist()} m, expected 0..{MAX_PLACE_M:g}")
 
 
 _OBJECT_ARRAYS: Mapping[str, tuple[int, ...]] = {
@@ -126,6 +145,8 @@ class SceneObservation:
     body: Body | None = None  # None: nobody says where the robot stood
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.stamp_ns, int | np.integer) and 0 <= self.stamp_ns < 2**63):
+            raise InvalidInputError(f"SceneObservation.stamp_ns: {self.stamp_ns!r}, expected whole ns, 0..2^63 - 1")
         set_fields(
             self,
             intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),

@@ -43,7 +43,7 @@ def _object(found: Detection3D, frame: str) -> DetectedObject:
         raise InvalidInputError(f"frame {found.header.frame_id!r}, expected {frame!r} as the array")
     if not found.results:
         raise InvalidInputError("no hypothesis, expected at least one class_id with its score")
-    best = max(found.results, key=lambda result: result.hypothesis.score)
+    best = max(found.results, key=lambda result: np.nan_to_num(result.hypothesis.score, nan=-1.0))
     if not best.hypothesis.class_id:
         raise InvalidInputError("class_id: empty, expected the name of the class")
     size = xyz(found.bbox.size)
@@ -52,7 +52,7 @@ def _object(found: Detection3D, frame: str) -> DetectedObject:
         best.hypothesis.class_id,
         pose_from_msg(found.bbox.center if size.any() else best.pose.pose, frame),
         float(best.hypothesis.score),
-        covariance if covariance.any() else None,
+        covariance if covariance.any() and covariance[0, 0] >= 0 else None,  # -1 says that it is not known
         size if size.any() else None,
     )
 

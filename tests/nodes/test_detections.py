@@ -77,3 +77,10 @@ def test_a_still_object_seen_eight_times_is_one_that_a_question_finds(tmp_path):
         assert sorted(node.label for node in objects) == ["blue bowl", "red cup"]
         assert all(node.belief > 0.95 and node.observations == 8 for node in objects)
         assert "x 0.40, y 0.10, z 0.02" in memory.ask("where is the red cup").text
+
+
+def test_a_variance_of_minus_one_says_that_it_is_not_known():
+    found = detection()
+    found.results[0].pose.covariance[0] = -1.0
+    scene, refused = messages.detections_from_msg(array(5, found))
+    assert refused == () and scene.objects[0].position_covariance is None
