@@ -59,6 +59,8 @@ class SimNodeConfig(NodeConfig):
 
 HEARING_S = 4.0
 """How long after its creation a node has heard of those that were there before [s], also on a busy machine."""
+UNKNOWN = "_NODE_NAME_UNKNOWN_"
+"""What rclpy calls a node of which it knows a topic but not yet the name."""
 
 
 class SimNode(EngramNode):
@@ -103,11 +105,15 @@ class SimNode(EngramNode):
         self.viewable = world if isinstance(world, ViewableWorld) else None
         return world
 
+    def _named_publishers(self, topic: str) -> list[str]:
+        return [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic(topic)]
+
     def _refuse_second_clock(self) -> None:
         topic = self.resolve_topic_name("/clock")
-        while time.monotonic() < self.created + HEARING_S and not self.get_publishers_info_by_topic(topic):
-            time.sleep(0.05)  # usually over by now: loading the world took longer
-        others = [f"{e.node_namespace.rstrip('/')}/{e.node_name}" for e in self.get_publishers_info_by_topic(topic)]
+        others = self._named_publishers(topic)
+        while time.monotonic() < self.created + HEARING_S and (not others or any(UNKNOWN in who for who in others)):
+            time.sleep(0.05)  # usually over by now: loading the world took longer; a name may come after its topic
+            others = self._named_publishers(topic)
         if others:
             self.loop.stop()
             raise InvalidInputError(

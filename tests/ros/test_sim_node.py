@@ -1,6 +1,7 @@
 """The simulation as a process, on machines that lack something."""
 
 import os
+import signal
 
 import pytest
 from lifecycle_msgs.msg import Transition
@@ -98,7 +99,10 @@ def test_a_second_simulation_with_the_same_clock_is_refused_and_one_of_its_own_i
     graph.start("sim_node", world_config__profile="none")
     graph.active("sim_node")
     second = NodeProcess("sim_node", {}, graph.domain, remap=("__ns:=/r2",))
-    assert second.child.wait(120) == EXIT_MISCONFIGURED
+    try:
+        assert second.child.wait(120) == EXIT_MISCONFIGURED
+    finally:
+        second.end(signal.SIGKILL)  # one that was not refused would refuse those of the tests to come
     assert "/clock is already published by /sim_node: two simulations cannot share a clock" in second.output()
     third = NodeProcess(
         "sim_node", {"world_config.profile": "none"}, graph.domain, remap=("__ns:=/r2", "/clock:=/r2/clock")
