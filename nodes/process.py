@@ -67,7 +67,9 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         print(f"error: {error}", file=sys.stderr)
         status = EXIT_MISCONFIGURED
     except Exception:
-        if rclpy.ok():  # otherwise a signal ended the context while the node was being made
+        # A signal may end the context while the node is being made, or surface as an error of the C++ code that Python
+        # was called from: pybind11 turns a KeyboardInterrupt while it converts a message into a RuntimeError.
+        if rclpy.ok() and not _interrupted():
             traceback.print_exc()
             status = 1
     finally:
@@ -89,6 +91,10 @@ def _interrupt_once(number: int, frame: object) -> NoReturn:
     """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began."""
     _ignore_signals()
     raise KeyboardInterrupt
+
+
+def _interrupted() -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def _ignore_signals() -> None:

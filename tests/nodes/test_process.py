@@ -1,7 +1,9 @@
 """The end of a node's process, at the instant at which a signal is most in the way."""
 
 import signal
+from contextlib import suppress
 
+import pytest
 import rclpy
 from rclpy.executors import ExternalShutdownException
 
@@ -26,6 +28,24 @@ def test_a_signal_that_reaches_python_only_while_it_ends_does_not_cut_through_th
     try:
         assert process._run(node, []) == 0
         assert len(asked) >= 3 and not rclpy.ok()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("interrupted", "status"), [(True, 0), (False, 1)])
+def test_an_interrupt_that_surfaces_as_another_error_is_no_failure(interrupted, status):
+    """pybind11 turns a KeyboardInterrupt in the middle of its conversions into a RuntimeError."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def node():
+        with suppress(KeyboardInterrupt):
+            if interrupted:
+                process._interrupt_once(signal.SIGINT, None)
+        raise RuntimeError("Unable to convert call argument '0' to Python object")
+
+    try:
+        assert process._run(node, []) == status
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
