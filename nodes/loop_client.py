@@ -186,6 +186,17 @@ class LoopClient:
         answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")
         return answer.result
 
+    def do(self, instruction: str, timeout_s: float) -> ExecuteTask.Result:
+        """Give ``instruction`` as a goal and wait for its result."""
+        return self.execute(ExecuteTask.Goal(instruction=instruction), timeout_s)
+
+    def trigger(self, service: str, timeout_s: float) -> tuple[bool, str]:
+        """Call a Trigger ``service``; return whether it succeeded and what it said."""
+        client: Client = self.node.create_client(Trigger, service)
+        self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
+        answer = self._answer(client.call_async(Trigger.Request()), timeout_s, service)
+        return answer.success, answer.message
+
     def drive_by(self, policy: str, ablation: str, timeout_s: float) -> None:
         """Let another policy drive from the next episode on, its memory spoilt by ``ablation`` if that is not empty.
 

@@ -14,6 +14,7 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Bool
 from tf2_msgs.msg import TFMessage
 
+from engram.app import cli
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.learning.weights.manifest import make_manifest
 from engram.nodes import messages, qos
@@ -256,8 +257,10 @@ def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     assert np.isnan(feedback[-1].progress)  # nothing here can tell it: 0 would be a claim
 
 
-def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph):
+def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):
     Robot(graph)
+    assert cli.main(["do", "dance on the table", "--domain", str(graph.domain)]) == 1
+    assert "rejected: 'dance on the table' fits no wording; valid:" in capsys.readouterr().out
     _, result = send_goal(graph, "dance on the table", task="reach")
     graph.wait(result.done, 60, "result")
     outcome = result.result().result

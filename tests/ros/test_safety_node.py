@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from rclpy.duration import Duration
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from engram.app import cli
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.nodes import messages, qos
@@ -154,3 +156,16 @@ def test_the_same_human_rows_give_the_same_commands_in_the_node_and_in_the_loop(
     graph.wait(lambda: len({messages.from_stamp(e.header.stamp) for e in executed}) == len(seen), 60, "all told")
     authors = [e.policy_version for e in sorted(executed, key=lambda e: messages.from_stamp(e.header.stamp))]
     assert authors[:8] == ["v0", "v0", "human:ann", "human:ann", "v0", "human:ann", "human:ann", "v0"]
+
+
+def test_a_person_without_ros_tools_stops_and_releases_by_the_command_line(graph, capsys):
+    Robot(graph)
+    domain = ["--domain", str(graph.domain)]
+    stopped = graph.listen(Bool, "safety/stopped", qos.LATCHED)
+    assert cli.main(["stop", *domain, "--timeout-s", "60"]) == 0
+    assert "stopped; call safety/reset" in capsys.readouterr().out
+    graph.wait(lambda: stopped and stopped[-1].data, 60, "the stop")
+    assert cli.main(["release", *domain, "--timeout-s", "60"]) == 0
+    graph.wait(lambda: not stopped[-1].data, 60, "the release")
+    assert cli.main(["stop", *domain, "--namespace", "nobody", "--timeout-s", "2"]) == 2  # no safety node answers there
+    assert "safety/stop" in capsys.readouterr().err
