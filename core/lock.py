@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from engram.core.errors import StoreLockedError
+from engram.core.errors import StoreError, StoreLockedError
 
 
 class WriterLock:
@@ -14,11 +14,15 @@ class WriterLock:
 
     Raises:
         StoreLockedError: another writer holds it, naming its process id.
+        StoreError: the folder cannot be made or written.
     """
 
     def __init__(self, store: Path, name: str = "writer.lock") -> None:
-        store.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(store / name, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(store / name, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StoreError(f"{store}: cannot be written as a store: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -108,6 +108,9 @@ class CommandPipeline:
             human: who drives instead of the policy while ``active``.
             age_s: how long ago ``joints`` were measured [s]: too old and the robot holds.
         """
+        if joints.names != self.filter.robot.joint_names:
+            expected = ", ".join(self.filter.robot.joint_names)
+            raise InvalidInputError(f"joints {', '.join(joints.names)}, expected in this order: {expected}")
         if chunk is not None:
             self.executor.accept(chunk)
         if self.filter.stopped:
@@ -135,7 +138,7 @@ class CommandPipeline:
         try:
             rows = np.asarray(action, np.float64)[None]
             chunk = ActionChunk(joints.stamp_ns, 0, "ee_delta", rows, self.control_dt_s, 1, "action")
-        except InvalidInputError:
+        except (InvalidInputError, ValueError, TypeError):  # NumPy raises the latter two for words and ragged lists
             return self.hold(joints, "non_finite")
         return self.step(joints, chunk) or self.hold(joints)
 

@@ -12,12 +12,12 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from engram.core.contracts import Kinematics
-from engram.core.errors import InvalidInputError, UnknownNameError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, unknown_name
 from engram.core.robot import RobotConfig
 
 SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -67,7 +67,8 @@ def resolve[T](
     found = known[spec] if spec in known else _outside(kind, spec, known, _makes(contract))
     part: Any = found
     if callable(found) and not isinstance(found, contract):
-        part = found(*args, **_wanted(found, offered))
+        wanted = _wanted(found, offered)
+        part = found(*args, **wanted) if spec in known else _made(kind, spec, found, args, wanted)
     if not isinstance(part, contract):
         given = f"gives a {type(part).__name__}" if callable(found) else f"is of type {type(part).__name__}"
         raise InvalidInputError(f"{kind} {spec!r} {given}, expected a {contract.__name__}")
@@ -85,7 +86,18 @@ def resolve_class[T](kind: str, spec: str, known: Mapping[str, type[T]], contrac
     found = _outside(kind, spec, known, fits)
     if not fits(found):
         raise InvalidInputError(f"{kind} {spec!r} is {_described(found)}, expected a subclass of {contract.__name__}")
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        raise InvalidInputError(f"{kind} {spec!r} lacks {', '.join(lacking)} of {contract.__name__}")
     return found
+
+
+def _made(kind: str, spec: str, make: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    try:
+        return make(*args, **named)
+    except EngramError:
+        raise
+    except Exception as error:  # whatever the user's code does
+        raise InvalidInputError(f"{kind} {spec!r} cannot be made: {type(error).__name__}: {error}") from error
 
 
 def make_robot(spec: str | RobotConfig) -> RobotConfig:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
+from engram.core.arrays import positive_int
+
 RESTART_NS = 1_000_000_000
 """A stamp this far before the newest [ns] cannot be a late message: the clock began anew, as a simulation's does."""
 
@@ -24,7 +26,7 @@ class StampedBuffer[T]:
     """
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
+        self.capacity = positive_int("StampedBuffer.capacity", capacity)
         self._stamps: list[int] = []  # sorted
         self._items: dict[int, T] = {}
 

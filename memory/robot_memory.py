@@ -82,7 +82,7 @@ class RobotMemory(Memory):
         self.episodic = EpisodicMemory(self.scene.embed, self.config.episodic)
         self.semantic = SemanticMemory(self.scene.embed, self.config.semantic)
         self._lanes = {store.name: StoreLane(store) for store in (self.short_term, self.episodic, self.semantic)}
-        self._owns_store = self._read_only = False
+        self._owns_store = self._read_only = self._closed = False
         self._cases: tuple[str, Future[tuple[Case, ...]] | None] = ("", None)  # instruction, chosen for it
         known = self.scene.graph()
         for name, lane in self._lanes.items():
@@ -201,6 +201,7 @@ class RobotMemory(Memory):
         Raises:
             UnknownNameError: it is about something that the memory has never known, or of an unknown kind.
         """
+        self._check_open()
         kind = question.question if isinstance(question, AtTime) else question
         if isinstance(kind, Capability):
             self._publish_skills()
@@ -306,10 +307,16 @@ class RobotMemory(Memory):
         finally:
             for lane in self._lanes.values():
                 lane.close()
+            self._closed = True
             if owned and store is not None:
                 store.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the memory is closed: open it again")
+
     def _check_writable(self, action: str) -> None:
+        self._check_open()
         if self._read_only:
             raise InvalidInputError(f"{action}: the memory was opened with read_only=True")
 

@@ -15,7 +15,16 @@ from engram.core.contracts import Detector, Memory, Policy, StepHook, World
 from engram.core.control import hand
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import CameraFrame, EpisodeResult, Hand, HumanAction, JointCommand, MemoryTokens, Observation
+from engram.core.types import (
+    CameraFrame,
+    EpisodeResult,
+    Hand,
+    HumanAction,
+    JointCommand,
+    MemoryTokens,
+    Observation,
+    SceneObservation,
+)
 
 HumanSource = Callable[[Observation], HumanAction | None]
 """Returns what a person does at a control step; None = the policy drives."""
@@ -123,5 +132,9 @@ class Runtime:
 
 def remember(detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str) -> MemoryTokens:
     """Update ``memory`` with one frame and return its context tokens for ``instruction``."""
-    memory.update(replace(detector.detect(frame), hand=held))
+    seen = detector.detect(frame)
+    if not isinstance(seen, SceneObservation):
+        name, given = type(detector).__name__, type(seen).__name__
+        raise InvalidInputError(f"detector {name}: detect() returned a {given}, expected a SceneObservation")
+    memory.update(replace(seen, hand=held))
     return memory.context(instruction, frame.stamp_ns)

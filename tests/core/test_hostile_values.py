@@ -5,11 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.errors import InvalidInputError
-from engram.core.registry import load_object
+from engram.core.contracts import Detector
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.pipeline import CommandPipeline
+from engram.core.registry import load_object, make_kinematics, resolve, resolve_class
 from engram.core.robot import PANDA_2F85
-from engram.core.types import DetectedObject, Pose, SceneObservation
+from engram.core.stamped_buffer import StampedBuffer
+from engram.core.types import DetectedObject, JointState, Pose, SceneObservation
 from engram.memory import RobotMemory
+from engram.runtime.loop import remember
+from engram.sim.tasks.base import Task
 from tests.memory.scenes import WordEncoder
 
 HERE = Pose(np.array([0.4, 0.1, 0.02]))
@@ -72,3 +77,58 @@ def test_a_memory_takes_questions_and_observations_alone(tmp_path):
                 memory.ask(question)
         with pytest.raises(InvalidInputError, match="got a str, expected a SceneObservation"):
             memory.update("a cup")
+
+
+def test_a_memory_that_cannot_be_opened_or_is_closed_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match="cannot be written as a store"):
+            RobotMemory.open(path)
+    with RobotMemory.open(tmp_path / "memory", encoder=WordEncoder()) as memory:
+        pass
+    for use in (lambda: memory.ask("where is the cup"), lambda: memory.update(SceneObservation(1))):
+        with pytest.raises(StoreError, match="the memory is closed"):
+            use()
+
+
+def test_joints_of_another_robot_or_order_are_never_driven():
+    pipeline = CommandPipeline(make_kinematics(PANDA_2F85), PANDA_2F85)
+    home = np.append(PANDA_2F85.home, PANDA_2F85.gripper_open)
+    with pytest.raises(InvalidInputError, match=r"joints gripper, joint7, .* expected in this order: joint1, "):
+        pipeline.step(JointState(0, PANDA_2F85.joint_names[::-1], home[::-1], np.zeros(8)))
+    for action in ("abc", [[1], [2, 3]], [1j] * 7, np.full(7, np.nan)):
+        decision = pipeline.step_action(JointState(0, PANDA_2F85.joint_names, home, np.zeros(8)), action)
+        assert decision.command.held
+        np.testing.assert_allclose(decision.command.positions, home)
+
+
+class Abstract(Task):
+    """Leaves everything out."""
+
+
+class Breaks:
+    """A part whose construction fails."""
+
+    def __init__(self):
+        raise RuntimeError("no license")
+
+
+def test_a_part_that_cannot_be_made_is_named():
+    with pytest.raises(InvalidInputError, match=r"task '.*:Abstract' lacks .*oracle_success"):
+        resolve_class("task", f"{__name__}:Abstract", {}, Task)
+    with pytest.raises(InvalidInputError, match=r"part '.*:Breaks' cannot be made: RuntimeError: no license"):
+        resolve("part", f"{__name__}:Breaks", {}, Breaks)
+
+
+def test_a_detector_that_returns_something_else_is_named():
+    class Garbage(Detector):
+        def detect(self, frame):
+            return "garbage"
+
+    with pytest.raises(InvalidInputError, match=r"detector Garbage: detect\(\) returned a str"):
+        remember(Garbage(), None, None, None, "")
+
+
+def test_a_buffer_holds_at_least_one():
+    with pytest.raises(InvalidInputError, match="capacity"):
+        StampedBuffer(0)
