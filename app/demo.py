@@ -79,7 +79,7 @@ class DemoConfig:
     headless: bool = False
     """No page; end after the episodes (environment: HEADLESS=1)."""
     tasks: tuple[str, ...] = ()
-    """Tasks to take in turn; default: all."""
+    """Tasks to take in turn; default: the six tabletop tasks."""
     seed: int = 0
     """Seed of the first episode; the next one's is one higher."""
     policy: str = "base"
@@ -101,7 +101,8 @@ class DemoConfig:
     port: int = 8080
     """TCP port of the page."""
     domain: int | None = None
-    """ROS_DOMAIN_ID (0..101); default: the environment's, else 0."""
+    """ROS_DOMAIN_ID, 0..101 (Linux may give the ports of a larger one to other programs); default: the
+    environment's, else 0."""
     log_dir: Path | None = None
     """Folder for one log file and one trace a node; default: a new folder in the temporary directory."""
     verbose: bool = False
@@ -289,7 +290,7 @@ def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list
 
 
 def check_tasks(names: tuple[str, ...]) -> list[str]:
-    """Return the tasks to run, by default the Markovian ones; raises UnknownNameError with the valid names."""
+    """Return the tasks to run, by default the tabletop ones; raises UnknownNameError with the valid names."""
     from engram.sim.tasks import expand
 
     return list(expand(names or ("tabletop",)))

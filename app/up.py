@@ -272,7 +272,8 @@ class UpConfig:
     dry_run: bool = False
     """Print the command of every node and end."""
     domain: int | None = None
-    """ROS_DOMAIN_ID for all nodes (0..101); default: the environment's."""
+    """ROS_DOMAIN_ID for all nodes, 0..101 (Linux may give the ports of a larger one to other programs); default: the
+    environment's."""
     discovery: Literal["LOCALHOST", "SUBNET", "OFF", "SYSTEM_DEFAULT"] | None = None
     """ROS_AUTOMATIC_DISCOVERY_RANGE; default: the environment's, else ROS's own."""
     log_dir: Path | None = None

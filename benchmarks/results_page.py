@@ -20,6 +20,9 @@ PAGE = REPOSITORY / "docs" / "results.md"
 README = REPOSITORY / "README.md"
 BEGIN, END = "<!-- results: written by python -m engram.benchmarks.results_page -->", "<!-- end of results -->"
 
+EXPERT = "scripted expert that sees the simulator's state"
+ALIKE = "twelve memory tasks, all memories trained with the same data and steps"
+
 Results = Mapping[str, ResultFile]
 Section = Callable[[Results], list[str]]
 
@@ -118,22 +121,22 @@ def readme_table(results: Results) -> str:
     found = [fetch.figure(f"fetch_{arm}_success") for arm in ("both", "none")]
     ratio = loop.figure("loop_overhead_p99_over_raw_rest_later_p99")
     rows = [
-        _row("six tabletop tasks", base, f"upper bound, privileged expert: {percent(experts)}", "six-tabletop-tasks"),
+        _row("six tabletop tasks", base, f"upper bound, {EXPERT}: {percent(experts)}", "six-tabletop-tasks"),
         _row("twelve memory tasks", arms["ours"], f"no memory {percent(arms['none'])}", "tasks-that-need-memory"),
-        _row("the same, trained alike", arms["bank"], f"HCAM {percent(arms['hcam'])}", "tasks-that-need-memory"),
+        _row(ALIKE, arms["bank"], f"HCAM {percent(arms['hcam'])}", "tasks-that-need-memory"),
         _row("cameras covered", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
         _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),
         _row("household: fetch it", found[0], f"no memory {percent(found[1])}", "fetching"),
         [
-            "loop overhead, p99",
+            "loop overhead, p99 (lower is better)",
             f"{number(ratio)} x",
             "raw rclpy, same bytes: 1",
             samples(ratio),
             _link("from-camera-to-command"),
         ],
     ]
-    return "\n".join(table(("task suite", "ours", "best baseline", "n", ""), rows))
+    return "\n".join(table(("task suite", "ours", "compared with", "n", ""), rows))
 
 
 def _row(name: str, ours: Mapping[str, object], baseline: str, anchor: str) -> list[str]:

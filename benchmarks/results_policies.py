@@ -28,7 +28,7 @@ ABLATIONS = {
     "ours-zeroed": "memory emptied (`zeroed`)",
     "ours-swapped": "memory of the previous episode (`swapped`)",
     "ours-noise": "memory replaced by noise (`noise`)",
-    "oracle_state": "privileged expert: knows the cue, replans every 4 steps",
+    "oracle_state": "scripted expert: knows the cue, replans every 4 steps",
     "chance": "chance: guesses the cue, then acts perfectly",
 }
 CONDITIONS = {
@@ -51,7 +51,7 @@ def evaluation(result: ResultFile) -> list[str]:
 
 
 def tabletop(results: Results) -> list[str]:
-    """The six Markovian tasks: the shipped policy beside the scripted experts, with held-out words."""
+    """The six tabletop tasks: the shipped policy beside the scripted experts, with held-out words."""
     base, experts, words = (results[name].content for name in ("eval_base", "eval_experts", "eval_base_held_out"))
 
     def row(name: str, key: str | None) -> list[str]:
@@ -108,7 +108,7 @@ def pushed_memory(results: Results) -> list[str]:
 
 
 def memory_arms(results: Results) -> list[str]:
-    """Mean success on the twelve memory tasks and on the six Markovian ones, by kind of sequence memory."""
+    """Mean success on the twelve memory tasks and on the six tabletop ones, by kind of sequence memory."""
     result = results["memory_tasks"]
     rows = []
     for key, name in (ARMS | ABLATIONS).items():
@@ -116,7 +116,7 @@ def memory_arms(results: Results) -> list[str]:
         steps = result.content["arms"].get(key, {}).get("step")
         n = "–" if key == "chance" else samples(mean)  # its row counts tasks, not episodes
         rows.append([name, percent(mean), n, percent(plain), samples(plain), f"{steps:,}" if steps else "–"])
-    head = ("policy", "memory tasks", "n", "Markovian tasks", "n", "training steps")
+    head = ("policy", "memory tasks", "n", "tabletop tasks", "n", "training steps")
     return [
         "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same",
         "frozen perception, from the same start. *Shipped `memory`* was trained longer and on more demonstrations,",
@@ -153,8 +153,8 @@ def memory_targets(results: Results) -> list[str]:
         "memory_tasks_solved_ours": "tasks with at least 90 % success, of 12",
         "memory_tasks_gain_over_none": "shipped `memory` minus no memory, memory tasks",
         "memory_tasks_gain_over_chance": "shipped `memory` minus chance, memory tasks",
-        "markovian_tasks_ours_minus_base": "shipped `memory` minus `base`, Markovian tasks",
-        "markovian_tasks_ours_minus_none": "shipped `memory` minus no memory, Markovian tasks",
+        "markovian_tasks_ours_minus_base": "shipped `memory` minus `base`, tabletop tasks",
+        "markovian_tasks_ours_minus_none": "shipped `memory` minus no memory, tabletop tasks",
     }
     rows = []
     for key, name in named.items():

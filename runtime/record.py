@@ -58,7 +58,8 @@ class RecordConfig:
     repo_id: str = "engram/tabletop6"
     """LeRobot's name of the dataset; nothing is uploaded."""
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Which tasks or suites, or package.module:attribute of your own; default: the Markovian ones."""
+    """Which tasks or suites, or package.module:attribute of your own; default: the tabletop ones,
+    which need no memory."""
     robot: str = "panda_2f85"
     """Robot that acts: a name, or package.module:attribute of a RobotConfig of your own."""
     episodes: int = 220

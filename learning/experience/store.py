@@ -72,7 +72,8 @@ class EpisodeInfo:
 
 
 class ExperienceStore:
-    """A folder with one writer. ``append`` and ``commit`` are for one thread; reading is for any.
+    """A folder with one writer; ``~`` is the home folder. ``append`` and ``commit`` are for one thread; reading is for
+    any.
 
     Raises:
         StoreError: another process writes it, or the file is damaged or of another version.
@@ -80,7 +81,7 @@ class ExperienceStore:
 
     def __init__(self, folder: Path | str, config: ExperienceStoreConfig | None = None) -> None:
         self.config = config or ExperienceStoreConfig()
-        self._database = Database(Path(folder) / "experience.sqlite", SCHEMA, VERSION, MIGRATIONS)
+        self._database = Database(Path(folder).expanduser() / "experience.sqlite", SCHEMA, VERSION, MIGRATIONS)
         rows = self._database.execute("SELECT robot_id, boot_id, acked FROM streams")
         self._retention = Retention(self._database, self.config)
         self._acked: dict[Stream, int] = {(robot, boot): acked for robot, boot, acked in rows}

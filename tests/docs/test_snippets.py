@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,32 +12,33 @@ from tests.docs.pages import PAGES, REPOSITORY, name, python_code
 from tests.learning.transitions import episode
 
 HOUR_NS = 3600 * 10**9
+DEMO = "~/.local/share/engram/sim-robot0"
+"""The folder of the robot in ``make demo``."""
 
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """An empty current folder and a home in which a robot has seen a red cup for a while."""
+    """An empty current folder and a home in which the simulated robot has seen a green cube for a while."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(REPOSITORY))  # examples/
-    with RobotMemory.open("~/robot1/memory") as memory:
+    with RobotMemory.open(f"{DEMO}/memory") as memory:
         start = time.time_ns() - 36 * HOUR_NS
         for second in range(8):
-            cup = DetectedObject("red cup", Pose(np.array([0.4, 0.1, 0.02])))
-            memory.update(SceneObservation(start + second * 10**9, objects=(cup,)))
+            cube = DetectedObject("green cube", Pose(np.array([0.4, 0.1, 0.02])))
+            memory.update(SceneObservation(start + second * 10**9, objects=(cube,)))
 
 
 @pytest.fixture
 def experience(elsewhere):
-    """Three successful episodes that the shipped policy ``base`` drove, in ``data/experience``."""
+    """Three successful episodes that the shipped policy ``base`` drove, where the learner node keeps them."""
     from engram.learning import ExperienceStore
     from engram.policies import load_policy
 
     source = ActionSource("base", load_policy("base").lineage.id)
     images = {name: np.full((128, 128, 3), 90, np.uint8) for name in ("front", "wrist")}
-    Path("data").mkdir()
-    store = ExperienceStore("data/experience")
+    store = ExperienceStore(f"{DEMO}/learner/experience")
     for number in range(3):
         steps = episode(number, steps=20, image_size=128, source=source)
         store.append([replace(step, images=images) for step in steps])

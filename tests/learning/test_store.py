@@ -123,6 +123,13 @@ def test_a_dropped_episode_above_a_gap_is_not_deleted_before_it_is_acknowledged(
     assert (len(store.catalogue()), store.size()) == (2, 8)
 
 
+def test_a_folder_in_the_home_folder_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    ExperienceStore("~/experience").close()
+    assert [path.name for path in tmp_path.iterdir()] == ["experience"]
+
+
 def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
     store = ExperienceStore(tmp_path)
     with pytest.raises(StoreError, match=f"{tmp_path}: already being written by process {os.getpid()}"):
