@@ -43,7 +43,7 @@ class ExecutorBenchmark:
     """What is measured."""
 
     policy: str = "base"
-    """Checkpoint's name or folder, or package.module:factory."""
+    """Checkpoint's name or folder, or package.module:attribute."""
     blocks: int = 12
     """Blocks; in each, every set does one episode of every task on the block's seed."""
     messages: int = 100

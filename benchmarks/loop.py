@@ -52,7 +52,7 @@ class LoopBenchmark:
     """What is measured."""
 
     policy: str = "base"
-    """Checkpoint's name or folder, or package.module:factory."""
+    """Checkpoint's name or folder, or package.module:attribute."""
     blocks: int = 20
     """Blocks; each is one episode of every task (seeds 0, 1, 2, ...), then ``rounds`` of every raw loop."""
     rounds: int = 40

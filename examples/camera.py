@@ -2,8 +2,8 @@
 
 Run these in the folder that holds `examples/`, or copy this file anywhere and name it `my_camera:PANDA_WITH_SIDE`:
 
-    engram record --robot examples.camera:PANDA_WITH_SIDE --root data/side --tasks reach --episodes 10
-    engram train --dataset data/side --out runs/side
+    engram record --robot examples.camera:PANDA_WITH_SIDE --root data/side --tasks reach --episodes 100
+    engram train --dataset data/side --out outputs/side --steps 4000
     engram up sim robot:=examples.camera:PANDA_WITH_SIDE task:=reach
 
 Every part sees the new camera: the topics camera/side/..., tf_static, the page, datasets, Gymnasium's observations.

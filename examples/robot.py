@@ -4,8 +4,9 @@ Run these in the folder that holds `examples/`, or copy this file anywhere and n
 
     engram eval experts --robot examples.robot:GANTRY --tasks reach push_to_mark pick_place --episodes 20
     engram record --robot examples.robot:GANTRY --root data/gantry --tasks reach --episodes 100
-    engram train --dataset data/gantry --out runs/gantry
-    engram up sim robot:=examples.robot:GANTRY policy:=runs/gantry/policy task:=reach
+    engram train --dataset data/gantry --out outputs/gantry --steps 4000
+    engram eval outputs/gantry/policy --robot examples.robot:GANTRY --tasks reach --episodes 50
+    engram up sim robot:=examples.robot:GANTRY policy:=outputs/gantry/policy task:=reach
 
 In Gymnasium: gymnasium.make("engram/Reach-v0", robot="examples.robot:GANTRY"), after `import engram.sim`.
 """

@@ -7,9 +7,9 @@ Train a policy with it, then use the policy as any other. Its configuration name
 (in the current folder or on PYTHONPATH) wherever the policy is loaded:
 
     engram record --root data/memory --tasks memory --episodes 100
-    engram train --dataset data/memory --out runs/traces --memory examples.sequence_memory:Traces --window 64
-    engram eval runs/traces/policy --tasks memory
-    engram up sim policy:=runs/traces/policy task:=take_it_back
+    engram train --dataset data/memory --out outputs/traces --memory examples.sequence_memory:Traces --window 64
+    engram eval outputs/traces/policy --tasks memory
+    engram up sim policy:=outputs/traces/policy task:=take_it_back
 """
 
 import torch

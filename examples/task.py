@@ -4,8 +4,9 @@ Run these in the folder that holds `examples/`, or copy this file anywhere and n
 
     engram eval experts --tasks examples.task:LiftCube --episodes 20
     engram record --root data/lift --tasks examples.task:LiftCube --episodes 100
-    engram train --dataset data/lift --out runs/lift
-    engram up sim task:=examples.task:LiftCube
+    engram train --dataset data/lift --out outputs/lift --steps 4000 --start-from base
+    engram eval outputs/lift/policy --tasks examples.task:LiftCube --episodes 50
+    engram up sim task:=examples.task:LiftCube policy:=outputs/lift/policy
 
 In Gymnasium: gymnasium.make("engram/Task-v0", task="examples.task:LiftCube"), after `import engram.sim`.
 """

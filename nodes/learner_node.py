@@ -40,7 +40,7 @@ class LearnerNodeConfig(NodeConfig):
     niceness: int = param(10, 0, 19)
     """No command waits for this process, so on a busy machine it yields to the others (Unix nice)."""
     policy: str = "base"
-    """Checkpoint to start from, or package.module:factory of a Policy of your own. Only experience of its lineage is
+    """Checkpoint to start from, or package.module:attribute of a Policy of your own. Only experience of its lineage is
     learnt from."""
     algorithm: str = "behavior_cloning"
     """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""

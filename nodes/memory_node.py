@@ -49,7 +49,7 @@ class MemoryNodeConfig(NodeConfig):
     niceness: int = param(5, 0, 19)
     """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
     memory: str = "robot"
-    """Memory: robot (four stores), graph (the scene graph alone), or package.module:factory of your own."""
+    """Memory: robot (four stores), graph (the scene graph alone), or package.module:attribute of your own."""
     store: str = "~/.local/share/engram/{robot_id}/memory"
     """Folder of the store; "{robot_id}" is filled in; empty: nothing survives a restart."""
     commit_period_s: float = param(1.0, 0.05, 3600.0)

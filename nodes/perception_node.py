@@ -28,7 +28,7 @@ class PerceptionNodeConfig(NodeConfig):
     niceness: int = param(5, 0, 19)
     """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
     detector: str = "geometric"
-    """Detector: geometric, zero_shot, or package.module:factory of your own."""
+    """Detector: geometric, zero_shot, or package.module:attribute of your own."""
     robot: str = "panda_2f85"
     """Robot whose camera is looked through: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     camera: str = ""

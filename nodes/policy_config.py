@@ -17,7 +17,7 @@ class PolicyNodeConfig(NodeConfig):
     """Parameters of the policy node."""
 
     policy: str = param("base", live=True)
-    """Checkpoint's name or folder, or package.module:factory of a Policy of your own.
+    """Checkpoint's name or folder, or package.module:attribute of a Policy of your own.
     Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
     ablation: str = param("", live=True)
     """Ablation, as an experiment. Of the sequence memory: zeroed, swapped, noise; of memory/context: no_context;

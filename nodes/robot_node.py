@@ -42,7 +42,7 @@ class RobotNodeConfig(NodeConfig):
     silent_after_s: float = param(0.5, 0.05, 60.0)
     """Report hardware that said nothing for this long [s]."""
     lerobot: str = ""
-    """LeRobot robot: a JSON object as LeRobot's commands take it, or package.module:factory."""
+    """LeRobot robot: a JSON object as LeRobot's commands take it, or package.module:attribute."""
     unit: str = param("deg", choices=("deg", "rad"))
     """Unit of a LeRobot robot's arm motors."""
     gripper_open: float = 0.0

@@ -48,7 +48,7 @@ def make_memory(
     if ":" in spec:
         return resolve("memory", spec, {}, Memory), lambda: None  # type: ignore[type-abstract]
     if spec not in ("robot", "graph"):
-        raise unknown_name("memory", spec, ["robot", "graph", "package.module:factory"])
+        raise unknown_name("memory", spec, ["robot", "graph", "package.module:attribute"])
     from engram.memory.graph.fusion import FusionConfig
     from engram.memory.graph.places import read_places, table
     from engram.memory.graph.tracker_config import TrackerConfig
@@ -140,7 +140,7 @@ def check_policy_name(spec: str) -> None:
     if ":" in spec:
         _check_module(spec)
     elif not (spec in shipped or on_hub or Path(spec).is_dir()):
-        raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:factory"])
+        raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:attribute"])
 
 
 def _check_module(spec: str) -> None:

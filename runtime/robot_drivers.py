@@ -23,7 +23,7 @@ def load_lerobot(spec: str) -> Any:
     """Return the LeRobot ``Robot`` that ``spec`` describes, not yet connected.
 
     Args:
-        spec: ``package.module:factory`` (called without arguments), or a JSON object as LeRobot's own commands take
+        spec: ``package.module:attribute`` (called without arguments), or a JSON object as LeRobot's own commands take
             it, such as ``{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"}``.
 
     Raises:
@@ -33,7 +33,7 @@ def load_lerobot(spec: str) -> Any:
     if not spec.strip():
         raise InvalidInputError(
             "parameter 'lerobot' is empty: with driver 'lerobot' it names the robot, either as a JSON object such as "
-            '{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"} or as package.module:factory'
+            '{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"} or as package.module:attribute'
         )
     from lerobot.robots.robot import Robot
 

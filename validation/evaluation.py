@@ -68,7 +68,9 @@ class Report:
 
     def table(self) -> Table:
         """Return the report as a table for the terminal."""
-        table = Table("task", "success", "95 % interval", "n", "steps", title=f"{self.subject}, {self.seeds}")
+        first, number = self.seeds
+        title = f"{self.subject}, seeds {first} to {first + number - 1} of each task"
+        table = Table("task", "success", "95 % interval", "n", "steps", title=title)
         for name, rate in {**self.per_task, "mean": self.mean}.items():
             steps = self.mean_steps.get(name, float("nan"))
             shown = f"{steps:.1f}" if np.isfinite(steps) else ""

@@ -34,6 +34,7 @@ def test_counts_by_hand() -> None:
     assert report.mean_steps["stack"] == pytest.approx((1 + 3 + 5) / 3)
     assert report.failures == {"reach": (1, 3), "stack": (1, 3)}
     assert json.loads(report.to_json())["per_task"]["reach"]["successes"] == 3
+    assert report.table().title == "half, seeds 0 to 4 of each task"
 
 
 def test_a_mean_over_no_success_is_null_in_json() -> None:
