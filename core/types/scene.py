@@ -52,11 +52,13 @@ class DetectedObject:
                 set_fields(self, **{name: checked(f"DetectedObject.{name}", value, shape, dtype)})
         noise = self.position_covariance
         if noise is not None and not (
-            (np.diag(noise) >= 0).all() and np.abs(noise).max() <= MAX_PLACE_M**2 and np.allclose(noise, noise.T)
+            np.abs(noise).max() <= MAX_PLACE_M**2
+            and np.allclose(noise, noise.T)
+            and np.linalg.eigvalsh(noise).min() >= -1e-9 * np.abs(noise).max()
         ):
             raise InvalidInputError(
                 f"DetectedObject.position_covariance: {noise.tolist()}, expected a symmetric matrix without negative "
-                f"variances, at most {MAX_PLACE_M**2:g} m^2"
+                f"eigenvalues, at most {MAX_PLACE_M**2:g} m^2"
             )
         if self.size is not None and not ((self.size >= 0) & (self.size <= MAX_PLACE_M)).all():
             raise InvalidInputError(f"DetectedObject.size: {self.size.tolist()} m, expected 0..{MAX_PLACE_M:g}")

@@ -70,7 +70,8 @@ def f32(*shape) -> np.ndarray:
 
 
 def seen() -> DetectedObject:
-    return DetectedObject("red cube", pose(), 0.5, RNG.random((3, 3)), RNG.random(3), f32(3).astype(float), f32(384))
+    half = RNG.random((3, 3))
+    return DetectedObject("red cube", pose(), 0.5, half @ half.T, RNG.random(3), f32(3).astype(float), f32(384))
 
 
 def node(name="object/1") -> SceneNode:
