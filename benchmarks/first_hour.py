@@ -8,6 +8,7 @@ need a ROS installation are named and not run. Prints one row a command; the las
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -59,6 +60,8 @@ class Row:
     seconds: float = 0.0
     exit_code: int | None = None
     last_lines: list[str] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    """The JSON object of its last line, if there is one."""
 
 
 def commands(readme: str) -> list[str]:
@@ -81,7 +84,7 @@ def what_runs(command: str) -> str:
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, list[str]]:
-    """Run ``command`` in a shell with the environment active; return its exit code and last lines."""
+    """Run ``command`` in a shell with the environment active; return its exit code and lines."""
     active = f"if [ -f .venv/bin/activate ]; then source .venv/bin/activate; fi; {command}"
     stopped = shlex.split(command)[:2] == ["engram", "up"]
     with tempfile.TemporaryFile("w+") as log:
@@ -98,7 +101,7 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, l
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
         log.seek(0)
-        return child.returncode, [line[:200] for line in log.read().splitlines()[-3:]]
+        return child.returncode, log.read().splitlines()
 
 
 def main(config: FirstHourConfig) -> int:
@@ -119,8 +122,11 @@ def main(config: FirstHourConfig) -> int:
         row = Row(command, what_runs(command))
         if row.ran:
             began = time.monotonic()
-            row.exit_code, row.last_lines = run(row.ran, clone, environment)
+            row.exit_code, lines = run(row.ran, clone, environment)
             row.seconds = round(time.monotonic() - began, 1)
+            row.last_lines = [line[:200] for line in lines[-3:]]
+            if lines and lines[-1].startswith("{"):
+                row.result = json.loads(lines[-1])
         print(f"{row.seconds:8.1f} s  exit {row.exit_code}  {row.ran or 'not run: ' + command}", file=sys.stderr)
         rows.append(row)
     save_report(config.output, "first_hour", where, config, figures=figures(rows), commands=[vars(row) for row in rows])
@@ -131,11 +137,20 @@ def figures(rows: list[Row]) -> list[dict[str, Any]]:
     """Return how many commands succeeded, and how long set-up and demo took."""
     ran = [row for row in rows if row.ran]
     failed = sum(bool(row.exit_code) for row in ran)
-    first, again = (row.seconds for row in [row for row in rows if "make demo" in row.command][:2])
+    first, again = [row for row in rows if "make demo" in row.command][:2]
+    moving = again.result.get("moving_after_s") or float("inf")
     return [
         figure("first_hour_commands_failed", failed, len(ran), target="0", met=failed == 0),
-        figure("first_hour_setup_and_first_demo_min", first / 60, 1, target="< 6", met=first < 360, digits=1),
-        figure("first_hour_six_task_demo_s", again, 1, digits=1),
+        figure(
+            "first_hour_setup_and_first_demo_min",
+            first.seconds / 60,
+            1,
+            target="< 6",
+            met=first.seconds < 360,
+            digits=1,
+        ),
+        figure("first_hour_first_motion_s", moving, 1, target="< 60", met=moving < 60, digits=1),
+        figure("first_hour_six_task_demo_s", again.seconds, 1, digits=1),
         figure("first_hour_all_commands_min", sum(row.seconds for row in ran) / 60, len(ran), digits=1),
     ]
 
