@@ -53,6 +53,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Speed of the other stores": (lambda results: speed.plain(results["stores"]), ("stores",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
+    "A new user's first hour": {"The commands of the README": (speed.first_hour, ("first_hour",))},
     "Speed of the loop": {
         "From camera to command": (speed.latency, ("loop",)),
         "Executors": (lambda results: speed.plain(results["executors"]), ("executors",)),

@@ -105,6 +105,27 @@ def policy_speed(results: Results) -> list[str]:
     return table(("figure", "value", "n", "target"), rows)
 
 
+def first_hour(results: Results) -> list[str]:
+    """How long each command of the README takes in a fresh clone."""
+    result = results["first_hour"]
+    rows = [
+        [
+            f"`{row['command']}`",
+            f"`{row['ran']}`" if row["ran"] != row["command"] else "as written",
+            f"{row['seconds']}",
+        ]
+        for row in result.content["commands"]
+        if row["ran"] and row["seconds"]
+    ]
+    return [
+        "Every command of the README in its order, in a fresh clone. The packages had been downloaded before. Commands",
+        "that run for hours or until Ctrl-C ran shorter. Those that need a ROS installation were not run.",
+        "",
+        *table(("command", "what ran", "seconds"), rows),
+        *plain(result),
+    ]
+
+
 def plain(result: ResultFile) -> list[str]:
     """Return every row of a benchmark that has no table of its own."""
     rows = []
