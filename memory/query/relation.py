@@ -59,8 +59,9 @@ def _list(question: Relation, context: QueryContext, hits: Hits) -> str:
         verb = be if len(there) == 1 else {"is": "are", "was": "were"}[be]
         text = f"{think}{listed(there)} {verb} {relation} the {target}."
     elif not context.is_past and last_look(question.relation, question.target, context) is None:
-        look = "into" if question.relation == "in" else "at"
-        return f"I do not know: I have never looked {look} the {target}."
+        if question.relation == "in":
+            return f"I do not know: I have never looked into the {target}."
+        return f"I do not know: no camera has shown me all of the {target}."
     else:
         text = f"{think}nothing {be} {relation} the {target}."
     return text[0].upper() + text[1:]

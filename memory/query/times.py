@@ -37,6 +37,10 @@ class QuestionConfig:
     named: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MEALS)
     """Begin and end of named times of day [h]."""
 
+    def __post_init__(self) -> None:
+        if not -14.0 <= self.utc_offset_h <= 14.0:
+            raise InvalidInputError(f"utc_offset_h: {self.utc_offset_h}, expected -14..14 hours")
+
 
 class Times:
     """Takes the expressions of time out of a sentence."""

@@ -151,6 +151,12 @@ def test_what_is_still_to_come_is_told_by_the_clock_that_is_asked_by():
             parse(f"where was the cup at {seconds} s", NOW)
 
 
+def test_an_offset_that_no_place_on_earth_has_is_refused():
+    for hours in (float("nan"), 15.0, -14.5):
+        with pytest.raises(InvalidInputError, match=f"utc_offset_h: {hours}, expected -14..14 hours"):
+            QuestionConfig(utc_offset_h=hours)
+
+
 def test_after_midnight_tonight_is_the_night_that_began_the_day_before():
     assert parse("where was the cup tonight", at(21, 2)).valid_ns == (at(20, 20), at(21, 0))
     assert parse("where was the cup tonight", at(21, 22)).valid_ns == (at(21, 20), at(21, 22))
