@@ -46,17 +46,14 @@ class PerceptionNode(EngramNode):
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
-        stamp_ns = self.inbox.newest()
-        if stamp_ns is None or stamp_ns == self.last_stamp:
-            return
-        frame = self.inbox.frame(stamp_ns)
-        if frame is None:
-            return
-        self.last_stamp, self.waiting = stamp_ns, 0
-        self.frames += 1
-        self.health.count("frames")
-        if (self.frames - 1) % self.config.every == 0:
-            self.thread.put(frame)
+        for frame in self.inbox.take():
+            if frame.stamp_ns == self.last_stamp:  # shown again
+                continue
+            self.last_stamp, self.waiting = frame.stamp_ns, 0
+            self.frames += 1
+            self.health.count("frames")
+            if (self.frames - 1) % self.config.every == 0:
+                self.thread.put(frame)
 
     def _detect(self, frame: CameraFrame) -> None:
         """Run the detector; in the worker's thread."""
