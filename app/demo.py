@@ -181,7 +181,7 @@ class Demo:
     def last_words(self) -> str:
         """Return the last lines of every node that failed, each with its name."""
         manager = self.client.diagnostics.get("lifecycle_manager")
-        failed = [v.key for v in manager.values if v.value == "failed"] if manager is not None else []
+        failed = [name for name, state in manager.values.items() if state == "failed"] if manager is not None else []
         names = dict.fromkeys([*failed, *self.supervisor.failures])
         return "".join(f"  [{name}] {line}\n" for name in names for line in self.sink.tail(name, 6))
 

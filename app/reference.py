@@ -1,4 +1,4 @@
-"""Write docs/reference/command_line.md: every subcommand of ``engram`` with its flags, from the code.
+"""Write the pages in docs/reference/: subcommands with their flags, launch arguments, nodes. From the code.
 
 python -m engram.app.reference
 """
@@ -13,7 +13,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from engram.app.cli import COMMANDS, config_type
 from engram.app.launch_graph import find_launch_file, load_graph
-from engram.nodes.params import descriptions
+from engram.app.node_reference import nodes_page
+from engram.runtime.parameters import descriptions
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 LAUNCH_FILES = ("sim", "robot")
@@ -35,7 +36,8 @@ Written by `python -m engram.app.reference` from `launch/*.launch.yaml`. `engram
 
 def pages() -> dict[Path, str]:
     """Return every page by the file that it is written to."""
-    return {FOLDER / "command_line.md": command_line(), FOLDER / "launch_arguments.md": launch_arguments()}
+    texts = {"command_line": command_line, "launch_arguments": launch_arguments, "nodes": nodes_page}
+    return {FOLDER / f"{name}.md": text() for name, text in texts.items()}
 
 
 def launch_arguments() -> str:

@@ -102,8 +102,8 @@ def running(config: ExecutorBenchmark, executor: str, domain: int, folder: Path)
 
 
 def _all_active(client: LoopClient) -> bool:
-    states = [{v.key: v.value for v in client.diagnostics[name].values} for name in NODES if name in client.diagnostics]
-    return [state.get("state") for state in states] == ["active"] * len(NODES)
+    said = client.diagnostics
+    return all(name in said and said[name].values.get("state") == "active" for name in NODES)
 
 
 def measure(config: ExecutorBenchmark, folder: Path) -> dict[str, dict[str, list[np.ndarray]]]:

@@ -94,7 +94,7 @@ def running_nodes(config: LoopBenchmark, folder: Path) -> Iterator[LoopClient]:
 
 
 def _active(client: LoopClient) -> bool:
-    return all(any(v.key == "state" and v.value == "active" for v in s.values) for s in client.diagnostics.values())
+    return all(said.values.get("state") == "active" for said in client.diagnostics.values())
 
 
 def run_blocks(config: LoopBenchmark, folder: Path) -> tuple[dict[str, Blocks], list[int]]:

@@ -21,14 +21,15 @@ def clock_restarted(newest_ns: int, stamp_ns: int) -> bool:
 class StampedBuffer[T]:
     """At most ``capacity`` items in the order of their stamps [ns]; one item a stamp, the last one added.
 
-    Beyond the capacity the items with the oldest stamps go. When the clock restarts, all items go: their stamps mean
-    nothing on the new one. Not for several threads.
+    Beyond the capacity the items go that were added first, whatever their stamps: items from the future, of a sender
+    whose clock is wrong, would otherwise keep out all that come after them. When the clock restarts, all items go:
+    their stamps mean nothing on the new one. Not for several threads.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = positive_int("StampedBuffer.capacity", capacity)
         self._stamps: list[int] = []  # sorted
-        self._items: dict[int, T] = {}
+        self._items: dict[int, T] = {}  # in the order in which they were added
 
     def __len__(self) -> int:
         return len(self._stamps)
@@ -61,12 +62,16 @@ class StampedBuffer[T]:
         return bool(self._stamps) and clock_restarted(self._stamps[-1], stamp_ns)
 
     def add(self, stamp_ns: int, item: T) -> list[T]:
-        """Keep ``item``; return the items that had to go, oldest first: over capacity, or of the clock before."""
+        """Keep ``item``; return the items that had to go: over capacity, or of the clock before."""
         gone = self._drain(len(self._stamps)) if self.restarts(stamp_ns) else []
-        if stamp_ns not in self._items:
-            insort(self._stamps, stamp_ns)
+        self.pop(stamp_ns)  # it counts as added now
+        insort(self._stamps, stamp_ns)
         self._items[stamp_ns] = item
-        return gone + self._drain(max(0, len(self._stamps) - self.capacity))
+        while len(self._items) > self.capacity:
+            first = next(iter(self._items))
+            del self._stamps[bisect_left(self._stamps, first)]
+            gone.append(self._items.pop(first))
+        return gone
 
     def at(self, stamp_ns: int) -> T | None:
         """Return the item at exactly ``stamp_ns``; None if there is none."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from std_msgs.msg import Float32
 
 from engram.nodes import qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
+from engram.runtime.parameters import NodeConfig, param
 from engram_interfaces.msg import TaskStatus
 
 

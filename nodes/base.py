@@ -8,7 +8,6 @@ import gc
 import inspect
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -19,35 +18,14 @@ from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
-from engram.nodes import qos
-from engram.nodes.health import DROPS, ERROR, TOPIC, Health
-from engram.nodes.params import check_unknown, declare, param
+from engram.nodes import messages, qos
+from engram.nodes.params import check_unknown, declare
+from engram.runtime.health import DROPS, ERROR, TOPIC, Health
+from engram.runtime.parameters import NodeConfig
 from engram.runtime.worker import Worker
 
 LASTING = (InvalidInputError, UnknownNameError, WeightsError)
 """What keeps a node from starting and would do so again: its parameters are read when it starts."""
-
-
-@dataclass(frozen=True)
-class NodeConfig:
-    """Parameters that every node has, so that a `/**` section of a parameter file fits all."""
-
-    autostart: bool = True
-    """Configure and activate at start; false: wait for a lifecycle manager."""
-    robot_id: str = ""
-    """Name of the robot in experience, memory and diagnostics, and in its folders; empty: from the namespace, so that
-    /cell/arm2 is cell_arm2, and robot0 without one."""
-    lockstep: bool = False
-    """Every control step waits for its command, so that a slow machine gives the same result as a fast one."""
-    diagnostics_period_s: float = param(1.0, 0.1, 60.0)
-    """Time between two diagnostics [s], wall clock."""
-    trace_file: str = ""
-    """File for stage times as JSON lines, written at exit; empty: none."""
-    executor: str = param("kept", choices=("kept", "rclpy"))
-    """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
-    SingleThreadedExecutor."""
-    niceness: int = param(0, 0, 19)
-    """Niceness of the process: a higher one yields the processor to the nodes that commands depend on."""
 
 
 class EngramNode(LifecycleNode):
@@ -244,7 +222,6 @@ class EngramNode(LifecycleNode):
             self.add_diagnostics()
         except Exception as error:
             self.report("diagnostics", error)
-        msg = DiagnosticArray()
-        msg.header.stamp = self.get_clock().now().to_msg()
-        msg.status = [self.health.status(self.get_fully_qualified_name(), self.config.robot_id, self.state)]
-        self._diagnostics.publish(msg)
+        name, condition = self.get_fully_qualified_name(), self.health.condition(self.state)
+        stamp_ns = self.get_clock().now().nanoseconds
+        self._diagnostics.publish(messages.condition_to_msg(name, condition, stamp_ns, self.config.robot_id))

@@ -12,8 +12,8 @@ from engram.core.robot import RobotConfig
 from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
 from engram.learning.experience.spool import Spool
 from engram.nodes import messages, qos
-from engram.nodes.health import DROPS
 from engram.runtime.experience_recorder import ExperienceRecorder
+from engram.runtime.health import DROPS
 from engram_interfaces.msg import Experience, ExperienceAck
 
 if TYPE_CHECKING:

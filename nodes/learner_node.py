@@ -8,7 +8,6 @@ tried it out either way: what is checked is that names and shapes are those of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,42 +20,16 @@ from engram.learning.weights.keys import load_private_key
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import open_workspace
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.factories import make_learnable
+from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
 
 BURST = 10
 """Updates between two looks at the store."""
-
-
-@dataclass(frozen=True)
-class LearnerNodeConfig(NodeConfig):
-    """Parameters of the learner node."""
-
-    niceness: int = param(10, 0, 19)
-    """No command waits for this process, so on a busy machine it yields to the others (Unix nice)."""
-    policy: str = "base"
-    """Checkpoint to start from, or package.module:attribute of a Policy of your own. Only experience of its lineage is
-    learnt from."""
-    algorithm: str = "behavior_cloning"
-    """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""
-    folder: str = "~/.local/share/engram/{robot_id}/learner"
-    """Folder for experience, training state and weights; "{robot_id}" is filled in."""
-    promote: str = param("manual", choices=("auto", "manual"))
-    """Who lets a candidate drive: this node at once and until it starts again (simulation; names, shapes and finite
-    values are checked, but no gate tries it out first), or policy/promote."""
-    commit_period_s: float = param(0.5, 0.05, 60.0)
-    """Time between two commits of received experience [s]; each is acknowledged."""
-    save_every: int = param(50, 1, 1000000)
-    """Updates between two saved training states."""
-    chunk_size: int = param(65536, 1024, 1048576)
-    """Size of the slices in which weights travel [bytes]."""
-    signing_key: str = ""
-    """PEM file with the Ed25519 private key that signs manifests; empty: they are not signed."""
 
 
 class LearnerNode(EngramNode):

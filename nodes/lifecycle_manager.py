@@ -12,16 +12,17 @@ import sys
 import time
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
-from engram.nodes import qos
-from engram.nodes.health import TOPIC
-from engram.nodes.managed_node import LifecycleManagerConfig, ManagedNode
+from engram.nodes import messages, qos
+from engram.nodes.managed_node import ManagedNode
 from engram.nodes.params import check_unknown, declare
+from engram.runtime.health import ERROR, OK, TOPIC, WARN, Condition
+from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
 
 class LifecycleManager(Node):
@@ -86,15 +87,12 @@ class LifecycleManager(Node):
 
     def publish_diagnostics(self) -> None:
         """Publish the state of every managed node."""
-        status = DiagnosticStatus(name=self.get_fully_qualified_name(), message=self.summary())
-        gone = any(m.failed or m.state in ("absent", "silent") for m in self.managed if not m.not_wanted)
-        status.level = DiagnosticStatus.OK if self.active else DiagnosticStatus.WARN
-        if gone and self.goal:
-            status.level = DiagnosticStatus.ERROR
-        status.values = [KeyValue(key=m.name, value=m.condition) for m in self.managed if not m.not_wanted]
-        msg = DiagnosticArray(status=[status])
-        msg.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(msg)
+        wanted = [m for m in self.managed if not m.not_wanted]
+        gone = any(m.failed or m.state in ("absent", "silent") for m in wanted)
+        level = ERROR if gone and self.goal else OK if self.active else WARN
+        condition = Condition(level, self.summary(), {m.name: m.condition for m in wanted})
+        stamp_ns = self.get_clock().now().nanoseconds
+        self._diagnostics.publish(messages.condition_to_msg(self.get_fully_qualified_name(), condition, stamp_ns))
 
 
 def main() -> int:

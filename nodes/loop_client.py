@@ -6,12 +6,12 @@ One thread: every wait spins the client and calls ``idle`` (a supervisor's step,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.action import ActionClient
 from rclpy.client import Client
@@ -22,9 +22,9 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.errors import EngramError
-from engram.nodes import qos
+from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
-from engram.nodes.health import DROPS, TOPIC, own_name
+from engram.runtime.health import DROPS, TOPIC, Condition, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
@@ -72,7 +72,7 @@ class LoopClient:
         self.node = Node("engram_demo", namespace=namespace, context=self._context)
         self._executor = KeptExecutor(context=self._context)
         self._executor.add_node(self.node)
-        self.diagnostics: dict[str, DiagnosticStatus] = {}  # node name -> newest
+        self.diagnostics: dict[str, Condition] = {}  # node name -> newest
         self.commands = 0
         self.moving_since: float | None = None  # monotonic s of the first command
         self.node.create_subscription(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
@@ -86,9 +86,9 @@ class LoopClient:
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
-        for status in msg.status:
-            if name := own_name(status.name, self.node.get_namespace()):
-                self.diagnostics[name] = status
+        for full_name, condition in messages.conditions_from_msg(msg):
+            if name := own_name(full_name, self.node.get_namespace()):
+                self.diagnostics[name] = condition
 
     def _on_command(self, msg: JointTrajectory) -> None:
         self.commands += 1
@@ -132,7 +132,7 @@ class LoopClient:
         said = "the lifecycle manager has not answered yet"
         while True:
             manager = self.diagnostics.get("lifecycle_manager")
-            if manager is not None and any(v.value == "failed" for v in manager.values):
+            if manager is not None and "failed" in manager.values.values():
                 raise LoopError(manager.message)
             if time.monotonic() > end:
                 raise LoopError(f"the nodes are not active after {timeout_s:g} s: {said}")
@@ -222,17 +222,17 @@ class LoopClient:
 
         self.wait_for(ready, timeout_s, what)
 
-    def _said_by_policy(self) -> dict[str, str]:
-        status = self.diagnostics.get("policy_node")
-        return {v.key: v.value for v in status.values} if status is not None else {}
+    def _said_by_policy(self) -> Mapping[str, str]:
+        said = self.diagnostics.get("policy_node")
+        return said.values if said is not None else {}
 
     def drops(self) -> dict[str, int]:
         """Return what found a full queue and was passed over: "node: whose queue" -> how many, without the zeros."""
         found = {}
-        for node, status in self.diagnostics.items():
-            for item in status.values:
-                if item.key.endswith(DROPS) and item.value != "0":
-                    found[f"{node}: {item.key.removesuffix(DROPS)}"] = int(item.value)
+        for node, said in self.diagnostics.items():
+            for key, value in said.values.items():
+                if key.endswith(DROPS) and value != "0":
+                    found[f"{node}: {key.removesuffix(DROPS)}"] = int(value)
         return found
 
     def close(self) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.task import Future
 
-from engram.nodes.params import param
+from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
 STATES = {
     State.PRIMARY_STATE_UNCONFIGURED: "unconfigured",
@@ -30,28 +28,6 @@ VERBS = {
     Transition.TRANSITION_DEACTIVATE: "deactivate",
     Transition.TRANSITION_CLEANUP: "cleanup",
 }
-
-
-@dataclass(frozen=True)
-class LifecycleManagerConfig:
-    """Parameters of the lifecycle manager."""
-
-    node_names: tuple[str, ...] = ("",)
-    """Lifecycle nodes to manage, in the order in which they are activated; relative names."""
-    optional_names: tuple[str, ...] = ("",)
-    """Lifecycle nodes that may be missing; one that appears is managed like the others, after them."""
-    autostart: bool = True
-    """Bring the nodes up at start; false: wait for ~/startup."""
-    poll_period_s: float = param(0.5, 0.05, 60.0)
-    """How often each node is asked for its state [s]."""
-    silent_after_s: float = param(10.0, 0.5, 3600.0)
-    """A node that did not answer for this long, and is in no transition, is reported as silent [s]."""
-    slow_after_s: float = param(120.0, 1.0, 3600.0)
-    """A transition that takes longer is reported as slow; the manager goes on waiting for it [s]."""
-    max_attempts: int = param(3, 1, 100)
-    """How often a transition that fails is tried before the node is left alone; a restarted node starts anew."""
-    retry_s: float = param(2.0, 0.0, 600.0)
-    """Pause before a failed transition is tried again [s]."""
 
 
 class ManagedNode:

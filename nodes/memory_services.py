@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.nodes import messages
-from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, question_from, resolve
 from engram.runtime.memory_feed import MemoryFeed
+from engram.runtime.memory_requests import Asking, merge, question_of, resolve, undecided
 from engram.runtime.worker import Worker
-from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryRecall, MemoryResolve
-from engram_interfaces.srv import MemoryQuery as MemoryQuerySrv
+from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryRecall, MemoryResolve
 
 if TYPE_CHECKING:
     from engram.nodes.base import EngramNode
@@ -40,12 +39,30 @@ class MemoryServices:
         self._node, self._memory, self._feed = node, memory, feed
         self._thread, self._boot_id = thread, boot_id
         self.stopping = False  # from then on, questions are refused
-        node.serve(MemoryMerge, "memory/merge", self._on_merge)
-        node.serve(MemoryConflicts, "memory/conflicts", self._on_conflicts)
-        node.serve(MemoryResolve, "memory/resolve", self._on_resolve)
-        node.serve(MemoryQuerySrv, "memory/query", self._on_query)
-        node.serve(MemoryRecall, "memory/recall", self._on_recall)
-        node.serve(GetGraph, "memory/get_graph", self._on_get_graph)
+        self._serve(MemoryQuery, "memory/query", self._query, "answer", "no answer: ")
+        self._serve(MemoryRecall, "memory/recall", self._recall)
+        self._serve(GetGraph, "memory/get_graph", self._graph)
+        self._serve(MemoryMerge, "memory/merge", self._merge, "status", "not merged: ")
+        self._serve(MemoryConflicts, "memory/conflicts", self._conflicts, "reason")
+        self._serve(MemoryResolve, "memory/resolve", self._resolve, "reason")
+
+    def _serve(self, kind: Any, name: str, answer: Callable[[Any], Any], field: str = "", prefix: str = "") -> None:
+        """Offer ``name``, answered by ``answer(request)`` in the memory's thread.
+
+        Args:
+            field: of the response, says why there is no answer, after ``prefix``. A client who is told that way that
+                it asked for something that does not exist is no problem of the node's.
+        """
+
+        async def call(request: Any, _: Any) -> Any:
+            try:
+                return await self._in_worker(lambda: answer(request))
+            except Exception as error:
+                if not field or not isinstance(error, InvalidInputError | UnknownNameError):
+                    self._node.report(name, error)
+                return kind.Response(**({field: f"{prefix}{error}"} if field else {}))
+
+        self._node.serve(kind, name, call)
 
     async def _in_worker(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` gives when the memory's thread ran it.
@@ -70,78 +87,40 @@ class MemoryServices:
         if self.stopping:
             raise StaleDataError("the memory node is being stopped")
 
-    async def _on_query(
-        self, request: MemoryQuerySrv.Request, response: MemoryQuerySrv.Response
-    ) -> MemoryQuerySrv.Response:
-        config, now_ns = self._node.config, self._node.get_clock().now().nanoseconds
-        asking = Asking(now_ns, config.query_limit, config.utc_offset_h)
+    # -- in the memory's thread ------------------------------------------------------------------------------------
+
+    def _now_ns(self) -> int:
+        return self._node.get_clock().now().nanoseconds
+
+    def _query(self, request: MemoryQuery.Request) -> MemoryQuery.Response:
+        config = self._node.config
+        asking = Asking(self._now_ns(), config.query_limit, config.utc_offset_h)
+        return messages.answer_to_msg(self._memory.query(question_of(messages.asked_from_msg(request), asking)))
+
+    def _recall(self, request: MemoryRecall.Request) -> MemoryRecall.Response:
+        tokens = self._memory.context(request.instruction, self._now_ns()).first(request.limit)
+        return MemoryRecall.Response(context=messages.tokens_to_msg(tokens, self._node.config.frame))
+
+    def _graph(self, request: GetGraph.Request) -> GetGraph.Response:
+        graph = self._memory.graph(messages.from_stamp(request.at) or None)
+        return GetGraph.Response(graph=messages.graph_to_msg(graph, self._boot_id, self._node.config.frame))
+
+    def _merge(self, request: MemoryMerge.Request) -> MemoryMerge.Response:
+        guess = messages.guess_from_msg(request.transform)
+        status, conflicts = merge(self._memory, request.store_path, guess, undo=request.undo)
+        self._feed.share(self._memory.graph())
+        self._feed.commit(wait=True)
+        return MemoryMerge.Response(status=status, conflicts=list(conflicts))
+
+    def _conflicts(self, _: MemoryConflicts.Request) -> MemoryConflicts.Response:
+        pairs = [messages.conflict_to_msg(pair) for pair in undecided(self._memory)]
+        return MemoryConflicts.Response(accepted=True, conflicts=pairs)
+
+    def _resolve(self, request: MemoryResolve.Request) -> MemoryResolve.Response:
+        done = resolve(self._memory, request.action, request.a, request.b, request.merge)
+        self._feed.share(done.change)  # a sequence without a change is one to follow too
         try:
-            query = question_from(request, asking)
-            return await self._in_worker(lambda: answer_query(self._memory, query, response))
-        except Exception as error:
-            self._node.report("memory/query", error)
-            response.answer = f"no answer: {error}"
-            return response
-
-    async def _on_recall(self, request: MemoryRecall.Request, response: MemoryRecall.Response) -> MemoryRecall.Response:
-        stamp_ns = self._node.get_clock().now().nanoseconds
-        try:
-            tokens = await self._in_worker(lambda: self._memory.context(request.instruction, stamp_ns))
-            first = messages.first_tokens(tokens, request.limit)
-            response.context = messages.tokens_to_msg(first, self._node.config.frame)
-        except Exception as error:
-            self._node.report("memory/recall", error)
-        return response
-
-    async def _on_get_graph(self, request: GetGraph.Request, response: GetGraph.Response) -> GetGraph.Response:
-        at_ns = messages.from_stamp(request.at) or None
-        graph = await self._in_worker(lambda: self._memory.graph(at_ns))
-        response.graph = messages.graph_to_msg(graph, self._boot_id, self._node.config.frame)
-        return response
-
-    async def _on_merge(self, request: MemoryMerge.Request, response: MemoryMerge.Response) -> MemoryMerge.Response:
-        def work() -> MemoryMerge.Response:
-            merged = merge(self._memory, request, response)
-            self._feed.share(self._memory.graph())
             self._feed.commit(wait=True)
-            return merged
-
-        try:
-            return await self._in_worker(work)
         except Exception as error:
-            self._node.report("memory/merge", error)
-            response.status = f"not merged: {error}"
-            return response
-
-    async def _on_conflicts(
-        self, request: MemoryConflicts.Request, response: MemoryConflicts.Response
-    ) -> MemoryConflicts.Response:
-        try:
-            return await self._in_worker(lambda: conflicts(self._memory, response))
-        except Exception as error:
-            return self._refused("memory/conflicts", error, response)
-
-    async def _on_resolve(
-        self, request: MemoryResolve.Request, response: MemoryResolve.Response
-    ) -> MemoryResolve.Response:
-        def work() -> MemoryResolve.Response:
-            change = resolve(self._memory, request, response)
-            self._feed.share(change)  # a sequence without a change is one to follow too
-            try:
-                self._feed.commit(wait=True)
-            except Exception as error:
-                raise StoreError(f"{response.reason}; but that is not durable yet: {error}") from error
-            response.accepted = True
-            return response
-
-        try:
-            return await self._in_worker(work)
-        except Exception as error:
-            return self._refused("memory/resolve", error, response)
-
-    def _refused(self, name: str, error: Exception, response: Any) -> Any:
-        """Answer with why not; whoever asked for something that is not there has no problem of ours."""
-        if not isinstance(error, InvalidInputError | UnknownNameError):
-            self._node.report(name, error)
-        response.accepted, response.reason = False, str(error)
-        return response
+            raise StoreError(f"{done.reason}; but that is not durable yet: {error}") from error
+        return MemoryResolve.Response(accepted=True, reason=done.reason, merge=done.merge)

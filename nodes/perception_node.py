@@ -6,41 +6,18 @@ is lost, so that memory is the same on a slow machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from engram.core.registry import make_robot
 from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.factories import make_detector
+from engram.runtime.parameters.perception import PerceptionNodeConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import SceneObservation
-
-
-@dataclass(frozen=True)
-class PerceptionNodeConfig(NodeConfig):
-    """Parameters of the perception node."""
-
-    niceness: int = param(5, 0, 19)
-    """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
-    detector: str = "geometric"
-    """Detector: geometric, zero_shot, or package.module:attribute of your own."""
-    robot: str = "panda_2f85"
-    """Robot whose camera is looked through: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
-    camera: str = ""
-    """Camera whose colour and depth images are looked at; empty: the robot's perception_camera."""
-    every: int = param(1, 1, 1000)
-    """Look at every n-th frame only."""
-    keep_all: bool = False
-    """Look at every frame, however late, instead of the newest: what `memory: wait` of the policy needs."""
-    min_depth_m: float = param(0.05, 0.0, 10.0)
-    """Nearest depth that the camera measures [m]."""
-    max_depth_m: float = param(2.5, 0.1, 100.0)
-    """Farthest depth at which a missing object counts as evidence [m]."""
 
 
 class PerceptionNode(EngramNode):
@@ -69,17 +46,14 @@ class PerceptionNode(EngramNode):
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
-        stamp_ns = self.inbox.newest()
-        if stamp_ns is None or stamp_ns == self.last_stamp:
-            return
-        frame = self.inbox.frame(stamp_ns)
-        if frame is None:
-            return
-        self.last_stamp, self.waiting = stamp_ns, 0
-        self.frames += 1
-        self.health.count("frames")
-        if (self.frames - 1) % self.config.every == 0:
-            self.thread.put(frame)
+        for frame in self.inbox.take():
+            if frame.stamp_ns == self.last_stamp:  # shown again
+                continue
+            self.last_stamp, self.waiting = frame.stamp_ns, 0
+            self.frames += 1
+            self.health.count("frames")
+            if (self.frames - 1) % self.config.every == 0:
+                self.thread.put(frame)
 
     def _detect(self, frame: CameraFrame) -> None:
         """Run the detector; in the worker's thread."""

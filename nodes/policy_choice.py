@@ -10,9 +10,9 @@ from engram.core.errors import EngramError, WeightsError
 from engram.core.registry import make_kinematics
 from engram.core.robot import RobotConfig
 from engram.nodes.base import EngramNode
-from engram.nodes.policy_config import PolicyNodeConfig
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.factories import check_ablation, check_policy_name, make_policy
+from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram.runtime.policy_runner import PolicyRunner
 

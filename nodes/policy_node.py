@@ -23,13 +23,14 @@ from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_trans
 from engram.nodes.base import EngramNode
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.policy_choice import PolicyChoice
-from engram.nodes.policy_config import PolicyNodeConfig
 from engram.nodes.process import run
-from engram.nodes.task_goals import RunningGoal, TaskGoals
+from engram.nodes.task_goals import TaskGoals
 from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.factories import shipped_policies
+from engram.runtime.goal_book import Goal
+from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import PolicyStep, source_of
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
@@ -124,7 +125,7 @@ class PolicyNode(EngramNode):
         self.inputs.became(status)
         if self.experience is not None:
             self.experience.became(status)
-        self.goals.on_status(status)
+        self.goals.book.on_status(status)
         self._advance()
 
     def publish_status(self, status: EpisodeStatus) -> None:
@@ -158,15 +159,15 @@ class PolicyNode(EngramNode):
     def _hand_over(self, step: StepInput) -> None:
         self.health.count("observations")
         observation, status = step.observation, step.status
-        instruction = self.goals.instruction_for(status)
-        halted = self.goals.halted(status.episode)
+        instruction = self.goals.book.instruction_for(status)
+        halted = self.goals.book.halted(status.episode)
         if self.experience is not None:
             now = replace(status, stamp_ns=observation.stamp_ns)
             self.experience.observed(observation, now, instruction)
-        goal = self.goals.on_step(status)
+        goal = self.goals.book.on_step(status)
         self.thread.put((PolicyStep(observation, status.episode, instruction, step.memory, halted), goal))
 
-    def _think(self, work: tuple[PolicyStep, RunningGoal | None]) -> None:
+    def _think(self, work: tuple[PolicyStep, Goal | None]) -> None:
         """Run the policy, then tell how the goal goes: no command waits for that. In the worker's thread."""
         step, goal = work
         try:

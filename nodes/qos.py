@@ -47,6 +47,13 @@ DIAGNOSTICS = _profile(10)
 """diagnostics, as ROS's own tools expect it."""
 
 
+def describe(profile: QoSProfile) -> str:
+    """Return ``profile`` in words."""
+    reliable = "reliable" if profile.reliability == ReliabilityPolicy.RELIABLE else "best effort"
+    kept = ", transient local" if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL else ""
+    return f"{reliable}{kept}, depth {profile.depth}"
+
+
 CHUNK_STEPS = 64
 """Control steps that one chunk covers at most."""
 

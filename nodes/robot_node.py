@@ -8,7 +8,7 @@ motors and cameras and publishes them, and sends commands to the motors.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -20,43 +20,11 @@ from engram.core.errors import InvalidInputError
 from engram.core.registry import make_robot
 from engram.core.types import JointCommand, Pose
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.health import ERROR
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
+from engram.runtime.health import ERROR
+from engram.runtime.parameters.robot import RobotNodeConfig
 from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
-
-
-@dataclass(frozen=True)
-class RobotNodeConfig(NodeConfig):
-    """Parameters of the robot node."""
-
-    driver: str = param("ros2_control", choices=("ros2_control", "lerobot"))
-    """What the hardware speaks."""
-    robot: str = "panda_2f85"
-    """Robot that the hardware is."""
-    hardware_joints: tuple[str, ...] = ("",)
-    """The hardware's joint or motor names in the order of the robot's joints, gripper last; [""]: the same names."""
-    stale_after_s: float = param(0.5, 0.05, 60.0)
-    """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
-    silent_after_s: float = param(0.5, 0.05, 60.0)
-    """Report hardware that said nothing for this long [s]."""
-    lerobot: str = ""
-    """LeRobot robot: a JSON object as LeRobot's commands take it, or package.module:attribute."""
-    unit: str = param("deg", choices=("deg", "rad"))
-    """Unit of a LeRobot robot's arm motors."""
-    gripper_open: float = 0.0
-    """What a LeRobot gripper motor says when open."""
-    gripper_closed: float = 100.0
-    """What a LeRobot gripper motor says when closed."""
-    rate_hz: float = param(30.0, 1.0, 1000.0)
-    """How often a LeRobot robot is read [Hz]."""
-    cameras: tuple[str, ...] = ("",)
-    """LeRobot cameras to publish; [""]: all of them."""
-    camera_intrinsics: tuple[float, ...] = (0.0,)
-    """fx, fy, cx, cy [px] of each camera in turn; [0.0]: unknown, no camera_info is published."""
-    camera_poses: tuple[float, ...] = (0.0,)
-    """x, y, z [m], qw, qx, qy, qz of each camera's optical frame in base_link; [0.0]: unknown, no tf."""
 
 
 class RobotNode(EngramNode):

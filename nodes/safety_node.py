@@ -7,7 +7,7 @@ bit. ``safety/stop`` latches until ``safety/reset``; a human's ``intervention`` 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from sensor_msgs.msg import JointState as JointStateMsg
@@ -22,24 +22,12 @@ from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.health import ERROR
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
+from engram.runtime.health import ERROR
+from engram.runtime.parameters.safety import SafetyNodeConfig
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
-
-
-@dataclass(frozen=True)
-class SafetyNodeConfig(NodeConfig):
-    """Parameters of the safety node."""
-
-    robot: str = "panda_2f85"
-    """Robot whose limits hold: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
-    chunk_timeout_s: float = param(30.0, 0.05, 3600.0)
-    """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
-    intervention_timeout_s: float = param(0.5, 0.05, 10.0)
-    """A human who was not heard of for this long has handed back control [s], wall clock."""
 
 
 class SafetyNode(EngramNode):

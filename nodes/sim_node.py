@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NoReturn
 
 from std_msgs.msg import Bool
@@ -21,41 +20,18 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.registry import make_robot
 from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.health import ERROR
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.nodes.sim_outputs import SimOutputs
 from engram.runtime.episode_status import episode_status
+from engram.runtime.health import ERROR
+from engram.runtime.parameters.sim import SimNodeConfig
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 from engram.runtime.sim_loop import SimLoop, SimLoopConfig
 from engram.sim.world import WorldConfig
 from engram.sim.worlds import make_world
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
-
-
-@dataclass(frozen=True)
-class SimNodeConfig(NodeConfig):
-    """Parameters of the simulation node."""
-
-    world: str = "tabletop"
-    """World to simulate: tabletop, or package.module:attribute of your own."""
-    robot: str = "panda_2f85"
-    """Robot in it: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
-    task: str = ""
-    """Task to begin with; empty: wait for sim/reset."""
-    seed: int = 0
-    """Seed of the first episode."""
-    control_dt_s: float = param(0.1, 0.01, 1.0)
-    """Length of one control step [s]."""
-    retry_s: float = param(1.0, 0.05, 60.0)
-    """Lock-step: show the same step again after waiting this long for its command [s]."""
-    command_timeout_s: float = param(10.0, 0.1, 3600.0)
-    """Lock-step: report a missing command after this long [s]."""
-    rest_period_s: float = param(0.5, 0.05, 60.0)
-    """Between episodes: how often the robot at rest is published, and how far the clock then goes on [s]."""
-
 
 HEARING_S = 4.0
 """How long after its creation a node has heard of those that were there before [s], also on a busy machine."""

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import Image, JointState
@@ -21,45 +20,21 @@ from std_msgs.msg import Bool
 from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
-from engram.nodes.base import EngramNode, NodeConfig
-from engram.nodes.health import ERROR, OK, TOPIC, WARN, own_name
-from engram.nodes.params import param
+from engram.nodes.base import EngramNode
 from engram.nodes.process import run
-from engram.nodes.viewer_graph import GraphFeed
 from engram.nodes.viewer_requests import VisitorRequests
+from engram.runtime.health import TOPIC, own_name
+from engram.runtime.parameters.viewer import ViewerNodeConfig
 from engram.sim.tasks import example_instructions, task_for
+from engram.viewer.graph_feed import RETRY_S, GraphFeed
 from engram.viewer.page import ViewerPage
 from engram.viewer.reports import Reports
 from engram.viewer.values import Candidate, NodeState, Outcome
-from engram_interfaces.msg import PolicyManifest, TaskStatus
+from engram_interfaces.msg import PolicyManifest, SceneGraphUpdate, TaskStatus
 
-LEVEL_NAMES = {OK: "ok", WARN: "warn", ERROR: "error"}
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
 CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
-
-
-@dataclass(frozen=True)
-class ViewerNodeConfig(NodeConfig):
-    """Parameters of the viewer."""
-
-    niceness: int = param(10, 0, 19)
-    """No command waits for it, so on a busy machine it stands back."""
-    port: int = param(8080, 1, 65535)
-    """TCP port of the page."""
-    host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0: every one. Whoever reaches the page can move and stop the robot."""
-    robot: str = "panda_2f85"
-    """Robot to draw."""
-    refresh_s: float = param(0.2, 0.02, 10.0)
-    """Time between two refreshes of the page [s]."""
-    stale_after_s: float = param(5.0, 1.0, 600.0)
-    """A node whose diagnostics are older than this is shown as stale [s]."""
-    choose_task: bool = True
-    """Find the simulated task that the words fit and begin it; false: words go to the robot as they are."""
-    tasks: str = ""
-    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas; the running
-    one is understood without being named here."""
 
 
 class ViewerNode(EngramNode):
@@ -85,7 +60,12 @@ class ViewerNode(EngramNode):
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
         self.requests.page = self.page
-        self.graph = GraphFeed(self, self.page.show_graph, self.page.show_span)
+        self.graph = GraphFeed(
+            self.requests.ask_graph,
+            self.page.show_graph,
+            self.page.show_span,
+            lambda: self.get_clock().now().nanoseconds,
+        )
         self.get_logger().info(f"page: http://localhost:{config.port}")
 
     def start(self) -> None:
@@ -96,7 +76,8 @@ class ViewerNode(EngramNode):
         self.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.LATCHED)
-        self.graph.start()
+        self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
+        self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
         self.every(self.config.refresh_s, self._refresh, "page")
         self.every(0.05, self.requests.carry_out, "request")
         self.every(1.0, self._find_cameras, "cameras")
@@ -129,6 +110,9 @@ class ViewerNode(EngramNode):
 
         return take
 
+    def _on_graph(self, msg: SceneGraphUpdate) -> None:
+        self.graph.take(msg.boot_id, messages.graph_from_msg(msg))
+
     def _on_status(self, msg: TaskStatus) -> None:
         self.own_tasks[msg.task] = None  # task_for leaves out what is none
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
@@ -142,13 +126,9 @@ class ViewerNode(EngramNode):
         self.page.show_stopped("safety/stop was called" if msg.data else "")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
-        for status in msg.status:
-            name = own_name(status.name, self.get_namespace())
-            if name is None:  # another robot's
-                continue
-            values = {value.key: value.value for value in status.values}
-            level = LEVEL_NAMES.get(status.level, "stale")
-            self.reports.take(NodeState(name, level, status.message, values), time.monotonic())
+        for full_name, said in messages.conditions_from_msg(msg):
+            if name := own_name(full_name, self.get_namespace()):  # none: another robot's
+                self.reports.take(NodeState(name, said.level, said.message, said.values), time.monotonic())
 
     def _on_manifest(self, msg: PolicyManifest) -> None:
         metrics = json.loads(msg.metrics_json) if msg.metrics_json else {}

@@ -14,13 +14,14 @@ from rclpy.task import Future
 from std_srvs.srv import Trigger
 
 from engram.core.errors import InvalidInputError
+from engram.core.types import GraphUpdate
 from engram.memory.query.advice import itinerary
 from engram.nodes import messages
 from engram.nodes.base import EngramNode
 from engram.viewer.page import ViewerPage
 from engram.viewer.values import Answer, PageActions
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.srv import MemoryQuery
+from engram_interfaces.srv import GetGraph, MemoryQuery
 
 EVIDENCE_SHOWN = 3
 STOPS_SHOWN = 5
@@ -43,6 +44,7 @@ class VisitorRequests:
         self._stop: Client = node.create_client(Trigger, "safety/stop")
         self._release: Client = node.create_client(Trigger, "safety/reset")
         self._memory: Client = node.create_client(MemoryQuery, "memory/query")
+        self._graph: Client = node.create_client(GetGraph, "memory/get_graph")
         self._policy: Client = node.create_client(SetParametersAtomically, "policy_node/set_parameters_atomically")
         self._task: ActionClient = ActionClient(node, ExecuteTask, "execute_task")
         self.page: ViewerPage  # set before anything is carried out
@@ -139,6 +141,18 @@ class VisitorRequests:
                 place=messages.xyz(first.pose.position) if first is not None else None,
             )
         )
+
+    def ask_graph(self, at_ns: int | None, then: Callable[[str, GraphUpdate], None]) -> bool:
+        """Ask the memory for its graph as of ``at_ns``; see :class:`engram.viewer.graph_feed.AskGraph`."""
+        if not self._graph.service_is_ready():
+            return False
+
+        def answered(future: Future) -> None:
+            if (answer := future.result()) is not None:
+                then(answer.graph.boot_id, messages.graph_from_msg(answer.graph))
+
+        self._graph.call_async(GetGraph.Request(at=messages.to_stamp(at_ns or 0))).add_done_callback(answered)
+        return True
 
     # -- the policy ------------------------------------------------------------------------------------------------
 

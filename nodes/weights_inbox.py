@@ -13,6 +13,7 @@ from engram.core.types import PolicyManifest
 from engram.learning.weights.manifest import check_signature, verify
 from engram.learning.weights.slices import Assembler
 from engram.nodes import messages, qos
+from engram.runtime.parameters.policy import ACCEPT
 from engram.runtime.policy_runner import PolicyRunner, check_lineage
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.msg import WeightChunk
@@ -20,7 +21,6 @@ from engram_interfaces.msg import WeightChunk
 if TYPE_CHECKING:
     from engram.nodes.base import EngramNode
 
-ACCEPT = ("approved", "any", "none")
 EARLY = 1024
 """Slices kept that came before their manifest: the topics have no order between them."""
 

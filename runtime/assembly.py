@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from engram.core.errors import StaleDataError, UnknownNameError
+from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import CameraFrame, JointState, Observation
 from engram.runtime.transforms import TransformBuffer
 
 KEPT = 16
 """Stamps that are kept while parts are missing."""
+NO_POSE = (UnknownNameError, StaleDataError, InvalidInputError)
+"""Why tf has no pose: the frame is unknown, not known at that time, or an ancestor of itself."""
 
 
 class CameraInbox:
@@ -56,6 +58,26 @@ class CameraInbox:
         stamps = [stamp for stamp in self._colors.stamps if not self.depth or stamp in self._depths]
         return stamps[-1] if stamps else None
 
+    def take(self) -> list[CameraFrame]:
+        """Return the frames that have become complete, oldest first; older incomplete ones are given up.
+
+        Raises:
+            InvalidInputError: the parts of a frame do not fit together; that frame is given up.
+        """
+        ready: list[CameraFrame] = []
+        for stamp_ns in self._colors.stamps:
+            try:
+                frame = self.frame(stamp_ns)
+            except InvalidInputError:
+                self._colors.pop(stamp_ns)
+                raise
+            if frame is not None:
+                ready.append(frame)
+        if ready:
+            self._colors.pop_through(ready[-1].stamp_ns)
+            self._depths.pop_through(ready[-1].stamp_ns)
+        return ready
+
     def newest_color(self) -> int | None:
         """Return the newest stamp [ns] with a colour image, complete or not."""
         return self._colors.newest_ns
@@ -69,7 +91,7 @@ class CameraInbox:
             lacks.append("camera_info")
         try:
             self._transforms.lookup(self._base_frame, self._optical, stamp_ns)
-        except (UnknownNameError, StaleDataError) as error:
+        except NO_POSE as error:
             lacks.append(f"tf ({error})")
         return [f"camera {self.name!r} {part}" for part in lacks]
 
@@ -80,7 +102,7 @@ class CameraInbox:
             return None
         try:
             pose = self._transforms.lookup(self._base_frame, self._optical, stamp_ns)
-        except (UnknownNameError, StaleDataError):
+        except NO_POSE:
             return None
         return CameraFrame(self.name, stamp_ns, color, self._intrinsics, pose, depth if self.depth else None)
 
@@ -102,13 +124,21 @@ class ObservationInbox:
         self._joints.add(joints.stamp_ns, joints)
 
     def take(self) -> list[Observation]:
-        """Return what has become complete, oldest first; older incomplete instants are given up."""
+        """Return what has become complete, oldest first; older incomplete instants are given up.
+
+        Raises:
+            InvalidInputError: the parts of an instant do not fit together; that instant is given up.
+        """
         ready: list[Observation] = []
         for stamp_ns in self._joints.stamps:
             stamps = [self._stamp_for(camera, stamp_ns) for camera in self.cameras]
             if not all(camera.arrived(at) for camera, at in zip(self.cameras, stamps, strict=True)):
                 continue
-            frames = [camera.frame(at) for camera, at in zip(self.cameras, stamps, strict=True)]
+            try:
+                frames = [camera.frame(at) for camera, at in zip(self.cameras, stamps, strict=True)]
+            except InvalidInputError:
+                self._joints.pop(stamp_ns)
+                raise
             joints = self._joints.at(stamp_ns)
             if joints is not None and all(frame is not None for frame in frames):
                 ready.append(

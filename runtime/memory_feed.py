@@ -20,7 +20,8 @@ from engram.runtime.monitor import Monitor
 KEPT = 64
 """Statuses kept for the scene of their instant."""
 MAX_WAITING = 8
-"""Instants whose scenes wait for tf; beyond it the oldest is given up, and diagnostics say so."""
+"""Instants whose scenes wait for tf, and scenes of one instant; beyond it the first is given up, and diagnostics say
+so."""
 
 Arrived = tuple[SceneObservation, float]
 """A scene and when it was received [monotonic s]."""
@@ -69,7 +70,7 @@ class MemoryFeed:
         self._publish_change, self._publish_context = publish_change, publish_context
         self._episodes = EpisodeFollower(memory)
         self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
-        self._waiting: StampedBuffer[tuple[Arrived, ...]] = StampedBuffer(MAX_WAITING)  # for tf of their instant
+        self._waiting: StampedBuffer[list[Arrived]] = StampedBuffer(MAX_WAITING)  # for tf of their instant
         self._missing = ""  # what tf lacked last
         self._cameras: set[str] = set()  # that the robot's profile names
         self._scene_ns = self._context_ns = -1  # newest scene taken in; newest scene with a context
@@ -90,24 +91,39 @@ class MemoryFeed:
         if scene.camera_pose.frame == self.config.frame:
             self._remember(scene, received_s)
             return
-        waiting = self._waiting.at(scene.stamp_ns) or ()
-        for given_up in self._waiting.add(scene.stamp_ns, (*waiting, (scene, received_s))):
-            self._monitor.count("scenes without tf", len(given_up))
+        waiting = [*(self._waiting.at(scene.stamp_ns) or ()), (scene, received_s)]
+        gone = [*self._waiting.add(scene.stamp_ns, waiting[-MAX_WAITING:]), waiting[:-MAX_WAITING]]
+        if given_up := sum(len(scenes) for scenes in gone):
+            self._monitor.count("scenes without tf", given_up)
             self._monitor.problem("tf", self._missing)
         self.place_waiting()
 
     def place_waiting(self) -> None:
-        """Carry waiting scenes into the memory's frame, oldest first, as far as tf says where the robot was."""
+        """Carry waiting scenes into the memory's frame, oldest first: those for which tf says where the robot was.
+
+        The others wait on. They hold up nobody: a frame that tf never hears of would else stop the memory.
+        """
+        missing: list[str] = []
         for stamp_ns in self._waiting.stamps:
-            arrived = self._waiting.at(stamp_ns) or ()
-            try:
-                bases = [self._lookup(self.config.frame, scene.camera_pose.frame, stamp_ns) for scene, _ in arrived]
-            except EngramError as error:
-                self._missing = str(error)
-                return
+            placed: list[Arrived] = []
+            waiting: list[Arrived] = []
+            for scene, received_s in self._waiting.at(stamp_ns) or ():
+                try:
+                    frame = self._lookup(self.config.frame, scene.camera_pose.frame, stamp_ns)
+                    placed.append((self._placed(scene, frame), received_s))
+                except EngramError as error:
+                    missing.append(str(error))
+                    waiting.append((scene, received_s))
+            self._keep_waiting(stamp_ns, waiting)
+            for scene, received_s in placed:
+                self._remember(scene, received_s)
+        self._missing = missing[0] if missing else ""
+
+    def _keep_waiting(self, stamp_ns: int, scenes: list[Arrived]) -> None:
+        if not scenes:
             self._waiting.pop(stamp_ns)
-            for (scene, received_s), frame in zip(arrived, bases, strict=True):
-                self._remember(self._placed(scene, frame), received_s)
+        elif (kept := self._waiting.at(stamp_ns)) is not None:
+            kept[:] = scenes
 
     def _placed(self, scene: SceneObservation, frame: Pose) -> SceneObservation:
         """Return ``scene`` in the memory's frame; ``frame`` is the pose there of the frame that it came in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
-from engram.core.errors import StaleDataError, unknown_name
+from engram.core.errors import InvalidInputError, StaleDataError, unknown_name
 from engram.core.geometry import make_pose, rotation, to_frame
 from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import Pose
@@ -15,7 +15,11 @@ KEPT = 64
 
 
 class TransformBuffer:
-    """Keeps the newest poses of every frame in its parent, and composes them along the tree."""
+    """Keeps the newest poses of every frame in its parent, and composes them along the tree.
+
+    What was said last of a frame holds, as in tf2: that it never moves, or where it was at a time, in which parent. So
+    no message does harm that the next right one does not undo.
+    """
 
     def __init__(self) -> None:
         self._static: dict[str, Pose] = {}
@@ -24,10 +28,14 @@ class TransformBuffer:
     def add_static(self, frame: str, pose: Pose) -> None:
         """Take in the ``pose`` of ``frame`` in its parent ``pose.frame``, which always holds."""
         self._static[frame] = pose
+        self._moving.pop(frame, None)
 
     def add(self, frame: str, stamp_ns: int, pose: Pose) -> None:
         """Take in the ``pose`` of ``frame`` in its parent ``pose.frame`` at ``stamp_ns``; the first said holds."""
+        self._static.pop(frame, None)
         history = self._moving.setdefault(frame, StampedBuffer(KEPT))
+        if history.newest is not None and history.newest.frame != pose.frame:
+            history.clear()  # between poses in two parents nothing can be interpolated
         if stamp_ns not in history:
             history.add(stamp_ns, pose)
 
@@ -37,11 +45,16 @@ class TransformBuffer:
         Raises:
             UnknownNameError: ``frame`` or one of its ancestors was never heard of.
             StaleDataError: a frame is known, but not (yet) at that time.
+            InvalidInputError: the ancestors of ``frame`` are a cycle.
         """
         if frame == target:
             return make_pose(np.zeros(3), Rotation.identity(), target)
         pose = self._at(frame, stamp_ns)  # the usual case, one step, is bit for bit what was sent
+        passed = [frame]
         while pose.frame != target:
+            if pose.frame in passed:
+                raise InvalidInputError(f"tf: {' in '.join([*passed, pose.frame])} is a cycle, expected a tree")
+            passed.append(pose.frame)
             parent = self._at(pose.frame, stamp_ns)
             pose = make_pose(to_frame(pose.position, parent), rotation(parent) * rotation(pose), parent.frame)
         return pose

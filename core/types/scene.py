@@ -327,3 +327,10 @@ class MemoryTokens:
             place=checked("MemoryTokens.place", self.place, (k, 3), np.float32),
             mask=checked("MemoryTokens.mask", self.mask, (k,), np.bool_),
         )
+
+    def first(self, limit: int) -> MemoryTokens:
+        """Return at most ``limit`` entries, the first ones; 0 = all."""
+        if not limit or limit >= len(self.tokens):
+            return self
+        arrays = (self.tokens[:limit], self.age_s[:limit], self.place[:limit], self.mask[:limit])
+        return MemoryTokens(self.stamp_ns, self.version, *arrays, self.source_ids[:limit])

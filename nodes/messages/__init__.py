@@ -27,6 +27,7 @@ from engram.nodes.messages.control import (
     status_to_msg,
 )
 from engram.nodes.messages.detections import detections_from_msg, unreported
+from engram.nodes.messages.diagnostics import condition_to_msg, conditions_from_msg
 from engram.nodes.messages.learning import (
     ack_to_msg,
     manifest_from_msg,
@@ -35,8 +36,8 @@ from engram.nodes.messages.learning import (
     transition_to_msg,
     weight_chunks_to_msgs,
 )
+from engram.nodes.messages.requests import answer_to_msg, asked_from_msg, conflict_to_msg, guess_from_msg
 from engram.nodes.messages.scene import (
-    first_tokens,
     graph_from_msg,
     graph_to_msg,
     node_from_msg,
@@ -56,49 +57,3 @@ from engram.nodes.messages.sensing import (
     joints_from_msg,
     joints_to_msg,
 )
-
-__all__ = [
-    "ack_to_msg",
-    "camera_info_to_msg",
-    "chunk_from_msg",
-    "chunk_to_msg",
-    "color_from_msg",
-    "color_to_msg",
-    "command_from_msg",
-    "command_to_msg",
-    "depth_from_msg",
-    "depth_to_msg",
-    "detections_from_msg",
-    "first_tokens",
-    "from_stamp",
-    "graph_from_msg",
-    "graph_to_msg",
-    "header",
-    "intervention_from_msg",
-    "intervention_to_msg",
-    "intrinsics_from_msg",
-    "joints_from_msg",
-    "joints_to_msg",
-    "manifest_from_msg",
-    "manifest_to_msg",
-    "node_from_msg",
-    "node_to_msg",
-    "optical_frame",
-    "point",
-    "pose_from_msg",
-    "pose_from_transform",
-    "pose_to_msg",
-    "pose_to_transform",
-    "scene_from_msg",
-    "scene_to_msg",
-    "status_from_msg",
-    "status_to_msg",
-    "to_stamp",
-    "tokens_from_msg",
-    "tokens_to_msg",
-    "transition_from_msg",
-    "transition_to_msg",
-    "unreported",
-    "weight_chunks_to_msgs",
-    "xyz",
-]

@@ -189,18 +189,3 @@ def tokens_from_msg(msg: MemoryContext) -> MemoryTokens:
         reshape("MemoryContext.mask", msg.mask, (k,), np.bool_),
         tuple(msg.source_ids),
     )
-
-
-def first_tokens(tokens: MemoryTokens, limit: int) -> MemoryTokens:
-    """Return at most ``limit`` tokens, the first ones; 0 = all."""
-    if not limit or limit >= len(tokens.tokens):
-        return tokens
-    return MemoryTokens(
-        tokens.stamp_ns,
-        tokens.version,
-        tokens.tokens[:limit],
-        tokens.age_s[:limit],
-        tokens.place[:limit],
-        tokens.mask[:limit],
-        tokens.source_ids[:limit],
-    )

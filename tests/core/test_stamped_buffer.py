@@ -91,3 +91,13 @@ def test_one_item_may_be_taken_out_of_the_middle(stamp):
     buffer = filled(5, [1, 2, 3])
     assert buffer.pop(stamp) == stamp - 1
     assert buffer.stamps == tuple(s for s in (1, 2, 3) if s != stamp)
+
+
+@given(capacities, st.lists(st.integers(-RESTART_NS, 10 * RESTART_NS), max_size=20), st.integers(0, 9))
+def test_no_stamps_of_the_past_or_future_keep_out_what_comes_after_them(capacity, hostile, first):
+    buffer = filled(capacity, hostile)
+    good = [first * RESTART_NS + step * 10**8 for step in range(capacity)]
+    for stamp in good:
+        buffer.add(stamp, stamp)
+        assert stamp in buffer
+    assert buffer.stamps == tuple(good)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rclpy.serialization import deserialize_message, serialize_message
@@ -32,6 +33,7 @@ from engram.core.types import (
     Transition,
 )
 from engram.nodes import messages
+from engram.runtime.health import Condition
 from engram_interfaces.msg import ObjectObservation
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
 
@@ -211,7 +213,7 @@ def test_graph_update():
 def test_memory_tokens(k):
     tokens = MemoryTokens(5, 2, f32(k, 4), f32(k), f32(k, 3), np.arange(k) % 2 == 0, tuple(f"n{i}" for i in range(k)))
     assert same(messages.tokens_from_msg(through(messages.tokens_to_msg(tokens))), tokens)
-    assert len(messages.first_tokens(tokens, 2).tokens) == min(k, 2)
+    assert len(tokens.first(2).tokens) == min(k, 2)
 
 
 def test_transition():
@@ -255,3 +257,16 @@ def test_a_non_finite_chunk_is_refused_on_arrival():
     msg.actions[3] = float("nan")
     with pytest.raises(InvalidInputError, match=r"ActionChunk\.actions: 1 of 14 values are not finite"):
         messages.chunk_from_msg(msg)
+
+
+@pytest.mark.parametrize(("level", "wire"), [("ok", DiagnosticStatus.OK), ("error", DiagnosticStatus.ERROR)])
+def test_a_condition_travels_as_diagnostics_show_it(level, wire):
+    said = Condition(level, "camera: no image", {"state": "active", "frames": "3"})
+    msg = through(messages.condition_to_msg("/r2/perception_node", said, 5, "r2"))
+    assert (msg.status[0].level, msg.status[0].hardware_id, msg.header.stamp.nanosec) == (wire, "r2", 5)
+    assert list(messages.conditions_from_msg(msg)) == [("/r2/perception_node", said)]
+
+
+def test_a_level_that_ours_do_not_use_reads_as_stale():
+    msg = DiagnosticArray(status=[DiagnosticStatus(level=DiagnosticStatus.STALE), DiagnosticStatus(level=b"\xff")])
+    assert [said.level for _, said in messages.conditions_from_msg(msg)] == ["stale", "stale"]

@@ -8,7 +8,8 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.nodes.params import check_unknown, declare, descriptions, param
+from engram.nodes.params import check_unknown, declare
+from engram.runtime.parameters import descriptions, param
 
 
 @dataclass(frozen=True)

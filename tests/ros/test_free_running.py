@@ -41,8 +41,8 @@ class Up:
 
     def value(self, name: str, key: str) -> str:
         """Return a value of a node's newest diagnostic."""
-        status = self.client.diagnostics.get(name)
-        return next((v.value for v in status.values if v.key == key), "") if status is not None else ""
+        condition = self.client.diagnostics.get(name)
+        return condition.values.get(key, "") if condition is not None else ""
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGINT)

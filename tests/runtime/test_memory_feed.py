@@ -133,6 +133,24 @@ def test_two_cameras_of_one_instant_both_wait():
     assert fed.objects()[0].observations == 2
 
 
+def test_a_scene_in_a_frame_that_tf_never_places_holds_up_nobody():
+    fed = Fed(frame="map")
+    fed.see(1)
+    fed.known = {2}
+    fed.see(2)
+    assert fed.objects()[0].observations == 1
+    fed.known = {1, 2}
+    fed.feed.place_waiting()
+    assert fed.objects()[0].observations == 2
+
+
+def test_the_scenes_of_one_instant_are_bounded_too():
+    fed = Fed(frame="map")
+    for _ in range(MAX_WAITING + 3):
+        fed.see(1)
+    assert fed.notes.counts["scenes without tf"] == 3
+
+
 def test_scenes_that_tf_never_places_are_given_up_by_name():
     fed = Fed(frame="map")
     for stamp_ns in range(MAX_WAITING + 2):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import StaleDataError, UnknownNameError
+from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.geometry import make_pose, rotation
 from engram.runtime.transforms import TransformBuffer
 
@@ -72,3 +72,41 @@ def test_when_time_begins_anew_the_old_is_forgotten():
     assert buffer.lookup("base_link", "tool", 5).position[0] == pytest.approx(2.0)
     with pytest.raises(StaleDataError):
         buffer.lookup("base_link", "tool", 10**10)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_a_cycle_is_named_and_the_next_right_message_undoes_it(static):
+    buffer = TransformBuffer()
+
+    def tell(child, parent):
+        pose = make_pose(np.array([1.0, 0.0, 0.0]), STILL, parent)
+        if static:
+            buffer.add_static(child, pose)
+        else:
+            buffer.add(child, 100, pose)
+
+    tell("camera", "tool")
+    tell("tool", "camera")
+    with pytest.raises(InvalidInputError, match="tf: camera in tool in camera is a cycle"):
+        buffer.lookup("base_link", "camera", 100)
+    tell("tool", "base_link")
+    assert buffer.lookup("base_link", "camera", 100).position[0] == pytest.approx(2.0)
+
+
+def test_what_was_said_last_of_a_frame_holds_whether_it_moves_or_not():
+    buffer = TransformBuffer()
+    moving(buffer, 100, 1.0)
+    buffer.add_static("tool", make_pose(np.array([5.0, 0.0, 0.0]), STILL))
+    assert buffer.lookup("base_link", "tool", 100).position[0] == 5.0
+    moving(buffer, 200, 1.0)
+    assert buffer.lookup("base_link", "tool", 200).position[0] == 1.0
+
+
+def test_nothing_is_interpolated_between_two_parents():
+    buffer = TransformBuffer()
+    moving(buffer, 0, 1.0, parent="elsewhere")
+    moving(buffer, 100, 1.0)
+    moving(buffer, 200, 2.0)
+    assert buffer.lookup("base_link", "tool", 150).position[0] == pytest.approx(1.5)
+    with pytest.raises(StaleDataError):
+        buffer.lookup("base_link", "tool", 50)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.nodes.base import NodeConfig
-from engram.nodes.params import param
-from engram.nodes.weights_inbox import ACCEPT
+from engram.runtime.parameters import NodeConfig, param
 
+ACCEPT = ("approved", "any", "none")
+"""Weights that a policy node may take from the learner."""
 AS_USED = -1.0
 """Of ``adaptive_m``: what the policy's own configuration says."""
 

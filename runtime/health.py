@@ -6,14 +6,15 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
+OK, WARN, ERROR = LEVELS = ("ok", "warn", "error")
+"""How bad a condition is, the better first."""
 PROBLEM_TTL_S = 5.0
 """A problem that did not occur again for this long is no longer the node's state, only its history."""
 DROPS = " drops"
@@ -32,6 +33,15 @@ def own_name(status_name: str, namespace: str) -> str | None:
     return name if space == namespace.rstrip("/") else None
 
 
+@dataclass(frozen=True)
+class Condition:
+    """What a node says of itself: one line of ``/diagnostics``."""
+
+    level: str  # of LEVELS
+    message: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
 class Health:
     """Counters, latency percentiles and current problems of one node."""
 
@@ -40,7 +50,7 @@ class Health:
         self.last_problem = ""
         self._lock = threading.Lock()
         self._stages: dict[str, deque[float]] = {}
-        self._problems: dict[str, tuple[bytes, str, float]] = {}  # key -> level, text, monotonic end
+        self._problems: dict[str, tuple[str, str, float]] = {}  # key -> level, text, monotonic end
         self._notes: dict[str, str] = {}
         self._trace_file = trace_file
         self._trace: list[tuple[str, int, int]] = []
@@ -55,7 +65,7 @@ class Health:
         with self._lock:
             self._notes[key] = text
 
-    def problem(self, key: str, text: str, level: bytes = WARN, *, lasting: bool = False) -> None:
+    def problem(self, key: str, text: str, level: str = WARN, *, lasting: bool = False) -> None:
         """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared."""
         until = float("inf") if lasting else time.monotonic() + PROBLEM_TTL_S
         with self._lock:
@@ -93,21 +103,19 @@ class Health:
             stages = {name: np.array(times) for name, times in self._stages.items() if times}
         return {name: (*(1e3 * np.percentile(times, (50, 99))).tolist(), len(times)) for name, times in stages.items()}
 
-    def status(self, name: str, hardware_id: str, state: str) -> DiagnosticStatus:
-        """Return the diagnostic of this node; its level is that of the worst current problem."""
+    def condition(self, state: str) -> Condition:
+        """Return the condition of a node in this lifecycle ``state``; its level is that of the worst problem."""
         now = time.monotonic()
         with self._lock:
             self._problems = {key: p for key, p in self._problems.items() if p[2] > now}
-            problems = sorted(self._problems.items(), key=lambda item: item[1][0], reverse=True)
+            problems = sorted(self._problems.items(), key=lambda item: LEVELS.index(item[1][0]), reverse=True)
             counts, last, notes = sorted(self.counts.items()), self.last_problem, dict(self._notes)
-        msg = DiagnosticStatus(name=name, hardware_id=hardware_id, level=problems[0][1][0] if problems else OK)
-        msg.message = "; ".join(f"{key}: {text}" for key, (_, text, _) in problems) or state
+        message = "; ".join(f"{key}: {text}" for key, (_, text, _) in problems) or state
         values = {"state": state, **notes} | ({"last problem": last} if last else {})
         values |= {key: str(count) for key, count in counts}
         for stage, (p50, p99, n) in sorted(self.percentiles().items()):
             values[f"{stage} ms p50/p99"] = f"{p50:.2f}/{p99:.2f} (n={n})"
-        msg.values = [KeyValue(key=key, value=value) for key, value in values.items()]
-        return msg
+        return Condition(problems[0][1][0] if problems else OK, message, values)
 
     def write_trace(self) -> None:
         """Write the traced events as JSON lines."""

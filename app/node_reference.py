@@ -1,6 +1,6 @@
-"""Writes ``docs/reference/nodes.md``: every node's topics, services and parameters, from the code that has them.
+"""The page docs/reference/nodes.md: every node's topics, services and parameters, from the code that has them.
 
-``python -m engram.nodes.reference``; a test holds the file to what this writes.
+``python -m engram.app.reference`` writes it.
 """
 
 from __future__ import annotations
@@ -9,27 +9,24 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-
 from engram.nodes import qos
-from engram.nodes.base import EngramNode, NodeConfig
+from engram.nodes.base import EngramNode
 from engram.nodes.learner_node import LearnerNode
-from engram.nodes.lifecycle_manager import LifecycleManager, LifecycleManagerConfig
+from engram.nodes.lifecycle_manager import LifecycleManager
 from engram.nodes.memory_node import MemoryNode
-from engram.nodes.params import descriptions
 from engram.nodes.perception_node import PerceptionNode
 from engram.nodes.policy_node import PolicyNode
 from engram.nodes.robot_node import RobotNode
 from engram.nodes.safety_node import SafetyNode
 from engram.nodes.sim_node import SimNode
 from engram.nodes.viewer_node import ViewerNode
+from engram.runtime.parameters import NodeConfig, descriptions
+from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "nodes.md"
 NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode)
-TOPICS: tuple[tuple[str, str, str, QoSProfile], ...] = (
+TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
     ("robot_description", "std_msgs/String (URDF)", "sim -> RViz, yours", qos.LATCHED),
     (
@@ -138,12 +135,6 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _quality(profile: QoSProfile) -> str:
-    reliable = "reliable" if profile.reliability == ReliabilityPolicy.RELIABLE else "best effort"
-    kept = ", transient local" if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL else ""
-    return f"{reliable}{kept}, depth {profile.depth}"
-
-
 def _parameter_table(cls: type, prefix: str = "", skip: type | None = None) -> list[tuple[str, ...]]:
     rows = parameters(cls, prefix, skip)
     return [(f"`{name}`", f"`{json.dumps(default)}`", valid, text) for name, default, valid, text in rows]
@@ -163,14 +154,14 @@ def _lifecycle_node(cls: type[EngramNode]) -> list[str]:
     return _node(cls, rows)
 
 
-def reference() -> str:
+def nodes_page() -> str:
     """Return the whole page."""
-    topics = [(f"`{name}`", kind, way, _quality(profile)) for name, kind, way, profile in TOPICS]
+    topics = [(f"`{name}`", kind, way, qos.describe(profile)) for name, kind, way, profile in TOPICS]
     services = [(f"`{name}`", kind, node, text) for name, kind, node, text in SERVICES]
     lines = [
         "# Nodes: topics, services, parameters",
         "",
-        "Written by `python -m engram.nodes.reference`; a test keeps it in step with the code. Names are relative to",
+        "Written by `python -m engram.app.reference`; a test keeps it in step with the code. Names are relative to",
         "the robot's namespace, but `/clock` and `/diagnostics`. Images are subscribed to best effort in free running,",
         f"reliably in lock-step, where what each step brings is written and read {qos.CHUNK_STEPS} deep, because the",
         "simulation is ahead of a slow reader while a chunk lasts. Every node but the lifecycle manager is a lifecycle",
@@ -194,8 +185,3 @@ def reference() -> str:
         lines += _lifecycle_node(cls)
     lines += _node(LifecycleManager, _parameter_table(LifecycleManagerConfig))
     return "\n".join(lines).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    TARGET.write_text(reference())
-    print(TARGET)

@@ -9,9 +9,10 @@ from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.store import GraphStore
 from engram.nodes import messages
-from engram.nodes.memory_answers import Asking, answer_query, conflicts, merge, question_from, resolve
+from engram.runtime import memory_requests
 from engram.runtime.graph_mirror import GraphMirror
-from engram_interfaces.srv import MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
+from engram.runtime.memory_requests import Asking, question_of, undecided
+from engram_interfaces.srv import MemoryMerge, MemoryQuery
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND = 10**9
@@ -30,17 +31,29 @@ def memory():
     return memory
 
 
+def question_from(request):
+    return question_of(messages.asked_from_msg(request), ASKING)
+
+
+def answer(memory, request):
+    return messages.answer_to_msg(memory.query(question_from(request)))
+
+
 def ask(memory, **fields):
-    query = question_from(MemoryQuery.Request(**fields), ASKING)
-    return answer_query(memory, query, MemoryQuery.Response())
+    return answer(memory, MemoryQuery.Request(**fields))
+
+
+def merge(memory, request):
+    guess = messages.guess_from_msg(request.transform)
+    return memory_requests.merge(memory, request.store_path, guess, undo=request.undo)[0]
 
 
 @pytest.mark.parametrize("field", ["at", "believed_at"])
 def test_a_time_to_come_is_refused_and_a_clock_a_little_ahead_is_not(field):
     now = ASKING.now_ns
-    question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 500_000_000)}), ASKING)
+    question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 500_000_000)}))
     with pytest.raises(InvalidInputError, match=rf"^{field}: 2.0 s from now is still to come"):
-        question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}), ASKING)
+        question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}))
 
 
 def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
@@ -88,15 +101,15 @@ def test_merge_and_undo_by_the_service(memory, tmp_path):
     other.commit()
     request = MemoryMerge.Request(store_path=str(folder))
     request.transform.translation.x, request.transform.rotation.w = 0.1, 1.0
-    assert merge(memory, request, MemoryMerge.Response()).status == "merged"
+    assert merge(memory, request) == "merged"
     bowl = ask(memory, text="green bowl").nodes[0]
     assert bowl.id == "robot1/object_0001"
     assert bowl.pose.position.x == pytest.approx(0.5)
-    assert "merged already" in merge(memory, request, MemoryMerge.Response()).status
+    assert "merged already" in merge(memory, request)
     request.undo = True
-    assert merge(memory, request, MemoryMerge.Response()).status == "undone"
+    assert merge(memory, request) == "undone"
     assert not ask(memory, text="green bowl").nodes
-    assert "no memory of 'robot1'" in merge(memory, request, MemoryMerge.Response()).status
+    assert "no memory of 'robot1'" in merge(memory, request)
 
 
 def test_without_a_rotation_landmarks_must_do(memory, tmp_path):
@@ -105,15 +118,15 @@ def test_without_a_rotation_landmarks_must_do(memory, tmp_path):
     other.commit()
     request = MemoryMerge.Request(store_path=str(tmp_path / "robot2"))
     request.transform.rotation.w = 0.0
-    assert "give a transform" in merge(memory, request, MemoryMerge.Response()).status
+    assert "give a transform" in merge(memory, request)
 
 
 def test_advice_weighs_the_way(memory):
     far = MemoryQuery.Request(text="where is the green spoon", use_robot_place=True)
     far.robot_place.x = 1000.0
-    answer = answer_query(memory, question_from(far, ASKING), MemoryQuery.Response())
-    assert not answer.look and answer.advice.startswith("Looking is not worth it")
-    assert np.allclose(messages.xyz(answer.look_at), 0)
+    found = answer(memory, far)
+    assert not found.look and found.advice.startswith("Looking is not worth it")
+    assert np.allclose(messages.xyz(found.look_at), 0)
 
 
 def test_the_whole_search_comes_with_the_advice():
@@ -122,18 +135,17 @@ def test_the_whole_search_comes_with_the_advice():
     memory = GraphMemory(encoder=WordEncoder(), places=[table(), sideboard])
     request = MemoryQuery.Request(text="where is the green spoon", use_robot_place=True)
     request.robot_place.x, request.robot_place.y = 0.5, 4.0
-    query = question_from(request, ASKING)
-    answer = answer_query(memory, query, MemoryQuery.Response())
-    assert answer.look and answer.route_labels == ["the sideboard", "the table"]
-    assert [place.y for place in answer.route] == [4.0, 0.0] and answer.route[0] == answer.look_at
-    assert list(answer.route_chances) == pytest.approx(memory.query(query).advice.chances)
-    assert answer.route_chances[0] == answer.route_chances[1] > 0.4
+    found = answer(memory, request)
+    assert found.look and found.route_labels == ["the sideboard", "the table"]
+    assert [place.y for place in found.route] == [4.0, 0.0] and found.route[0] == found.look_at
+    assert list(found.route_chances) == pytest.approx(memory.query(question_from(request)).advice.chances)
+    assert found.route_chances[0] == found.route_chances[1] > 0.4
     about_a_place = ask(memory, near="table")
     assert not (about_a_place.route or about_a_place.route_chances or about_a_place.route_labels)
 
 
 @pytest.fixture(params=[GraphMemory, RobotMemory])
-def undecided(request, tmp_path):
+def robots(request, tmp_path):
     """A memory, and a mirror of its graph, that has taken robot1's red cup, 55 cm from ours, for another one."""
     other = GraphMemory(GraphStore(tmp_path / "robot1"), encoder=WordEncoder())
     for second in range(60, 64):
@@ -144,7 +156,7 @@ def undecided(request, tmp_path):
         ours.update(view([seen("red cup", (0.5, 0.35, 0.02)), seen("blue box", BOX)], second * SECOND))
     asked = MemoryMerge.Request(store_path=str(tmp_path / "robot1"))
     asked.transform.rotation.w = 1.0
-    assert merge(ours, asked, MemoryMerge.Response()).status == "merged"
+    assert merge(ours, asked) == "merged"
     mirror = GraphMirror()
     mirror.apply("boot", ours.graph())
     yield ours, mirror
@@ -156,23 +168,24 @@ CUPS = ("object_0001", "robot1/object_0001")
 
 
 def listed(memory):
-    answer = conflicts(memory, MemoryConflicts.Response())
-    assert answer.accepted
-    return [(one.kind, one.ours, one.theirs) for one in answer.conflicts]
+    return [(one.kind, one.ours, one.theirs) for one in map(messages.conflict_to_msg, undecided(memory))]
 
 
-def test_a_conflict_is_listed_joined_undone_and_kept_apart_by_the_services(undecided):
+def resolve(memory, action="", a="", b="", merge=0):
+    return memory_requests.resolve(memory, action, a, b, merge)
+
+
+def test_a_conflict_is_listed_joined_undone_and_kept_apart_by_the_services(robots):
     """The mirror follows the changes alone, without ever asking for the whole graph."""
-    memory, mirror = undecided
+    memory, mirror = robots
 
     def decide(**fields):
-        response = MemoryResolve.Response()
-        change = resolve(memory, MemoryResolve.Request(**fields), response)
-        assert mirror.apply("boot", change) and mirror.sequence == change.sequence
+        done = resolve(memory, **fields)
+        assert mirror.apply("boot", done.change) and mirror.sequence == done.change.sequence
         whole = memory.graph()
         assert set(mirror.nodes) == {node.id for node in whole.nodes}
         assert set(mirror.edges.values()) == set(whole.edges)
-        return response
+        return done
 
     assert listed(memory) == [("moved", *CUPS)]
     joined = decide(action="join", a=CUPS[0], b=CUPS[1])
@@ -199,8 +212,8 @@ def test_a_conflict_is_listed_joined_undone_and_kept_apart_by_the_services(undec
         ({"action": "undo", "merge": 7}, "merge 7: not one that can be undone; valid: .none."),
     ],
 )
-def test_what_cannot_be_decided_is_named_and_changes_nothing(undecided, fields, words):
-    memory, mirror = undecided
+def test_what_cannot_be_decided_is_named_and_changes_nothing(robots, fields, words):
+    memory, mirror = robots
     with pytest.raises((UnknownNameError, InvalidInputError), match=words):
-        resolve(memory, MemoryResolve.Request(**fields), MemoryResolve.Response())
+        resolve(memory, **fields)
     assert memory.graph().sequence == mirror.sequence and listed(memory) == [("moved", *CUPS)]

@@ -1,15 +1,10 @@
-"""Counters, stage times and problems as a diagnostic."""
+"""Counters, stage times and problems as a node's condition."""
 
 import json
 
 import pytest
-from diagnostic_msgs.msg import DiagnosticStatus
 
-from engram.nodes.health import ERROR, Health
-
-
-def values(status):
-    return {v.key: v.value for v in status.values}
+from engram.runtime.health import ERROR, OK, WARN, Health
 
 
 def test_a_healthy_node_is_ok_with_its_counters_and_percentiles():
@@ -17,33 +12,33 @@ def test_a_healthy_node_is_ok_with_its_counters_and_percentiles():
     health.count("frames", 3)
     for ms in range(1, 101):
         health.seconds("detect", ms / 1e3)
-    status = health.status("/n", "robot0", "active")
-    assert (status.level, status.message, status.hardware_id) == (DiagnosticStatus.OK, "active", "robot0")
-    assert values(status)["frames"] == "3"
-    assert values(status)["detect ms p50/p99"] == "50.50/99.01 (n=100)"
+    condition = health.condition("active")
+    assert (condition.level, condition.message) == (OK, "active")
+    assert condition.values["frames"] == "3"
+    assert condition.values["detect ms p50/p99"] == "50.50/99.01 (n=100)"
 
 
 def test_the_worst_problem_gives_the_level_and_all_are_told():
     health = Health()
     health.problem("camera 'front'", "no image")
     health.problem("stopped", "by safety/stop", ERROR, lasting=True)
-    status = health.status("/n", "", "active")
-    assert status.level == DiagnosticStatus.ERROR
-    assert status.message == "stopped: by safety/stop; camera 'front': no image"
+    condition = health.condition("active")
+    assert condition.level == ERROR
+    assert condition.message == "stopped: by safety/stop; camera 'front': no image"
     health.clear("stopped")
-    assert health.status("/n", "", "active").level == DiagnosticStatus.WARN
+    assert health.condition("active").level == WARN
 
 
 def test_a_problem_that_does_not_come_again_becomes_history(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("engram.nodes.health.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("engram.runtime.health.time.monotonic", lambda: clock[0])
     health = Health()
     health.problem("drop", "once")
     clock[0] = 6.0
-    status = health.status("/n", "", "active")
-    assert status.level == DiagnosticStatus.OK
-    assert values(status)["last problem"] == "drop: once"
-    assert values(status)["problems drop"] == "1"
+    condition = health.condition("active")
+    assert condition.level == OK
+    assert condition.values["last problem"] == "drop: once"
+    assert condition.values["problems drop"] == "1"
 
 
 def test_traces_are_written_as_json_lines(tmp_path):

@@ -1,0 +1,170 @@
+"""The goal of ``execute_task`` at hand: its episode, its steps, its limits and its end. No ROS; one thread calls it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engram.core.types import EpisodeStatus
+from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
+
+
+@dataclass(eq=False)
+class Goal:
+    """The goal at hand."""
+
+    client: Any
+    """Who gave it, for whoever answers."""
+    instruction: str
+    timeout_s: float
+    started_ns: int
+    end: Callable[[tuple[str, str]], None]
+    """Takes outcome and reason, once."""
+    episode: int | None = None
+    """None: it is being begun."""
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class GoalBookConfig:
+    """Whose goals they are, and how long one may take."""
+
+    robot_id: str
+    own_episodes: bool
+    """A goal is an episode of its own (robot); else the simulation says when episodes begin and end."""
+    timeout_s: float
+    """Of a goal that names none [s]."""
+    status_timeout_s: float
+    """The simulation is gone when no status came for so long [s], wall clock."""
+
+
+class GoalBook:
+    """One goal at a time; a newer one preempts the older.
+
+    Args:
+        config: whose goals they are, and their limits.
+        rules: what a goal leads to in simulation.
+        clock_ns: tells the time of the node's clock.
+        publish_status: tells what an episode of our own is doing.
+    """
+
+    def __init__(
+        self,
+        config: GoalBookConfig,
+        rules: GoalRules,
+        clock_ns: Callable[[], int],
+        publish_status: Callable[[EpisodeStatus], None],
+    ) -> None:
+        self.config, self._rules = config, rules
+        self._clock_ns, self._publish_status = clock_ns, publish_status
+        self.goal: Goal | None = None
+        self.status: EpisodeStatus | None = None  # newest
+        self.stopped = False  # as safety/stopped says
+        self._heard = time.monotonic()  # when a status came
+        self._halted: set[int] = set()  # episodes whose goal was cancelled
+        self._words: dict[int, str] = {}  # episode -> instruction of its goal
+        self._begun = 0  # episodes that goals began
+
+    # -- the episode -----------------------------------------------------------------------------------------------
+
+    def instruction_for(self, status: EpisodeStatus) -> str:
+        """Return the words of the goal that runs in this episode, else the episode's own."""
+        return self._words.get(status.episode, status.instruction)
+
+    def halted(self, episode: int) -> bool:
+        """Whether the goal of ``episode`` was called off."""
+        return episode in self._halted
+
+    def on_status(self, status: EpisodeStatus) -> None:
+        """End the goal with its episode."""
+        self.status, self._heard = status, time.monotonic()
+        goal = self.goal
+        if goal is None or status.state == "idle" or goal.episode != status.episode or status.running:
+            return
+        reason = "the simulation's own verdict" if status.task else f"the episode ended: {status.state}"
+        outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
+        self.finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
+
+    def on_step(self, status: EpisodeStatus) -> Goal | None:
+        """Count a control step; return the goal that it belongs to."""
+        goal = self.goal
+        if goal is None or goal.episode != status.episode:
+            return None
+        goal.steps += 1
+        return goal
+
+    # -- the goal --------------------------------------------------------------------------------------------------
+
+    def accept(
+        self, request: GoalRequest, timeout_s: float, client: Any, end: Callable[[tuple[str, str]], None]
+    ) -> tuple[Goal, JoinEpisode | BeginEpisode]:
+        """Make what ``client`` asks for the goal at hand; return it and what comes first.
+
+        Raises:
+            EngramError: the goal is refused, and why. The one before it was preempted all the same.
+        """
+        self.finish("preempted", "a newer goal came")
+        plan = self._plan(request)
+        goal = Goal(client, request.instruction, timeout_s or self.config.timeout_s, self._clock_ns(), end)
+        self.goal, self._heard = goal, time.monotonic()
+        return goal, plan
+
+    def _plan(self, request: GoalRequest) -> JoinEpisode | BeginEpisode:
+        if not self.config.own_episodes:
+            return self._rules.plan(request, self.status, self.stopped)
+        check_goal(request, self.stopped)
+        return JoinEpisode(self.begin() + 1)
+
+    def begin(self) -> int:
+        """Count an episode that a goal begins; return how many there were before."""
+        self._begun += 1
+        return self._begun - 1
+
+    def join(self, goal: Goal, episode: int) -> None:
+        """Tie ``goal`` to its episode, if it is still the goal at hand."""
+        if self.goal is not goal:
+            return
+        goal.episode = episode
+        self._words = {episode: goal.instruction}
+        self._halted.discard(episode)
+        if self.config.own_episodes:
+            self._publish(goal, "running")
+        elif self.status is not None:  # the episode may have begun, and even ended, before the goal came
+            self.on_status(self.status)
+
+    def finish(self, outcome: str, reason: str) -> None:
+        """End the goal at hand, if there is one."""
+        goal, self.goal = self.goal, None
+        if goal is None:
+            return
+        if outcome in ("timeout", "preempted", "stopped", "rejected") and goal.episode is not None:
+            self._halted = {goal.episode} if outcome != "preempted" else set()
+        if self.config.own_episodes and goal.episode is not None:
+            self._publish(goal, "succeeded" if outcome == "succeeded" else "stopped")
+        goal.end((outcome, reason))
+
+    def check_limits(self, *, cancelled: bool) -> None:
+        """End a goal that its client ``cancelled``, that took too long, or whose simulation went away."""
+        goal = self.goal
+        if goal is None:
+            return
+        silent_s = time.monotonic() - self._heard
+        if cancelled:
+            self.finish("stopped", "cancelled by the client")
+        elif self.duration_s(goal) > goal.timeout_s:
+            self.finish("timeout", f"not done after {goal.timeout_s:g} s")
+        elif not self.config.own_episodes and silent_s > self.config.status_timeout_s:
+            # with the simulation stands the clock that the goal's own limit is of
+            self.finish("failed", f"no task/status for {silent_s:.0f} s: the simulation does not run")
+
+    def duration_s(self, goal: Goal) -> float:
+        """Return how long ``goal`` has taken [s]."""
+        return (self._clock_ns() - goal.started_ns) / 1e9
+
+    def _publish(self, goal: Goal, state: str) -> None:
+        episode, robot_id = goal.episode or 0, self.config.robot_id
+        self._publish_status(
+            EpisodeStatus(self._clock_ns(), robot_id, episode, "", goal.instruction, goal.steps, state)
+        )

@@ -1,0 +1,33 @@
+"""Parameters of the learner node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.runtime.parameters import NodeConfig, param
+
+
+@dataclass(frozen=True)
+class LearnerNodeConfig(NodeConfig):
+    """Parameters of the learner node."""
+
+    niceness: int = param(10, 0, 19)
+    """No command waits for this process, so on a busy machine it yields to the others (Unix nice)."""
+    policy: str = "base"
+    """Checkpoint to start from, or package.module:attribute of a Policy of your own. Only experience of its lineage is
+    learnt from."""
+    algorithm: str = "behavior_cloning"
+    """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""
+    folder: str = "~/.local/share/engram/{robot_id}/learner"
+    """Folder for experience, training state and weights; "{robot_id}" is filled in."""
+    promote: str = param("manual", choices=("auto", "manual"))
+    """Who lets a candidate drive: this node at once and until it starts again (simulation; names, shapes and finite
+    values are checked, but no gate tries it out first), or policy/promote."""
+    commit_period_s: float = param(0.5, 0.05, 60.0)
+    """Time between two commits of received experience [s]; each is acknowledged."""
+    save_every: int = param(50, 1, 1000000)
+    """Updates between two saved training states."""
+    chunk_size: int = param(65536, 1024, 1048576)
+    """Size of the slices in which weights travel [bytes]."""
+    signing_key: str = ""
+    """PEM file with the Ed25519 private key that signs manifests; empty: they are not signed."""

@@ -1,0 +1,29 @@
+"""Parameters of the perception node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.runtime.parameters import NodeConfig, param
+
+
+@dataclass(frozen=True)
+class PerceptionNodeConfig(NodeConfig):
+    """Parameters of the perception node."""
+
+    niceness: int = param(5, 0, 19)
+    """Stands back for the control path, which takes the newest memory there is; 0 where a policy waits for it."""
+    detector: str = "geometric"
+    """Detector: geometric, zero_shot, or package.module:attribute of your own."""
+    robot: str = "panda_2f85"
+    """Robot whose camera is looked through: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    camera: str = ""
+    """Camera whose colour and depth images are looked at; empty: the robot's perception_camera."""
+    every: int = param(1, 1, 1000)
+    """Look at every n-th frame only."""
+    keep_all: bool = False
+    """Look at every frame, however late, instead of the newest: what `memory: wait` of the policy needs."""
+    min_depth_m: float = param(0.05, 0.0, 10.0)
+    """Nearest depth that the camera measures [m]."""
+    max_depth_m: float = param(2.5, 0.1, 100.0)
+    """Farthest depth at which a missing object counts as evidence [m]."""

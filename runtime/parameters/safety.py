@@ -1,0 +1,19 @@
+"""Parameters of the safety node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.runtime.parameters import NodeConfig, param
+
+
+@dataclass(frozen=True)
+class SafetyNodeConfig(NodeConfig):
+    """Parameters of the safety node."""
+
+    robot: str = "panda_2f85"
+    """Robot whose limits hold: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    chunk_timeout_s: float = param(30.0, 0.05, 3600.0)
+    """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
+    intervention_timeout_s: float = param(0.5, 0.05, 10.0)
+    """A human who was not heard of for this long has handed back control [s], wall clock."""

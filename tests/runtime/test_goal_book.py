@@ -1,0 +1,102 @@
+"""What becomes of the goal at hand, with a clock of this test."""
+
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import EpisodeStatus
+from engram.runtime.goal_book import GoalBook, GoalBookConfig
+from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
+
+SECOND = 10**9
+
+
+class World:
+    """A book, its clocks, and what it tells."""
+
+    def __init__(self, monkeypatch, *, own_episodes: bool) -> None:
+        self.now_ns, self.wall_s = 0, 0.0
+        self.ends: list[tuple[str, str]] = []
+        self.told: list[EpisodeStatus] = []
+        monkeypatch.setattr("engram.runtime.goal_book.time.monotonic", lambda: self.wall_s)
+        config = GoalBookConfig("robot0", own_episodes, timeout_s=60.0, status_timeout_s=30.0)
+        rules = GoalRules(False, SimulatedTasks())
+        self.book = GoalBook(config, rules, lambda: self.now_ns, self.told.append)
+
+    def accept(self, words: str = "stack", timeout_s: float = 0.0):
+        return self.book.accept(GoalRequest(words), timeout_s, None, self.ends.append)
+
+    def status(self, episode: int, state: str, *, truncated: bool = False) -> None:
+        status = EpisodeStatus(self.now_ns, "robot0", episode, "stack", "own words", 3, state, truncated=truncated)
+        self.book.on_status(status)
+
+
+@pytest.fixture
+def sim(monkeypatch):
+    return World(monkeypatch, own_episodes=False)
+
+
+@pytest.fixture
+def robot(monkeypatch):
+    return World(monkeypatch, own_episodes=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "truncated", "outcome"),
+    [("succeeded", False, "succeeded"), ("failed", False, "failed"), ("failed", True, "timeout")],
+)
+def test_the_goal_ends_with_its_episode(sim, state, truncated, outcome):
+    goal, plan = sim.accept()
+    assert plan == BeginEpisode("")
+    sim.book.join(goal, 4)
+    sim.status(4, "running")
+    assert sim.book.instruction_for(sim.book.status) == "stack"
+    sim.status(4, state, truncated=truncated)
+    assert sim.ends == [(outcome, "the simulation's own verdict")] and sim.book.goal is None
+
+
+def test_an_episode_that_ended_before_its_goal_was_tied_to_it_ends_the_goal(sim):
+    goal, _ = sim.accept()
+    sim.status(4, "succeeded")
+    sim.book.join(goal, 4)
+    assert sim.ends == [("succeeded", "the simulation's own verdict")]
+
+
+def test_a_newer_goal_preempts_and_a_late_answer_to_the_older_is_passed_over(sim):
+    first, _ = sim.accept()
+    second, _ = sim.accept("reach")
+    sim.book.join(first, 4)
+    assert sim.ends == [("preempted", "a newer goal came")]
+    assert sim.book.goal is second and second.episode is None
+
+
+def test_the_limit_is_of_the_nodes_clock_and_silence_of_the_wall_clock(sim):
+    goal, _ = sim.accept(timeout_s=5.0)
+    sim.book.join(goal, 4)
+    sim.now_ns, sim.wall_s = 5 * SECOND, 30.0
+    sim.book.check_limits(cancelled=False)
+    assert not sim.ends
+    sim.wall_s = 31.0
+    sim.book.check_limits(cancelled=False)
+    assert sim.ends == [("failed", "no task/status for 31 s: the simulation does not run")]
+    sim.accept(timeout_s=5.0)
+    sim.now_ns += 5 * SECOND + 1
+    sim.book.check_limits(cancelled=False)
+    assert sim.ends[-1] == ("timeout", "not done after 5 s")
+
+
+def test_a_robots_goal_is_an_episode_of_its_own(robot):
+    goal, plan = robot.accept()
+    assert plan == JoinEpisode(1)
+    robot.book.join(goal, plan.episode)
+    assert robot.book.on_step(robot.told[-1]) is goal and goal.steps == 1
+    robot.book.check_limits(cancelled=True)
+    assert robot.ends == [("stopped", "cancelled by the client")]
+    assert [(s.episode, s.state, s.step) for s in robot.told] == [(1, "running", 0), (1, "stopped", 1)]
+    assert robot.book.halted(1) and not robot.book.halted(2)
+
+
+def test_a_stopped_robot_takes_no_goal(robot):
+    robot.book.stopped = True
+    with pytest.raises(InvalidInputError):
+        robot.accept()
+    assert robot.book.goal is None

@@ -1,0 +1,75 @@
+"""Which graph the page shows, against a memory of this test that answers when it is told to."""
+
+import pytest
+
+from engram.core.types import GraphUpdate
+from engram.viewer.graph_feed import LOST_S, GraphFeed
+from tests.viewer.scenes import scene_node
+
+SECOND = 10**9
+
+
+class Memory:
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.there = True
+        self.asked: list[tuple] = []
+
+    def __call__(self, at_ns, then) -> bool:
+        if self.there:
+            self.asked.append((at_ns, then))
+        return self.there
+
+    def answer(self, update: GraphUpdate) -> None:
+        self.asked.pop(0)[1]("boot", update)
+
+
+def update(sequence, *names, full=False):
+    return GraphUpdate(sequence * SECOND, sequence, full, tuple(scene_node(name, name, 0.4) for name in names))
+
+
+@pytest.fixture
+def page(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("engram.viewer.graph_feed.time.monotonic", lambda: clock[0])
+    memory, shown = Memory(), []
+    return GraphFeed(memory, shown.append, lambda oldest, now: None, lambda: 0), memory, shown, clock
+
+
+def labels(graph):
+    return sorted(graph.nodes)
+
+
+def test_changes_are_followed_and_a_gap_asks_for_everything(page):
+    feed, memory, shown, _ = page
+    feed.take("boot", update(1, "cup", full=True))
+    feed.refresh()
+    feed.take("boot", update(3, "box"))  # 2 was missed
+    assert [at for at, _ in memory.asked] == [None]
+    memory.answer(update(3, "cup", "box", full=True))
+    feed.refresh()
+    feed.refresh()  # nothing new: nothing is shown again
+    assert [labels(graph) for graph in shown] == [["cup"], ["box", "cup"]]
+
+
+def test_while_the_slider_moves_one_request_is_under_way(page):
+    feed, memory, shown, _ = page
+    for second in (1, 2, 3):
+        feed.go_to(second * SECOND)
+    assert [at for at, _ in memory.asked] == [SECOND]
+    memory.answer(update(1, "cup", full=True))
+    assert [at for at, _ in memory.asked] == [3 * SECOND]
+    memory.answer(update(3, "box", full=True))
+    assert (labels(shown[-1]), shown[-1].stamp_ns, shown[-1].past) == (["box"], 3 * SECOND, True)
+
+
+def test_a_request_that_nobody_answers_does_not_block_the_next(page):
+    """The memory that was asked is gone; another one answers in its place."""
+    feed, memory, shown, clock = page
+    feed.go_to(SECOND)
+    memory.asked.clear()
+    clock[0] += LOST_S + 0.1
+    feed.go_to(2 * SECOND)
+    memory.answer(update(2, "box", full=True))
+    assert labels(shown[-1]) == ["box"]

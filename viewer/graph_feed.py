@@ -1,0 +1,99 @@
+"""Which scene graph the page shows: the live one, followed change by change, or a past that a visitor wants."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from engram.core.types import GraphUpdate
+from engram.runtime.graph_mirror import GraphMirror
+from engram.viewer.values import Graph
+
+RETRY_S = 1.0
+"""Least time between two requests for the whole graph [s]."""
+LOST_S = 10.0
+"""A request for a past that was not answered for so long is lost: its memory is gone [s]."""
+
+
+class AskGraph(Protocol):
+    """Asks the memory for its whole graph, as of ``at_ns``; None: now."""
+
+    def __call__(self, at_ns: int | None, then: Callable[[str, GraphUpdate], None]) -> bool:
+        """Return False if there is nobody to ask, else call ``then`` with boot id and graph when they come."""
+
+
+class GraphFeed:
+    """Hands every graph that is to be shown to ``show``: the live one when it changed, or the past asked for.
+
+    Args:
+        ask: asks the memory.
+        show: takes the graph that is to be shown.
+        show_span: takes how far the memory goes back, and now [ns].
+        clock_ns: tells the time of the node's clock.
+    """
+
+    def __init__(
+        self,
+        ask: AskGraph,
+        show: Callable[[Graph], None],
+        show_span: Callable[[int, int], None],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._ask, self._show, self._show_span, self._clock_ns = ask, show, show_span, clock_ns
+        self._mirror = GraphMirror()
+        self._shown: tuple[str, int] | None = None  # boot id and sequence; None: show again
+        self._asked_s = 0.0  # monotonic
+        self._stamp_ns = 0  # of the newest change
+        self._oldest_ns = 0  # first evidence of anything
+        self._wanted_ns: int | None = None  # the past to show; None: now
+        self._asking: tuple[int, float] | None = None  # the past that was asked for and has not come, and when [s]
+
+    def go_to(self, at_ns: int | None) -> None:
+        """Show the graph as of ``at_ns`` from now on; None: the live one."""
+        self._wanted_ns, self._shown = at_ns, None
+        if self._asking is None or time.monotonic() - self._asking[1] > LOST_S:
+            self._ask_past()
+
+    def refresh(self) -> None:
+        """Show the live graph if it changed and no past is looked at, and how far back the memory goes."""
+        self._show_span(self._oldest_ns, self._now_ns())
+        newest = (self._mirror.boot_id, self._mirror.sequence)
+        if self._wanted_ns is None and newest != self._shown:
+            self._shown = newest
+            self._show(Graph(dict(self._mirror.nodes), tuple(self._mirror.edges.values()), self._now_ns()))
+
+    def take(self, boot_id: str, update: GraphUpdate) -> None:
+        """Take in a change of the graph, or all of it."""
+        if not self._mirror.apply(boot_id, update):
+            self._ask_all()
+            return
+        self._stamp_ns = max(self._stamp_ns, update.stamp_ns)
+        seen = [n.first_seen_ns for n in update.nodes if n.first_seen_ns > 0]
+        self._oldest_ns = min([*seen, self._oldest_ns or self._now_ns()])
+
+    def ask_until_known(self) -> None:
+        """Without any graph yet, ask for it: this page may have come after the last change."""
+        if not self._mirror.boot_id:
+            self._ask_all()
+
+    def _now_ns(self) -> int:
+        return max(self._clock_ns(), self._stamp_ns)
+
+    def _ask_all(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= RETRY_S and self._ask(None, self.take):
+            self._asked_s = now_s
+
+    def _ask_past(self) -> None:
+        """Ask for the past that is wanted now; while the slider moves, only one request is under way."""
+        at_ns = self._wanted_ns
+        if at_ns is not None and self._ask(at_ns, lambda _, graph: self._take_past(at_ns, graph)):
+            self._asking = (at_ns, time.monotonic())
+
+    def _take_past(self, asked_ns: int, graph: GraphUpdate) -> None:
+        self._asking = None
+        if self._wanted_ns is not None:
+            self._show(Graph({n.id: n for n in graph.nodes}, graph.edges, asked_ns, past=True))
+        if self._wanted_ns != asked_ns:
+            self._ask_past()
