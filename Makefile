@@ -8,6 +8,8 @@ BIN := .venv/bin
 export MUJOCO_GL ?= egl
 # Two torch thread pools on the same cores collapse: every process keeps to one thread.
 export OMP_NUM_THREADS ?= 1
+# Processes among which `make test` shares out the tests (tests/workers.py); each holds about 2 GB.
+WORKERS ?= 2
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,7 +21,7 @@ demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by it
 	@$(BIN)/engram demo $(ARGS)
 
 test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)
-	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: setup  ## ruff, and the arrows between the rooms (.importlinter)
 	@$(BIN)/ruff check .

@@ -5,6 +5,12 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from tests.workers import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+
 _held = []  # lock files, open for as long as this process lives
 
 
@@ -34,5 +40,9 @@ _DEFAULTS = {
 }
 for _name, _value in _DEFAULTS.items():
     os.environ.setdefault(_name, _value)
-if "ROS_DOMAIN_ID" not in os.environ:
-    os.environ["ROS_DOMAIN_ID"] = free_domain()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take a ROS domain for the process that runs tests: with ``-n``, each worker and not the one that starts them."""
+    if "ROS_DOMAIN_ID" not in os.environ and config.getoption("dist", "no") == "no":
+        os.environ["ROS_DOMAIN_ID"] = free_domain()

@@ -79,14 +79,13 @@ def test_a_missing_message_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.ros
 def test_messages_cross_between_two_processes() -> None:
-    check = doctor.check_dds(DoctorConfig(domain=96))
+    check = doctor.check_dds(DoctorConfig(domain=int(os.environ["ROS_DOMAIN_ID"])))
     assert check.level == "ok", check.found
     assert "921,600 B" in check.found
 
 
 @pytest.mark.ros
 def test_two_definitions_on_one_topic_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROS_DOMAIN_ID", "95")
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     command = [sys.executable, "-c", PEER]
     peers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in "ab"]

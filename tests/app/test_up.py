@@ -21,9 +21,9 @@ from engram.app.process import Process, node_command
 from engram.app.up import LineSink, Supervisor, SupervisorConfig, child_environment
 from engram.core.errors import InvalidInputError, UnknownNameError
 
-SLEEP = "import time; print('up', flush=True); time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(2, 1); print('up', flush=True); time.sleep(60)"
-DEAF = "import signal, time; signal.signal(2, 1); signal.signal(15, 1); print('up', flush=True); time.sleep(60)"
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+STUBBORN = "import signal, time; signal.signal(2, 1); print('up', flush=True); time.sleep(600)"
+DEAF = "import signal, time; signal.signal(2, 1); signal.signal(15, 1); print('up', flush=True); time.sleep(600)"
 
 
 def graph(*nodes: NodeSpec) -> LaunchGraph:
@@ -46,7 +46,7 @@ def supervise(*nodes: NodeSpec, end_timeout_s: float = 5.0) -> tuple[Supervisor,
     return supervisor, out
 
 
-def wait(supervisor: Supervisor, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait(supervisor: Supervisor, condition: Callable[[], bool], seconds: float = 100.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "condition did not come true in time"
@@ -153,7 +153,7 @@ raise SystemExit(up.up(up.UpConfig(file=sys.argv[1])))
 def start_up(folder: Path) -> subprocess.Popen[str]:
     """``engram up`` as a process of its own on a file with two sleeping nodes."""
     path = folder / "two.launch.yaml"
-    code = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(60)"
+    code = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
     nodes = "".join(f"- node: {{pkg: test, exec: {code!r}, name: {name}}}\n" for name in "ab")
     path.write_text("launch:\n" + nodes.replace("'", '"', 0))
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(UP), str(path)], stdout=subprocess.PIPE, text=True)
@@ -178,7 +178,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_gone(pids: list[int]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while not all(gone(p) for p in pids):
         assert time.monotonic() < end, f"still running: {[p for p in pids if not gone(p)]}"
         time.sleep(0.05)
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_every_process_and_returns_zero(tmp_path: Path) -> None:
     running = start_up(tmp_path)
     pids = read_pids(running)
     running.send_signal(signal.SIGINT)
-    assert running.wait(30) == 0
+    assert running.wait(100) == 0
     assert all(gone(p) for p in pids)
 
 
@@ -196,7 +196,7 @@ def test_nobody_is_left_behind_when_the_supervisor_is_killed(tmp_path: Path) -> 
     running = start_up(tmp_path)
     pids = read_pids(running)
     running.kill()
-    running.wait(30)
+    running.wait(100)
     wait_gone(pids)
 
 
@@ -262,6 +262,12 @@ def test_launch_parameters_win_over_the_parameter_file_in_a_real_node(tmp_path: 
     parameters = (("", str(file)), ("a", 3), ("names", ["x", "y"]), ("empty", ""))
     spec = NodeSpec("test", "x", "small", namespace, parameters=parameters)
     command = [sys.executable, "-c", ECHO, *spec.ros_arguments(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, env=child_environment(91, "LOCALHOST"))
+    out = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=child_environment(int(os.environ["ROS_DOMAIN_ID"]), "LOCALHOST"),
+    )
     name = {"": "/small", "r1": "/r1/small"}.get(namespace, "/fleet/r1/small")
     assert out.stdout.split() == [name, "3", "2.0", "['x',", "'y']", "''"]

@@ -13,7 +13,7 @@ from std_srvs.srv import Trigger
 
 from engram.nodes.executor import KeptExecutor
 
-LIMIT_S = 20.0
+LIMIT_S = 100.0
 
 
 @pytest.fixture(params=[SingleThreadedExecutor, KeptExecutor], ids=["rclpy", "kept"])

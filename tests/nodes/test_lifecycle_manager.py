@@ -78,7 +78,7 @@ class Fleet:
         out = {}
         for name, process in self.processes.items():
             try:
-                out[name] = process.communicate(timeout=15)[0]
+                out[name] = process.communicate(timeout=60)[0]
             except subprocess.TimeoutExpired:
                 process.kill()
                 out[name] = process.communicate()[0]
@@ -206,6 +206,6 @@ def test_without_autostart_nothing_moves_until_asked(fleet: Fleet, client: Clien
 def test_it_refuses_to_manage_nothing() -> None:
     words = ["-m", "engram.nodes.lifecycle_manager"]
     environment = child_environment(DOMAIN, "LOCALHOST")
-    result = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=60)
+    result = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=120)
     assert result.returncode == 2
     assert "'node_names': [], expected at least one name" in result.stderr

@@ -37,7 +37,7 @@ class Config:
 @pytest.fixture
 def make_node():
     context = rclpy.Context()
-    rclpy.init(context=context, domain_id=90)
+    rclpy.init(context=context)
     nodes = []
 
     def make(**values):

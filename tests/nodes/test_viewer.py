@@ -153,7 +153,7 @@ def page() -> Iterator[str]:
     )
     yield f"http://localhost:{port}"
     process.terminate()
-    process.wait(20)
+    process.wait(60)
 
 
 @pytest.fixture

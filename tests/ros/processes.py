@@ -59,15 +59,16 @@ class NodeProcess:
         """Whether the process runs."""
         return self.child.poll() is None
 
-    def end(self, number: int = signal.SIGINT, timeout_s: float = 20.0) -> int:
-        """Send a signal and return the exit code; a process that does not end is killed and -9 comes back."""
+    def end(self, number: int = signal.SIGINT, timeout_s: float = 60.0) -> int | None:
+        """Send a signal and return the exit code; None: it did not end in time and was killed."""
         if self.alive():
             self.child.send_signal(number)
         try:
             return self.child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.child.kill()
-            return self.child.wait()
+            self.child.wait()
+            return None
 
 
 def python_path() -> str:
@@ -197,8 +198,8 @@ class Graph:
         answer = self.call(SetParameters, f"{name}/set_parameters", SetParameters.Request(parameters=wanted))
         return ["" if result.successful else result.reason or "refused" for result in answer.results]
 
-    def close(self) -> dict[str, int]:
-        """End every node with SIGINT and return the exit codes."""
+    def close(self) -> dict[str, int | None]:
+        """End every node with SIGINT and return the exit codes; None: it did not end and was killed."""
         for process in self.processes:
             if process.alive():
                 process.child.send_signal(signal.SIGINT)

@@ -42,7 +42,7 @@ def test_a_world_that_does_not_exist_ends_a_node_that_a_manager_configures(graph
     sim = graph.start("sim_node", world="bogus", autostart=False)
     request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE))
     assert not graph.call(ChangeState, "sim_node/change_state", request).success
-    assert sim.child.wait(60) == EXIT_MISCONFIGURED
+    assert sim.child.wait(120) == EXIT_MISCONFIGURED
     graph.processes.remove(sim)  # it has ended as it should
     assert "error: unknown world 'bogus'; valid: " in sim.output()
 
@@ -56,7 +56,7 @@ def test_without_cameras_no_opengl_is_needed(graph, monkeypatch):
 
 def test_a_first_task_that_does_not_exist_ends_the_node_with_those_there_are(graph):
     sim = graph.start("sim_node", task="bogus", world_config__profile="none")
-    assert sim.child.wait(60) == EXIT_MISCONFIGURED
+    assert sim.child.wait(120) == EXIT_MISCONFIGURED
     graph.processes.remove(sim)  # it has ended as it should
     assert "error: unknown task 'bogus'; valid: " in sim.output()
     assert "push_to_mark" in sim.output()
@@ -77,11 +77,11 @@ def test_at_rest_it_publishes_clock_joints_links_and_description_and_no_depth(gr
     def frames(heard):
         return {frame.child_frame_id for msg in heard for frame in msg.transforms}
 
-    graph.wait(lambda: {"link1", "link7", "wrist_optical_frame"} <= frames(moving), 20, "moving links")
-    graph.wait(lambda: {"link0", "front_optical_frame"} <= frames(fixed[-1:]), 20, "all fixed frames in one message")
+    graph.wait(lambda: {"link1", "link7", "wrist_optical_frame"} <= frames(moving), 60, "moving links")
+    graph.wait(lambda: {"link0", "front_optical_frame"} <= frames(fixed[-1:]), 60, "all fixed frames in one message")
     assert '<link name="link7">' in described[-1].data
     before = clocks[-1].clock
-    graph.wait(lambda: clocks[-1].clock != before, 20, "the clock goes on")
+    graph.wait(lambda: clocks[-1].clock != before, 60, "the clock goes on")
     assert not depths  # perception and memory are left as they are
     answer = graph.call(ResetSim, "sim/reset", ResetSim.Request(task="reach", seed=1))
     assert (answer.accepted, answer.episode) == (True, 1)
@@ -92,7 +92,7 @@ def test_a_step_that_is_shown_again_brings_camera_info_to_who_came_late(graph):
     graph.problem("sim_node", "none for step 0 of episode 1 after ", 120)
     assert "nobody publishes 'command': safety_node is not active" in graph.message("sim_node")
     infos = graph.listen(CameraInfo, "camera/front/camera_info")
-    graph.wait(lambda: infos, 20, "camera_info of the step under way")
+    graph.wait(lambda: infos, 60, "camera_info of the step under way")
 
 
 def test_a_second_simulation_with_the_same_clock_is_refused_and_one_of_its_own_is_not(graph):

@@ -29,7 +29,7 @@ class Watched:
         )
 
     def next(self):
-        return self.shown.get(timeout=20)
+        return self.shown.get(timeout=60)
 
     def answer(self, observation, x):
         joints = observation.joints
@@ -60,7 +60,7 @@ def test_the_rest_of_every_step_is_shown_once_also_of_the_last(watch, lockstep):
         over = outcome.over
         sim.answer(observation, 0.0)
     assert len(stamps) == MAX_STEPS + 1
-    assert [sim.rest.get(timeout=20).stamp_ns for _ in stamps] == stamps
+    assert [sim.rest.get(timeout=60).stamp_ns for _ in stamps] == stamps
     assert sim.rest.empty()
 
 
@@ -103,7 +103,7 @@ def test_without_a_command_the_step_is_shown_again_and_reported(watch):
     repeated, _, again = sim.next()
     assert again
     assert repeated.stamp_ns == first.stamp_ns
-    key, text = sim.problems.get(timeout=20)
+    key, text = sim.problems.get(timeout=60)
     assert key == "command"
     assert "none for step 0 of episode 2" in text  # as task/status counts: the gantry itself begins with 1
 
@@ -167,7 +167,7 @@ class Watchable(GantryWorld, ViewableWorld):
 def test_a_world_at_rest_is_shown_before_the_first_and_after_the_last_episode(watch):
     idle = queue.Queue()
     sim = watch(Watchable, show_idle=idle.put, rest_period_s=0.02, retry_s=60.0)
-    first, second = idle.get(timeout=20), idle.get(timeout=20)
+    first, second = idle.get(timeout=60), idle.get(timeout=20)
     assert second.stamp_ns - first.stamp_ns == 20_000_000  # the clock goes on as it does on the wall
     sim.loop.reset("reach", 1, "").result(20)
     start, _, _ = sim.next()
@@ -177,4 +177,4 @@ def test_a_world_at_rest_is_shown_before_the_first_and_after_the_last_episode(wa
     assert idle.empty()  # no rest within an episode
     sim.answer(start, 0.09)
     assert sim.next()[1].success
-    assert idle.get(timeout=20).joints.positions[0] == 0.09
+    assert idle.get(timeout=60).joints.positions[0] == 0.09

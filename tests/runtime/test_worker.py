@@ -13,7 +13,7 @@ def run(items, capacity, handle=None):
     def work(item):
         if item == "first":
             begun.set()
-            go_on.wait(10)
+            go_on.wait(60)
         elif item == "last":
             done.set()
         elif handle is not None:
@@ -22,13 +22,13 @@ def run(items, capacity, handle=None):
 
     worker = Worker("w", work, capacity=capacity, on_error=errors.append, on_drop=lambda: drops.append(1))
     worker.put("first")
-    assert begun.wait(10)
+    assert begun.wait(60)
     for item in items:
         worker.put(item)
     go_on.set()
     if capacity > 1:
         worker.put("last")
-    assert (done if (items and items[-1] == "last") or capacity > 1 else begun).wait(10)
+    assert (done if (items and items[-1] == "last") or capacity > 1 else begun).wait(60)
     assert worker.stop()
     return handled, len(drops), errors
 
@@ -62,14 +62,14 @@ def blocked(capacity):
 
     def work(item):
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         handled.append(item)
         if isinstance(item, threading.Event):
             item.set()
 
     worker = Worker("w", work, capacity=capacity, on_error=lambda error: None, on_drop=lambda: drops.append(1))
     worker.put("first")
-    assert begun.wait(10)
+    assert begun.wait(60)
     return worker, go_on, handled, drops
 
 
@@ -80,7 +80,7 @@ def test_what_is_to_be_kept_is_never_dropped_and_order_is_kept():
     done = threading.Event()
     worker.put(done, keep=True)
     go_on.set()
-    assert done.wait(10)
+    assert done.wait(60)
     assert worker.stop()
     assert handled == ["first", "KEEP 1", "KEEP 2", "c", "d", "KEEP 3", done]
     assert len(drops) == 2
