@@ -14,8 +14,10 @@ import numpy as np
 
 from engram.core.errors import EngramError
 
-_HALVINGS = 24
-"""Bisections of a velocity near the end of a joint's range: to 1e-7 of what one step may change."""
+_SEARCH = 24
+"""The most steps of the search for the velocity that ends at the end of a joint's range."""
+_NEAR = 1e-7
+"""So near to the end of its range a joint has reached it [rad]."""
 _LONGEST_STOP = 10_000
 """Steps after which a stop is given up; no robot needs as many."""
 _REST = 1e-12
@@ -43,6 +45,12 @@ class JointLimit:
     acceleration: float  # rad/s^2
     jerk: float  # rad/s^3; infinite = not limited
     dt: float  # s
+
+    @property
+    def longest_stop(self) -> float:
+        """An upper bound of the way that a stop takes, from any state of motion [rad]."""
+        turned = 0.0 if math.isinf(self.jerk) else 4.0 * self.acceleration / self.jerk
+        return self.speed * (turned + self.speed / self.acceleration + 4.0 * self.dt)
 
     def up_to(self, v: float, a: float, limit: float) -> float:
         """Return the greatest next velocity after which the joint need not become faster than ``limit``.
@@ -74,15 +82,22 @@ class JointLimit:
             p, v, a: state of motion of the command before.
             wanted: a next velocity that keeps the limits of velocity, acceleration and jerk.
         """
-        if self._peak(p, v, a, wanted) <= self.high:
+        passed, beyond = wanted, self._peak(p, v, a, wanted)
+        if beyond <= self.high:
             return wanted
-        kept, passed = self.down_to(v, a, -self.speed), wanted
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (kept + passed)
-            if self._peak(p, v, a, middle) <= self.high:
-                kept = middle
+        kept = self.down_to(v, a, -self.speed)
+        short = self._peak(p, v, a, kept)
+        for step in range(_SEARCH):
+            if not short < self.high - _NEAR or passed - kept < _REST:
+                break
+            # The way to stop is a convex function of the velocity: the chord never goes too far.
+            part = 0.5 if step % 3 == 2 else (self.high - short) / (beyond - short)
+            tried = kept + part * (passed - kept)
+            reached = self._peak(p, v, a, tried)
+            if reached <= self.high:
+                kept, short = tried, reached
             else:
-                passed = middle
+                passed, beyond = tried, reached
         return kept
 
     def mirrored(self) -> JointLimit:
@@ -124,6 +139,7 @@ class MotionLimits:
         rows = zip(low, high, speed, acceleration, jerk, strict=True)
         self._joints = [JointLimit(*(float(value) for value in row), dt) for row in rows]
         self._mirrored = [joint.mirrored() for joint in self._joints]
+        self._stops = [joint.longest_stop for joint in self._joints]
         self.last: Plan | None = None  # the command before
 
     def forget(self) -> None:
@@ -148,18 +164,11 @@ class MotionLimits:
         asked = (target - last.positions) / self.dt
         wanted = slowed(asked, self._speed)
         limited = ["velocity"] if wanted is not asked else []
-        base, reached, ends = self._reach(last, wanted)
-        missing = np.abs(wanted - base)
-        parts = np.divide(np.abs(reached - base), missing, out=np.ones_like(missing), where=missing > _REST)
-        part = float(parts.min())
-        if part < 1.0 - 1e-9:
-            limited.append("acceleration")
-        if ends:
-            limited.append("position")
-        if not limited:
+        reached, ends = self._reach(last, wanted)
+        if not limited and not ends and np.abs(reached - wanted).max() <= _REST:
             return self._plan(last, target)
-        velocity = base + min(1.0, part) * (wanted - base)
-        velocity = np.array([self._in_range(i, last, v) for i, v in enumerate(velocity.tolist())])
+        velocity, together = self._together(last, wanted, reached)
+        limited += ["acceleration"] * (not together) + ["position"] * ends
         return self._plan(last, last.positions + velocity * self.dt, tuple(limited))
 
     def stopping(self) -> Plan:
@@ -191,28 +200,49 @@ class MotionLimits:
     def _moving(self, plan: Plan) -> list[tuple[JointLimit, float, float]]:
         return list(zip(self._joints, plan.velocity.tolist(), plan.acceleration.tolist(), strict=True))
 
-    def _reach(self, last: Plan, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the velocity (n,) to go on from, the one each joint reaches by itself, and whether a range ended it.
+    def _reach(self, last: Plan, wanted: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Return the velocity (n,) that each joint reaches by itself, and whether the end of a range changed one.
 
         ``wanted`` (n,) is cut in place for joints that come to the end of their range.
         """
-        base, reached, ends = np.empty_like(wanted), np.empty_like(wanted), False
+        reached, ends = np.empty_like(wanted), False
         for i, (joint, v, a) in enumerate(self._moving(last)):
             asked = joint.towards(v, a, float(wanted[i]))
-            kept = self._in_range(i, last, asked)
-            if abs(kept - asked) > _REST:
-                wanted[i], ends = kept, True
-            base[i] = self._in_range(i, last, joint.towards(v, a, v))
-            reached[i] = kept
-        return base, reached, ends
+            reached[i] = self._before_ends(i, float(last.positions[i]), v, a, asked)
+            if abs(reached[i] - asked) > _REST:
+                wanted[i], ends = reached[i], True
+        return reached, ends
+
+    def _together(self, last: Plan, wanted: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Return the velocity (n,) on the way from the present one to ``wanted``, as far as every joint can go.
+
+        Also tells whether that is the whole way.
+        """
+        base = np.array(
+            [self._in_range(i, last, joint.towards(v, a, v)) for i, (joint, v, a) in enumerate(self._moving(last))]
+        )
+        missing = np.abs(wanted - base)
+        parts = np.divide(np.abs(reached - base), missing, out=np.ones_like(missing), where=missing > _REST)
+        part = min(1.0, float(parts.min()))
+        if part >= 1.0 - 1e-9:
+            return reached, True
+        velocity = (base + part * (wanted - base)).tolist()
+        return np.array([self._in_range(i, last, v) for i, v in enumerate(velocity)]), False
 
     def _in_range(self, i: int, last: Plan, velocity: float) -> float:
         """Return ``velocity`` of joint ``i``, brought to what its limits allow."""
         joint, v, a = self._joints[i], float(last.velocity[i]), float(last.acceleration[i])
         velocity = min(max(velocity, joint.down_to(v, a, -joint.speed)), joint.up_to(v, a, joint.speed))
-        p = float(last.positions[i])
-        velocity = joint.before_end(p, v, a, velocity)
-        return -self._mirrored[i].before_end(-p, -v, -a, -velocity)
+        return self._before_ends(i, float(last.positions[i]), v, a, velocity)
+
+    def _before_ends(self, i: int, p: float, v: float, a: float, velocity: float) -> float:
+        """Return the velocity nearest to ``velocity`` from which joint ``i`` can stop within its range."""
+        joint, stop = self._joints[i], self._stops[i]
+        if p + stop > joint.high:
+            velocity = joint.before_end(p, v, a, velocity)
+        if p - stop < joint.low:
+            velocity = -self._mirrored[i].before_end(-p, -v, -a, -velocity)
+        return velocity
 
     def _plan(self, last: Plan, positions: np.ndarray, limited: tuple[str, ...] = ()) -> Plan:
         positions = np.minimum(np.maximum(positions, self._low), self._high)

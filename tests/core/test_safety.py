@@ -103,8 +103,8 @@ def test_an_arm_far_from_its_last_command_is_named():
     f = safety()
     assert f.lag(joints(0.9)) == ""  # no command yet
     f.hold(joints(), "no_command")
-    assert f.lag(joints(0.29)) == ""  # 1 m/s for 0.1 s + 0.1 s + 0.1 s to stop
-    assert f.lag(joints(0, 0.31)) == "y measured 0.310 away from its last command"
+    assert f.lag(joints(0.249)) == ""  # 1 m/s for 0.1 s, 0.05 s of slack, and half of the 0.2 s that a stop takes
+    assert f.lag(joints(0, 0.26)) == "y measured 0.260 away from its last command"
     assert f.lag(joints(gripper=0.8)) == ""
 
 
