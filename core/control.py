@@ -15,6 +15,7 @@ from engram.core import quaternion as quat
 from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
 from engram.core.robot import RobotConfig
+from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import EE_ACTION_DIM, ActionChunk, Hand, JointCommand, JointState, Pose
 
 
@@ -127,9 +128,11 @@ class ChunkExecutor:
         self._done: dict[int, np.ndarray | None] = {}  # by stamp, in free running: what was executed, None = held
 
     def accept(self, chunk: ActionChunk) -> bool:
-        """Take a chunk; an older one than the current is refused (False)."""
+        """Take a chunk; an older one than the current is refused (False), unless the clock began anew."""
         if self.chunk is not None and chunk.stamp_ns < self.chunk.stamp_ns:
-            return False
+            if not clock_restarted(self.chunk.stamp_ns, chunk.stamp_ns):
+                return False
+            self.reset()
         if chunk is not self.chunk:
             self.chunk, self._owed = chunk, self._missed(chunk)
         return True

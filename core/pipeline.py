@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
 from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorController
 from engram.core.errors import InvalidInputError, NonFiniteError
+from engram.core.input_rules import LONGEST_CHUNK, NEAR_NS, is_near, unfit_chunk, unfit_human
+from engram.core.joint_watch import JointWatch
 from engram.core.robot import RobotConfig
 from engram.core.safety import SafetyConfig, SafetyFilter
 from engram.core.types import EE_ACTION_DIM, ActionChunk, HumanAction, JointCommand, JointState
@@ -17,6 +19,8 @@ from engram.core.types.basics import set_fields
 
 HOLD, HUMAN = "hold:", "human:"
 """How the author of an executed action begins when it is not a policy's version."""
+JUMP = "joint_jump"
+"""Why the robot stops when its joints are measured where no motor can have brought them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ class _Refusal:
     end_ns: int
     reason: str
 
+    def covers(self, stamp_ns: int) -> bool:
+        return self.begin_ns <= stamp_ns < self.end_ns
+
 
 class CommandPipeline:
     """Action chunk -> controller -> safety filter, one :meth:`step` for each control step.
 
-    A human's action goes before the policy's. A latched stop goes before both.
+    A human's action goes before the policy's. A latched stop goes before both. A measurement that no motor could have
+    made latches a stop, too.
     """
 
     def __init__(
@@ -72,12 +80,24 @@ class CommandPipeline:
         lockstep: bool = True,
         control: ControlConfig | None = None,
         safety: SafetyConfig | None = None,
+        jump_grace_s: float = 0.0,
     ) -> None:
+        """``jump_grace_s``: a new episode within this time explains a jump of the joints; until then the robot holds.
+
+        A simulation that does not wait for commands needs it: the joints may arrive before the status of the episode
+        that moved them.
+        """
         self.robot = robot
         self.executor = ChunkExecutor(lockstep=lockstep)
         self.controller = EndEffectorController(kinematics, robot, control)
-        self.filter = SafetyFilter(robot, kinematics, safety)
+        self.filter = SafetyFilter(robot, kinematics, safety, self.controller.config.control_dt_s)
+        speed = np.append(robot.velocity_max, robot.gripper_velocity_max)
+        self.watch = JointWatch(robot.joint_names, speed, self.filter.config.slack_s)
+        self._jump_grace_ns = round(jump_grace_s * 1e9)
         self._refusal: _Refusal | None = None
+        self._refused: ActionChunk | None = None  # the newest chunk that was, so that it is counted once
+        self._jumped_ns: int | None = None  # stamp of a jump that a new episode may still explain
+        self._joints: JointState | None = None  # of the last decision
 
     @property
     def control_dt_s(self) -> float:
@@ -85,13 +105,15 @@ class CommandPipeline:
         return self.controller.config.control_dt_s
 
     def reset(self) -> None:
-        """Begin an episode: forget chunk, target and previous command; a latched stop stays latched.
+        """Begin an episode: forget chunk, target, measurements and last command; a latched stop stays latched.
 
         A refused chunk is not forgotten: it may be the first of the new episode.
         """
         self.executor.reset()
         self.controller.reset()
         self.filter.forget()
+        self.watch.forget()
+        self._jumped_ns = self._joints = None
 
     def step(
         self,
@@ -111,16 +133,63 @@ class CommandPipeline:
         if joints.names != self.filter.robot.joint_names:
             expected = ", ".join(self.filter.robot.joint_names)
             raise InvalidInputError(f"joints {', '.join(joints.names)}, expected in this order: {expected}")
+        if not self._is_next(joints.stamp_ns):
+            return self._held(self.filter.repeat(joints, self._reason("stamp_not_new")), joints)
         if chunk is not None:
-            self.executor.accept(chunk)
+            self.offer(chunk, joints.stamp_ns)
+        self.inspect(joints)
         if self.filter.stopped:
             return self.hold(joints)
+        if self._jumped_ns is not None:
+            return self.hold(joints, JUMP)
         wish = self._wish(joints.stamp_ns, human)
         if wish is not None:
             return self._let_through(wish, joints, age_s)
-        if self._refusal is not None and self._refusal.begin_ns <= joints.stamp_ns < self._refusal.end_ns:
+        if self._refusal is not None and self._refusal.covers(joints.stamp_ns):
             return self.hold(joints, self._refusal.reason)
         return None if self.executor.lockstep else self.hold(joints)
+
+    def offer(self, chunk: ActionChunk, now_ns: int) -> str:
+        """Take ``chunk`` for the control steps from ``now_ns`` on; returns why it is refused, empty = it is not.
+
+        Nothing of a refused chunk stays, but that the steps which it was to drive now are held rather than waited for.
+        """
+        if chunk is self._refused or chunk is self.executor.chunk:
+            return ""
+        reason = unfit_chunk(chunk, self.robot, self.control_dt_s)
+        if not is_near(chunk.stamp_ns, now_ns) or chunk.stamp_ns > now_ns:
+            reason = "chunk_stamp"
+        elif reason:
+            self._note_refusal(chunk.stamp_ns, chunk.execute_steps, reason)
+        if reason:
+            self._refused = chunk
+            self.filter.counts[reason] += 1
+        elif self.executor.accept(chunk):
+            self._refusal = None
+        return reason
+
+    def inspect(self, joints: JointState) -> None:
+        """Compare ``joints`` with what was measured and commanded before; latch a stop if no motor could be there.
+
+        Call it for measurements that no step is decided for, too.
+        """
+        if self.filter.stopped:
+            return
+        problem = self.watch.jump(joints)
+        if not problem and not joints.held and (lag := self.filter.lag(joints)):
+            problem = lag
+        if problem and self._jumped_ns is None:
+            self._jumped_ns, self._jump = joints.stamp_ns, problem
+            self.filter.counts[JUMP] += 1
+        if self._jumped_ns is not None and abs(joints.stamp_ns - self._jumped_ns) >= self._jump_grace_ns:
+            self.stop(f"{JUMP}: {self._jump}")
+
+    def _is_next(self, stamp_ns: int) -> bool:
+        """Tell whether ``stamp_ns`` is a control step that was not decided yet: stamps never go back in an episode."""
+        return self._joints is None or stamp_ns - self._joints.stamp_ns > 0.5e9 * self.control_dt_s
+
+    def _reason(self, reason: str) -> str:
+        return "stopped" if self.filter.stopped else reason
 
     def chunk_due(self, stamp_ns: int) -> bool:
         """Tell whether the policy is to be asked at the control step at ``stamp_ns``, whoever drives it.
@@ -143,18 +212,28 @@ class CommandPipeline:
         return self.step(joints, chunk) or self.hold(joints)
 
     def hold(self, joints: JointState, reason: str = "no_command") -> Decision:
-        """Decide that the robot stays where it is; a latched stop is the reason if there is one."""
-        return self._held(
-            self.filter.hold(joints, "stopped" if self.filter.stopped else reason, self.control_dt_s), joints
-        )
+        """Decide that the robot stays where it was last sent; a latched stop is the reason if there is one."""
+        give = self.filter.hold if self._is_next(joints.stamp_ns) else self.filter.repeat
+        return self._held(give(joints, self._reason(reason)), joints)
+
+    def hold_blind(self, stamp_ns: int, reason: str) -> Decision | None:
+        """Decide a hold at ``stamp_ns`` without joint states, after they were lost; None if there never were any."""
+        return None if self._joints is None else self.hold(replace(self._joints, stamp_ns=stamp_ns), reason)
 
     def refuse(self, stamp_ns: int, execute_steps: int, error: Exception) -> None:
         """Take note that the chunk at ``stamp_ns`` [ns] is not fit to run because of ``error``.
 
-        The ``execute_steps`` control steps that it was to drive are held at once, rather than waited for.
+        The ``execute_steps`` control steps that it was to drive are held at once, rather than waited for, until a
+        chunk comes that is fit to run.
         """
         reason = "non_finite" if isinstance(error, NonFiniteError) else "invalid_chunk"
-        covered_ns = round(max(1, execute_steps) * self.control_dt_s * 1e9)
+        self.filter.counts[f"chunk_{reason}"] += 1
+        self._note_refusal(stamp_ns, execute_steps, reason)
+
+    def _note_refusal(self, stamp_ns: int, execute_steps: int, reason: str) -> None:
+        covered_ns = round(min(max(1, execute_steps), LONGEST_CHUNK) * self.control_dt_s * 1e9)
+        if self._joints is not None and abs(stamp_ns - self._joints.stamp_ns) > NEAR_NS:
+            return  # of another time: the policy did not mean a step that is coming
         self._refusal = _Refusal(stamp_ns, stamp_ns + covered_ns, reason)
 
     def stop(self, reason: str) -> None:
@@ -166,10 +245,17 @@ class CommandPipeline:
         reason = self.filter.stopped
         self.filter.reset()
         self.controller.reset()
+        self.watch.forget()
+        self._jumped_ns = None
         return reason
 
     def _wish(self, stamp_ns: int, human: HumanAction | None) -> _Wish | None:
         """Return whose action is due: the human's, else the newest chunk's row for this step."""
+        if human is not None and human.active:
+            reason = unfit_human(human, self.robot, stamp_ns)
+            if reason == "human_stamp":  # an old message: whoever sent it does not drive now
+                self.filter.counts[reason] += 1
+                human = None
         if human is not None and human.active:
             return _Wish(human.action, human.space, HUMAN + human.who)
         action, chunk = self.executor.action(stamp_ns), self.executor.chunk
@@ -179,6 +265,7 @@ class CommandPipeline:
         command = self.filter.filter(self._targets(wish, joints), joints, self.control_dt_s, age_s)
         if command.held:
             return self._held(command, joints)
+        self._joints = joints
         row = np.clip(wish.action, -1.0, 1.0) if wish.space == "ee_delta" else wish.action
         return Decision(command, wish.author, row, wish.space)
 
@@ -193,7 +280,9 @@ class CommandPipeline:
             return np.full(len(joints.names), np.nan)
 
     def _held(self, command: JointCommand, joints: JointState) -> Decision:
-        self.executor.held(joints.stamp_ns)
+        if self._is_next(joints.stamp_ns):
+            self.executor.held(joints.stamp_ns)
+            self._joints = joints
         row = np.zeros(EE_ACTION_DIM)
-        row[-1] = 2.0 * self.robot.gripper_fraction(joints.positions[-1]) - 1.0
+        row[-1] = 2.0 * self.robot.gripper_fraction(command.positions[-1]) - 1.0
         return Decision(command, HOLD + command.held, row, "ee_delta")

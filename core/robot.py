@@ -38,7 +38,7 @@ FULL_SIZE_TABLE = TableConfig()
 
 _NUMBERS = (
     *("position_min", "position_max", "velocity_max", "acceleration_max", "home", "gripper_open", "gripper_closed"),
-    *("gripper_velocity_max", "workspace_min", "workspace_max", "reach_m", "payload_kg", "servo_lead_s"),
+    *("gripper_velocity_max", "jerk_max", "workspace_min", "workspace_max", "reach_m", "payload_kg", "servo_lead_s"),
 )
 
 
@@ -77,6 +77,7 @@ class RobotConfig:
     """Site of the model between the finger tips, its z axis along the fingers."""
     hand_link: str = ""
     """Body of the model that carries the fingers."""
+    jerk_max: tuple[float, ...] = ()  # rad/s^3; empty = not limited
     servo_lead_s: float = 0.0
     """How far the simulated servos trail a moving target; their set points run ahead by so much [s]."""
     table: TableConfig = FULL_SIZE_TABLE
@@ -88,7 +89,7 @@ class RobotConfig:
         for name in _NUMBERS:
             if not np.isfinite(np.asarray(getattr(self, name), np.float64)).all():
                 raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected finite numbers")
-        for name in ("velocity_max", "acceleration_max", "gripper_velocity_max"):
+        for name in ("velocity_max", "acceleration_max", "jerk_max", "gripper_velocity_max"):
             if not (np.asarray(getattr(self, name)) > 0).all():
                 raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected numbers above 0")
         if self.gripper_open == self.gripper_closed:
@@ -96,7 +97,8 @@ class RobotConfig:
         for name in ("workspace_min", "workspace_max"):
             if len(getattr(self, name)) != 3:
                 raise InvalidInputError(f"RobotConfig.{name}: {getattr(self, name)}, expected x, y, z")
-        for name in ("position_min", "position_max", "velocity_max", "acceleration_max", "home"):
+        lengths = ("position_min", "position_max", "velocity_max", "acceleration_max", "home")
+        for name in (*lengths, "jerk_max") if self.jerk_max else lengths:
             if len(getattr(self, name)) != n:
                 raise InvalidInputError(f"RobotConfig.{name}: {len(getattr(self, name))} values for {n} joints")
         for name in ("position", "workspace"):
@@ -171,6 +173,7 @@ PANDA_2F85 = RobotConfig(
     position_max=(2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973),
     velocity_max=(2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61),
     acceleration_max=(15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0),
+    jerk_max=(7500.0, 3750.0, 5000.0, 6250.0, 7500.0, 10000.0, 10000.0),
     home=(0.0, -0.35, 0.0, -2.35, 0.0, 2.0, 0.785),
     gripper_open=0.0,
     gripper_closed=0.8,

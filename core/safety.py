@@ -1,7 +1,9 @@
 """The last filter before the actuators: limits, staleness, finiteness and a latched stop.
 
-The filter does not trust its input. It keeps position, velocity and acceleration within the robot's limits, rejects
-non-finite values, holds when commands are stale, and holds until reset once stopped.
+The filter trusts neither the request nor the measurement. The sequence of its commands keeps position, velocity,
+acceleration and jerk within the robot's limits, whatever is requested and whatever is measured. It rejects values that
+are not finite, holds when requests are stale, and holds until reset once stopped. A hold brakes to the last command and
+stays there.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engram.core.contracts import Kinematics
+from engram.core.motion_limits import MotionLimits, Plan, slowed
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
 
@@ -22,54 +25,87 @@ class SafetyConfig:
 
     stale_after_s: float = 0.5
     """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
+    ahead_s: float = 0.25
+    """So far may joint states be ahead of this machine's clock; beyond it the robot holds [s]."""
     velocity_fraction: float = 1.0
     """Share of the robot's velocity limits that may be used (0..1]."""
     acceleration_fraction: float = 1.0
     """Share of the robot's acceleration limits that may be used (0..1]."""
+    jerk_fraction: float = 1.0
+    """Share of the robot's jerk limits that may be used (0..1]."""
     workspace_margin_m: float = 0.02
     """How far outside the workspace box the tool may be commanded before the command is rejected [m]."""
+    slack_s: float = 0.05
+    """A joint may be measured as far from the measurements before as its fastest motion takes it in the time between,
+    and in this time on top; beyond it the robot stops: see :class:`engram.core.joint_watch.JointWatch` [s]."""
 
 
 class SafetyFilter:
     """Turns any requested joint command into one that is safe to execute. Counts every intervention."""
 
-    def __init__(self, robot: RobotConfig, kinematics: Kinematics, config: SafetyConfig | None = None) -> None:
+    def __init__(
+        self,
+        robot: RobotConfig,
+        kinematics: Kinematics,
+        config: SafetyConfig | None = None,
+        control_dt_s: float = 0.1,
+    ) -> None:
         self.robot = robot
         self.kinematics = kinematics
         self.config = config or SafetyConfig()
+        self.control_dt_s = control_dt_s
         self.counts: Counter[str] = Counter()
         self.stopped = ""  # reason of the latched stop; empty = running
-        self._velocity: np.ndarray | None = None  # (n,) of the last command, for the acceleration limit
-        self._hold: np.ndarray | None = None  # (n,) joint positions to hold while nothing else is let through
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
         self._speed = np.array(robot.velocity_max) * self.config.velocity_fraction
         self._acceleration = np.array(robot.acceleration_max) * self.config.acceleration_fraction
+        jerk = np.array(robot.jerk_max or (np.inf,) * len(robot.arm_joints)) * self.config.jerk_fraction
+        self._arm = MotionLimits(
+            self._low[:-1], self._high[:-1], self._speed, self._acceleration, jerk, self.control_dt_s
+        )
+        self._gripper: float | None = None  # position of the gripper's last command
         margin = self.config.workspace_margin_m
         self._workspace = np.subtract(robot.workspace_min, margin), np.add(robot.workspace_max, margin)  # (3,) m each
+
+    @property
+    def last(self) -> np.ndarray | None:
+        """The last command (n,), arm and gripper; None before the first."""
+        if self._arm.last is None or self._gripper is None:
+            return None
+        return np.append(self._arm.last.positions, self._gripper)
 
     def stop(self, reason: str) -> None:
         """Latch: every later command becomes a hold until :meth:`reset`."""
         self.stopped = reason or "stop requested"
 
     def reset(self) -> None:
-        """Release a latched stop and forget the previous command."""
+        """Release a latched stop. Motion goes on from the last command."""
         self.stopped = ""
-        self.forget()
 
     def forget(self) -> None:
-        """Forget the previous command, as at the start of an episode; a latched stop stays latched."""
-        self._velocity = None
-        self._hold = None
+        """Forget the last command, as at the start of an episode; a latched stop stays latched."""
+        self._arm.forget()
+        self._gripper = None
 
-    def hold(self, joints: JointState, reason: str, duration_s: float) -> JointCommand:
-        """Return a command that holds the current position. The position is stored once, so that the command does
-        not follow a sagging arm down."""
-        if self._hold is None:
-            self._hold = joints.positions.copy()
-        self._velocity = np.zeros(len(self._hold))
+    def hold(self, joints: JointState, reason: str) -> JointCommand:
+        """Return a command that brakes to rest and then repeats itself: it follows no measurement.
+
+        Without a command before, the robot is held where it is measured, within its limits.
+        """
+        self._begin(joints)
+        self._arm.take(self._arm.stopping())
+        return self._held(joints, reason)
+
+    def repeat(self, joints: JointState, reason: str) -> JointCommand:
+        """Return the last command once more: the hold for a control step that has its answer already."""
+        self._begin(joints)
+        return self._held(joints, reason)
+
+    def _held(self, joints: JointState, reason: str) -> JointCommand:
         self.counts[reason] += 1
-        return JointCommand(joints.stamp_ns, self.robot.joint_names, self._hold, duration_s, held=reason)
+        assert self.last is not None
+        return JointCommand(joints.stamp_ns, self.robot.joint_names, self.last, self.control_dt_s, held=reason)
 
     def filter(
         self, positions: np.ndarray | None, joints: JointState, duration_s: float, age_s: float = 0.0
@@ -79,25 +115,46 @@ class SafetyFilter:
         Args:
             positions: requested joint targets (n,), or None when nobody asked for anything.
             joints: measured state now.
-            duration_s: time in which the targets shall be reached [s].
+            duration_s: time in which the targets shall be reached: the control period [s].
             age_s: how old the request is [s].
         """
-        reason = self._refusal(positions, age_s)
+        reason = self._refusal(positions, duration_s, age_s)
         if reason:
-            return self.hold(joints, reason, duration_s)
+            return self.hold(joints, reason)
         assert positions is not None
-        safe = self._limit(np.asarray(positions, np.float64), joints, duration_s)
-        tool = self.kinematics.forward(safe[: len(self.robot.arm_joints)]).position
-        low, high = self._workspace
-        here = self.kinematics.forward(joints.positions[: len(self.robot.arm_joints)]).position
-        outside_now = np.maximum(low - here, 0) + np.maximum(here - high, 0)
-        outside_then = np.maximum(low - tool, 0) + np.maximum(tool - high, 0)
-        if (outside_then > outside_now + 1e-9).any():  # moving back in is always allowed
-            return self.hold(joints, "workspace", duration_s)
-        self._hold = None
-        return JointCommand(joints.stamp_ns, self.robot.joint_names, safe, duration_s)
+        self._begin(joints)
+        arm, gripper = self._limit(np.asarray(positions, np.float64), joints)
+        if self._leaves_workspace(arm):
+            return self.hold(joints, "workspace")
+        self._arm.take(arm)
+        self._gripper = gripper
+        return JointCommand(
+            joints.stamp_ns, self.robot.joint_names, np.append(arm.positions, gripper), self.control_dt_s
+        )
 
-    def _refusal(self, positions: np.ndarray | None, age_s: float) -> str:
+    def lag(self, joints: JointState) -> str:
+        """Return why the arm cannot be following its commands; empty = it may be.
+
+        An arm that follows is at most as far from its last command as it moves in one control period, the slack and
+        the time it takes to stop. The gripper is not looked at: what it holds stops it.
+        """
+        if self._arm.last is None:
+            return ""
+        off = np.abs(joints.positions[:-1] - self._arm.last.positions)
+        allowed_s = self.control_dt_s + self.config.slack_s + self._speed / (2.0 * self._acceleration)
+        worst = int(np.argmax(off - self._speed * allowed_s))
+        if off[worst] <= self._speed[worst] * allowed_s[worst]:
+            return ""
+        return f"{self.robot.arm_joints[worst]} measured {off[worst]:.3f} away from its last command"
+
+    def _begin(self, joints: JointState) -> None:
+        """Take the measurement for the last command if there is none."""
+        if self._arm.last is None:
+            self._arm.begin(joints.positions[:-1])
+        if self._gripper is None:
+            self._gripper = float(np.clip(joints.positions[-1], self._low[-1], self._high[-1]))
+
+    def _refusal(self, positions: np.ndarray | None, duration_s: float, age_s: float) -> str:
         if self.stopped:
             return "stopped"
         if positions is None:
@@ -106,45 +163,51 @@ class SafetyFilter:
             return "wrong_shape"
         if not np.isfinite(positions).all():
             return "non_finite"
+        if not abs(duration_s - self.control_dt_s) <= 1e-6 * self.control_dt_s:
+            return "wrong_duration"
         if not age_s <= self.config.stale_after_s:
             return "stale"
+        if age_s < -self.config.ahead_s:
+            return "future"
         return ""
 
-    def _limit(self, wanted: np.ndarray, joints: JointState, duration_s: float) -> np.ndarray:
-        """Bring to position, velocity and acceleration limits, counting each kind that bit; arm (n,) and gripper.
+    def _limit(self, wanted: np.ndarray, joints: JointState) -> tuple[Plan, float]:
+        """Bring to all limits, counting each kind that bit; returns the arm's command and the gripper's.
 
-        All arm joints slow down together, so that the tool keeps its direction. The gripper is limited by its speed
-        alone.
+        Velocities count from the measurement as well as from the last command: an arm that is blocked is not led away.
+        The gripper is limited by its speed alone.
         """
-        gripper_speed = self.robot.gripper_velocity_max
+        dt, here, speed = self.control_dt_s, joints.positions, self.robot.gripper_velocity_max * self.control_dt_s
         clipped = np.minimum(np.maximum(wanted, self._low), self._high)
-        self._count("position_limited", clipped, wanted)
-        velocity = (clipped - joints.positions) / duration_s
-        step = self._acceleration * duration_s
-        previous = joints.velocities if self._velocity is None else self._velocity
-        arm = _slowed(velocity[:-1], self._speed)
-        gripper = min(max(float(velocity[-1]), -gripper_speed), gripper_speed)
-        self._count("velocity_limited", np.append(arm, gripper), velocity)
-        smooth = _reachable(arm, previous[:-1], step)
-        self._count("acceleration_limited", smooth, arm)
-        self._velocity = np.append(_slowed(smooth, self._speed), gripper)
-        return np.minimum(np.maximum(joints.positions + self._velocity * duration_s, self._low), self._high)
+        velocity = (clipped - here) / dt
+        allowed = slowed(velocity[:-1], self._speed)
+        plan = self._arm.towards(here[:-1] + allowed * dt)
+        assert self._gripper is not None
+        near = min(max(float(clipped[-1]), float(here[-1]) - speed), float(here[-1]) + speed)
+        gripper = min(max(near, self._gripper - speed), self._gripper + speed)
+        gripper = min(max(gripper, float(self._low[-1])), float(self._high[-1]))
+        limits = set(plan.limited)
+        if _differ(clipped, wanted):
+            limits.add("position")
+        if _differ(allowed, velocity[:-1]) or _differ(gripper, clipped[-1]):
+            limits.add("velocity")
+        self.counts.update(f"{limit}_limited" for limit in limits)
+        return plan, gripper
 
-    def _count(self, limit: str, kept: np.ndarray, asked: np.ndarray) -> None:
-        if np.abs(kept - asked).max() > 1e-9:
-            self.counts[limit] += 1
+    def _leaves_workspace(self, plan: Plan) -> bool:
+        """Tell whether the tool, now or when it stops after ``plan``, is further outside than at the last command."""
+        assert self._arm.last is not None
+        now = self._outside(self._arm.last.positions)
+        return any(
+            (self._outside(arm) > now + 1e-9).any()  # moving back in is always allowed
+            for arm in (plan.positions, self._arm.rest(plan))
+        )
+
+    def _outside(self, arm: np.ndarray) -> np.ndarray:
+        """Return how far the tool is outside the workspace (3,) m for arm joints (n,)."""
+        tool, (low, high) = self.kinematics.forward(arm).position, self._workspace
+        return np.maximum(low - tool, 0) + np.maximum(tool - high, 0)
 
 
-def _slowed(velocity: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Return ``velocity`` (n,) in its direction, as fast as ``speed`` (n,) > 0 lets every joint go [rad/s]."""
-    excess = float((np.abs(velocity) / speed).max())
-    return velocity if excess <= 1.0 else velocity / excess
-
-
-def _reachable(wanted: np.ndarray, previous: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Return the velocity (n,) nearest to ``wanted`` on the straight line from ``previous`` that ``step`` (n,) allows.
-
-    From rest, or along the present motion, its direction is that of ``wanted``; in a turn it lies between the two.
-    """
-    excess = float((np.abs(wanted - previous) / step).max())
-    return wanted if excess <= 1.0 else previous + (wanted - previous) / excess
+def _differ(kept: np.ndarray | float, asked: np.ndarray | float) -> bool:
+    return float(np.abs(np.subtract(kept, asked)).max()) > 1e-9

@@ -118,6 +118,7 @@ SO101 = RobotConfig(
     position_max=(1.91986, 1.74533, 1.69, 1.65806, 2.84121),
     velocity_max=(4.0,) * 5,
     acceleration_max=(40.0,) * 5,
+    jerk_max=(800.0,) * 5,
     home=(0.0, -0.5, 0.5, 1.5708, 1.5708),
     gripper_open=0.45,
     gripper_closed=-0.1745,
@@ -137,4 +138,5 @@ SO101 = RobotConfig(
     servo_lead_s=0.015,
     table=TableConfig(scale=0.5, origin=(-0.05, 0.0)),
 )
-"""SO-ARM101 follower with STS3215 servos: joint limits of its calibration file; a table of half size before it."""
+"""SO-ARM101 follower with STS3215 servos: joint limits of its calibration file; a table of half size before it.
+The servos' jerk is not specified: 800 rad/s^3 reverses the full acceleration within one control step of 0.1 s."""

@@ -23,8 +23,8 @@ def chunk(step: int, *rows, space: str = "ee_delta", execute: int = 0) -> Action
     return ActionChunk(step * STEP_NS, 1, space, np.array(rows), 0.1, execute or len(rows), "v3")
 
 
-def human(row, space: str = "ee_delta", *, active: bool = True) -> HumanAction:
-    return HumanAction(0, "ann", active, space, np.array(row))
+def human(row, space: str = "ee_delta", *, active: bool = True, step: int = 0) -> HumanAction:
+    return HumanAction(step * STEP_NS, "ann", active, space, np.array(row))
 
 
 def at(step: int, x: float = 0.0):
@@ -52,15 +52,15 @@ def test_joint_positions_pass_by_the_controller():
 def test_after_joint_positions_relative_motion_begins_where_the_arm_is():
     p = pipeline()
     p.step(at(0), chunk(0, RIGHT))  # a target at 0.02 m
-    p.step(at(1, 0.3), human=human([0.3, 0, 0, 0], "joint_position"))
-    assert p.step(at(2, 0.3), chunk(2, RIGHT)).command.positions[0] == pytest.approx(0.32)
+    p.step(at(1, 0.1), human=human([0.06, 0, 0, 0], "joint_position", step=1))
+    assert p.step(at(2, 0.1), chunk(2, RIGHT)).command.positions[0] == pytest.approx(0.12)
 
 
 def test_a_human_goes_before_the_policy_and_one_who_is_not_active_does_not():
     p = pipeline()
     decision = p.step(at(0), chunk(0, RIGHT, RIGHT), human([0, 0.5, 0, 0, 0, 0, -1.0]))
     assert (decision.author, decision.command.positions[:2].tolist()) == ("human:ann", [0, 0.025])
-    assert p.step(at(1), human=human([0, 0.5, 0, 0, 0, 0, -1.0], active=False)).author == "v3"
+    assert p.step(at(1), human=human([0, 0.5, 0, 0, 0, 0, -1.0], active=False, step=1)).author == "v3"
 
 
 def test_in_lock_step_a_step_without_a_row_waits_and_free_running_holds_it():
@@ -89,7 +89,15 @@ def test_the_steps_of_a_refused_chunk_are_held_at_once_and_no_others(error, reas
     p.reset()  # it may be the first chunk of the episode that begins
     held = [decision and decision.author for decision in (p.step(at(step)) for step in range(1, 5))]
     assert held == [None, f"hold:{reason}", f"hold:{reason}", None]
-    assert p.step(at(3), chunk(3, RIGHT)).author == "v3"  # a good one for the same step counts
+    assert p.filter.counts[f"chunk_{reason}"] == 1
+
+
+def test_a_good_chunk_for_the_steps_of_a_refused_one_counts():
+    p = pipeline()
+    p.refuse(0, 8, NonFiniteError("nan"))
+    assert p.step(at(0)).author == "hold:non_finite"
+    assert p.step(at(1), chunk(1, RIGHT)).author == "v3"
+    assert p.step(at(2)) is None  # waits for the next one: nothing of the refused one stays
 
 
 def test_a_stop_goes_before_a_human_and_lasts_until_it_is_released():
@@ -108,12 +116,123 @@ def test_joint_states_that_are_too_old_hold():
     assert decision.author == "hold:stale"
 
 
-@pytest.mark.parametrize("action", [np.full(7, np.nan), np.zeros(5), np.zeros((2, 7))])
-def test_an_action_that_is_not_fit_to_run_becomes_a_hold(action):
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [(np.full(7, np.nan), "non_finite"), (np.zeros(5), "chunk_dimension"), (np.zeros((2, 7)), "non_finite")],
+)
+def test_an_action_that_is_not_fit_to_run_becomes_a_hold(action, reason):
     p = pipeline()
     decision = p.step_action(joints(0.1), action)
-    assert (decision.command.held, decision.command.positions[0]) == ("non_finite", 0.1)
-    assert p.filter.counts["non_finite"] == 1
+    assert (decision.command.held, decision.command.positions[0]) == (reason, 0.1)
+    assert p.filter.counts[reason] >= 1
+
+
+def shaped(
+    stamp_ns: int = 0, *, space: str = "ee_delta", rows: int = 1, dim: int = 7, dt_s: float = 0.1
+) -> ActionChunk:
+    return ActionChunk(stamp_ns, 1, space, np.zeros((rows, dim)), dt_s, rows, "odd")
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (shaped(dt_s=1e6), "chunk_dt"),
+        (shaped(dt_s=0.1001), "chunk_dt"),
+        (shaped(rows=65), "chunk_horizon"),
+        (shaped(dim=8), "chunk_dimension"),
+        (shaped(space="joint_position"), "chunk_dimension"),
+        (shaped(1), "chunk_stamp"),  # of a step to come
+        (shaped(400_000_000_000_000), "chunk_stamp"),
+    ],
+)
+def test_of_a_chunk_that_is_not_fit_to_run_nothing_stays(odd, reason):
+    p = pipeline()
+    for step in range(2):
+        decision = p.step(at(step), odd)
+        assert decision is None or decision.author == f"hold:{reason}"
+    assert p.filter.counts[reason] >= 1
+    assert p.executor.chunk is None
+    assert p.step(at(2), chunk(2, RIGHT)).author == "v3"
+    assert p.step(at(3)) is None
+
+
+def test_a_chunk_a_second_old_is_refused_and_the_clock_that_begins_anew_is_noticed():
+    p = pipeline()
+    assert p.step(at(20), chunk(20, RIGHT)).author == "v3"
+    assert p.step(at(32), chunk(21, RIGHT)) is None
+    assert p.filter.counts["chunk_stamp"] == 1
+    p.executor.accept(chunk(5, RIGHT))  # 1.5 s before the current one: of a new clock
+    assert p.executor.chunk.stamp_ns == 5 * STEP_NS
+
+
+@pytest.mark.parametrize("stamp_ns", [0, 9 * STEP_NS, 31 * STEP_NS, 10**18])
+def test_a_person_whose_message_is_not_of_now_does_not_drive(stamp_ns):
+    p = pipeline()
+    old = HumanAction(stamp_ns, "ann", True, "ee_delta", RIGHT)
+    assert p.step(at(20), chunk(20, RIGHT), old).author == "v3"
+    assert p.filter.counts["human_stamp"] == 1
+
+
+def test_a_persons_misshapen_action_holds():
+    assert pipeline().step(at(20), chunk(20, RIGHT), human([0, 0, 0], step=20)).command.held == "non_finite"
+
+
+@pytest.mark.parametrize("before", [0, 1, STEP_NS // 2, STEP_NS, 10**12])
+def test_a_stamp_that_is_not_newer_repeats_the_last_command(before):
+    p = pipeline(lockstep=False)
+    first = p.step(at(20), chunk(20, RIGHT)).command
+    again = p.step(joints(0.05, stamp_ns=20 * STEP_NS - before))
+    assert (again.author, again.command.positions.tolist()) == ("hold:stamp_not_new", first.positions.tolist())
+    assert p.step(at(21), chunk(21, RIGHT)).author == "v3"
+
+
+@pytest.mark.parametrize("moving", [True, False])
+@pytest.mark.parametrize("jump", [0.5, -1.5])
+def test_a_measured_jump_stops_the_robot_until_a_person_releases_it(moving, jump):
+    p = pipeline()
+    rows = np.tile(RIGHT if moving else np.zeros(7), (4, 1))
+    p.step(at(0), chunk(0, *rows))
+    before = p.step(at(1, 0.02 if moving else 0.0)).command.positions[0]
+    stopped = p.step(at(2, jump))
+    assert stopped.author == "hold:stopped"
+    assert stopped.command.positions[0] == pytest.approx(before)
+    assert p.step(at(3, before)).author == "hold:stopped"  # latched, although the measurement is back
+    assert p.filter.stopped.startswith("joint_jump: x measured at")
+    assert p.release().startswith("joint_jump")
+    assert p.step(at(4, before), chunk(4, RIGHT)).author == "v3"
+
+
+def test_two_publishers_that_differ_by_less_than_a_step_are_found():
+    p = pipeline(lockstep=False)
+    for step in range(20):  # 0.25 m apart: at 1 m/s each is one step and a half
+        p.step(joints(0.25 * (step % 2), stamp_ns=step * STEP_NS))
+    assert p.filter.stopped.startswith("joint_jump")
+
+
+def test_fast_measurements_do_not_add_up_to_a_jump():
+    p = pipeline(lockstep=False)
+    for step in range(100):  # 0.1 m further every microsecond
+        p.inspect(joints(0.1 * step, stamp_ns=1000 * step))
+    assert p.filter.stopped.startswith("joint_jump")
+
+
+def test_a_new_episode_may_begin_anywhere_and_explains_a_jump_within_the_grace():
+    p = CommandPipeline(GantryKinematics(), GANTRY, lockstep=False, jump_grace_s=0.5)
+    p.step(at(0))
+    assert p.step(at(1, 0.5)).author == "hold:joint_jump"  # the joints came before the status of the new episode
+    p.reset()
+    assert p.step(at(2, 0.5), chunk(2, RIGHT)).author == "v3"
+    authors = [p.step(at(step, -0.5)).author for step in range(3, 10)]
+    assert authors == ["hold:joint_jump"] * 5 + ["hold:stopped"] * 2
+
+
+def test_without_joint_states_the_last_command_is_held():
+    p = pipeline(lockstep=False)
+    assert p.hold_blind(0, "joints_lost") is None
+    first = p.step(at(0), chunk(0, RIGHT)).command
+    lost = p.hold_blind(7 * STEP_NS, "joints_lost")
+    assert (lost.author, lost.command.stamp_ns) == ("hold:joints_lost", 7 * STEP_NS)
+    assert lost.command.positions.tolist() == first.positions.tolist()
 
 
 def test_a_decision_travels_as_a_chunk_of_one_row():

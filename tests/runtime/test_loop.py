@@ -125,9 +125,11 @@ def test_a_stopped_robot_holds_and_asks_for_no_chunks():
     np.testing.assert_array_equal(result.commands, np.zeros((MAX_STEPS, 4)))
 
 
-def human(x: float, who: str = "ann", space: str = "ee_delta", *, active: bool = True) -> HumanAction:
+def human(
+    observation: Observation, x: float, who: str = "ann", space: str = "ee_delta", *, active: bool = True
+) -> HumanAction:
     row = [x, 0, 0, 0, 0, 0, -1.0] if space == "ee_delta" else [x, 0, 0, 0]
-    return HumanAction(0, who, active, space, np.array(row))
+    return HumanAction(observation.stamp_ns, who, active, space, np.array(row))
 
 
 def test_a_human_drives_the_steps_that_he_takes_and_the_policy_goes_on_from_there():
@@ -136,7 +138,7 @@ def test_a_human_drives_the_steps_that_he_takes_and_the_policy_goes_on_from_ther
 
     def ann(observation):
         steps.append(len(steps))
-        return human(-0.2) if steps[-1] in (2, 3) else human(-0.2, active=False)
+        return human(observation, -0.2, active=steps[-1] in (2, 3))
 
     policy = GoRight(speed=0.4)
     result = Runtime(GantryWorld(), policy, pipeline(), human=ann).run_episode("reach", seed=7)
@@ -146,7 +148,7 @@ def test_a_human_drives_the_steps_that_he_takes_and_the_policy_goes_on_from_ther
 
 def test_a_human_may_say_where_the_joints_shall_be():
     world = GantryWorld()
-    runtime = Runtime(world, GoRight(), pipeline(), human=lambda _: human(0.03, space="joint_position"))
+    runtime = Runtime(world, GoRight(), pipeline(), human=lambda seen: human(seen, 0.03, space="joint_position"))
     assert runtime.run_episode("reach", seed=7).commands[0].tolist() == [0.03, 0, 0, 0]
 
 

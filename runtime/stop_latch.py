@@ -1,0 +1,120 @@
+"""The latched stop and the running episode on disk, so that a killed safety node comes back as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from engram.core.errors import StoreError
+from engram.core.types import EpisodeStatus
+
+DAMAGED = "the file of the latched stop is damaged"
+RESTARTED = "restarted: the safety node was restarted while an episode ran"
+
+
+@dataclass(frozen=True, slots=True)
+class Latched:
+    """What outlives the process."""
+
+    stopped: str = ""
+    """Reason of the latched stop; empty = none."""
+    episode: int = -1
+    """Episode that runs; -1 = none."""
+    writers: str = ""
+    """Who tells of the episode, separated by spaces: another writer's episode of the same number is another one."""
+
+
+class StopLatch:
+    """Keeps the latch in one file, replaced atomically and fsynced before a change is acknowledged.
+
+    Args:
+        folder: of the file; None = nothing survives the process.
+
+    A file that cannot be read, or is not what was written, counts as a stop. No file counts as none: it is there from
+    the first stop or episode on.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.path = folder / "stop.json" if folder is not None else None
+        self.now = self._read()
+        self._before = self.now  # what the process before left
+        self._noted: int | None = None  # episode that this process has written
+
+    @property
+    def stopped(self) -> str:
+        """Reason of the latched stop; empty = none."""
+        return self.now.stopped
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an episode ran when the process before ended, and nothing was heard of it yet."""
+        return self._before.episode >= 0
+
+    def stop(self, reason: str) -> None:
+        """Latch a stop; raises StoreError if it would not survive the process (it is latched in this one)."""
+        self._write(Latched(reason, self.now.episode, self.now.writers))
+
+    def release(self) -> None:
+        """Release the stop; raises StoreError if it would come back with the next process."""
+        self._before = Latched()
+        self._write(Latched("", self.now.episode, self.now.writers))
+
+    def saw(self, status: EpisodeStatus, writers: Callable[[], Iterable[str]]) -> str:
+        """Take in what is told of the episode; returns why the robot must stay held, empty = it need not.
+
+        Args:
+            status: the newest one.
+            writers: gives who may have told it. Only asked when the episode is another one than before.
+
+        Raises StoreError when the episode could not be noted.
+        """
+        reason, before = "", self._before
+        if before.episode == status.episode and set(before.writers.split()) & set(writers()):
+            self._before = Latched()
+            reason = RESTARTED if status.running else ""
+        episode = status.episode if status.running else -1
+        if episode != self._noted:
+            self._noted = episode
+            self._write(Latched(self.now.stopped, episode, " ".join(sorted(writers())) if status.running else ""))
+        return reason
+
+    def _read(self) -> Latched:
+        if self.path is None or not self.path.exists():
+            return Latched()
+        try:
+            kept = json.loads(self.path.read_text())
+            state = Latched(**kept["state"])
+            types = (type(state.stopped), type(state.episode), type(state.writers))
+            if kept["crc32"] == _checksum(state) and types == (str, int, str):
+                return state
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return Latched(f"{DAMAGED}: {self.path}")
+
+    def _write(self, state: Latched) -> None:
+        self.now = state
+        if self.path is None:
+            return
+        partial = self.path.with_suffix(".partial")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("w") as file:
+                file.write(json.dumps({"state": asdict(state), "crc32": _checksum(state)}))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise StoreError(f"{self.path}: the latched stop would not survive a restart: {error.strerror}") from error
+
+
+def _checksum(state: Latched) -> int:
+    return zlib.crc32(json.dumps(asdict(state), sort_keys=True).encode())

@@ -1,0 +1,112 @@
+"""A latched stop outlives the process, whatever happens to its file."""
+
+import os
+
+import pytest
+
+from engram.core.errors import StoreError
+from engram.core.types import EpisodeStatus
+from engram.runtime.stop_latch import DAMAGED, RESTARTED, StopLatch
+
+
+def writers(*names: str):
+    return lambda: names
+
+
+SIM, NEW_SIM, STRANGER = writers("01.02"), writers("01.03"), writers("09")
+
+
+def status(episode: int = 3, state: str = "running") -> EpisodeStatus:
+    return EpisodeStatus(0, "r", episode, "reach", "go", 5, state)
+
+
+def test_a_stop_is_there_in_the_next_process_until_it_is_released(tmp_path):
+    StopLatch(tmp_path / "new").stop("button")
+    assert StopLatch(tmp_path / "new").stopped == "button"
+    StopLatch(tmp_path / "new").release()
+    assert StopLatch(tmp_path / "new").stopped == ""
+
+
+def test_it_is_fsynced_with_its_folder_before_the_stop_returns(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle)))
+    StopLatch(tmp_path).stop("button")
+    assert synced == [str(tmp_path / "stop.partial"), str(tmp_path)]
+
+
+@pytest.mark.parametrize("bytes_kept", [0, 1, 20, -1])
+def test_a_damaged_file_counts_as_stopped(tmp_path, bytes_kept):
+    StopLatch(tmp_path).saw(status(), SIM)
+    path = tmp_path / "stop.json"
+    path.write_bytes(path.read_bytes()[:bytes_kept])
+    assert StopLatch(tmp_path).stopped.startswith(DAMAGED)
+
+
+def test_every_damaged_byte_counts_as_stopped_or_changes_nothing(tmp_path):
+    StopLatch(tmp_path).stop("button")
+    path = tmp_path / "stop.json"
+    good = path.read_bytes()
+    for i in range(len(good)):
+        path.write_bytes(good[:i] + bytes([good[i] ^ 1]) + good[i + 1 :])
+        assert StopLatch(tmp_path).stopped, i
+
+
+def test_a_file_that_cannot_be_read_counts_as_stopped(tmp_path):
+    (tmp_path / "stop.json").mkdir()
+    assert StopLatch(tmp_path).stopped.startswith(DAMAGED)
+
+
+def test_a_stop_that_cannot_be_written_is_latched_and_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    latch = StopLatch(tmp_path / "file" / "folder")
+    with pytest.raises(StoreError, match="would not survive a restart"):
+        latch.stop("button")
+    assert latch.stopped == "button"
+
+
+def test_a_process_that_begins_within_an_episode_holds_it(tmp_path):
+    assert StopLatch(tmp_path).saw(status(), SIM) == ""
+    again = StopLatch(tmp_path)
+    assert again.unfinished
+    assert again.saw(status(), SIM) == RESTARTED
+    assert again.saw(status(), SIM) == ""  # said once: the caller latches it
+    assert again.saw(status(4), SIM) == ""
+
+
+@pytest.mark.parametrize(("next_status", "writer"), [(status(4), SIM), (status(3), NEW_SIM), (status(3, "failed"), SIM)])
+def test_another_episode_needs_no_release(tmp_path, next_status, writer):
+    StopLatch(tmp_path).saw(status(3), SIM)
+    assert StopLatch(tmp_path).saw(next_status, writer) == ""
+
+
+def test_the_writer_may_be_one_of_several(tmp_path):
+    StopLatch(tmp_path).saw(status(3), writers("01.02", "07"))
+    assert StopLatch(tmp_path).saw(status(3), writers("09", "01.02")) == RESTARTED
+
+
+def test_a_stranger_does_not_clear_the_episode_that_ran(tmp_path):
+    StopLatch(tmp_path).saw(status(3), SIM)
+    again = StopLatch(tmp_path)
+    assert again.saw(status(0, "idle"), STRANGER) == ""
+    assert again.saw(status(3), SIM) == RESTARTED
+
+
+def test_an_episode_that_ended_before_the_process_did_holds_nothing(tmp_path):
+    latch = StopLatch(tmp_path)
+    latch.saw(status(3), SIM)
+    latch.saw(status(3, "succeeded"), SIM)
+    assert not StopLatch(tmp_path).unfinished
+
+
+def test_only_changes_are_written(tmp_path):
+    latch = StopLatch(tmp_path)
+    latch.saw(status(), SIM)
+    (tmp_path / "stop.json").unlink()
+    latch.saw(status(), SIM)
+    assert not (tmp_path / "stop.json").exists()
+
+
+def test_without_a_folder_nothing_is_kept():
+    latch = StopLatch(None)
+    latch.stop("button")
+    assert (latch.stopped, StopLatch(None).stopped) == ("button", "")
