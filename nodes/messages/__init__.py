@@ -29,6 +29,8 @@ from engram.nodes.messages.control import (
 from engram.nodes.messages.detections import detections_from_msg, unreported
 from engram.nodes.messages.learning import (
     ack_to_msg,
+    experience_from_msg,
+    gone_to_msg,
     manifest_from_msg,
     manifest_to_msg,
     transition_from_msg,
@@ -69,8 +71,10 @@ __all__ = [
     "depth_from_msg",
     "depth_to_msg",
     "detections_from_msg",
+    "experience_from_msg",
     "first_tokens",
     "from_stamp",
+    "gone_to_msg",
     "graph_from_msg",
     "graph_to_msg",
     "header",
