@@ -26,7 +26,7 @@ from engram.memory.query.language import parse
 from engram.memory.query.registry import answer
 from engram.memory.query.times import QuestionConfig
 from engram.memory.storage.snapshots import Stored, read_snapshot
-from engram.memory.storage.store import GraphStore
+from engram.memory.storage.store import GraphStore, GraphStoreConfig
 from engram.memory.stores.episodic.store import EpisodicConfig, EpisodicMemory
 from engram.memory.stores.lane import StoreLane
 from engram.memory.stores.semantic.store import SemanticConfig, SemanticMemory
@@ -101,6 +101,7 @@ class RobotMemory(Memory):
         places: Sequence[SceneNode] = (),
         encoder: Encoder | None = None,
         config: RobotMemoryConfig | None = None,
+        fsync: bool = False,
     ) -> Self:
         """Open the memory stored in the folder ``path``, or create it there.
 
@@ -114,15 +115,17 @@ class RobotMemory(Memory):
             places: fixed rooms and places; those whose label the store does not know yet are added.
             encoder: embeds labels and questions; default: MiniLM, loaded when it is first needed.
             config: all other settings.
+            fsync: each commit survives a power cut, at the cost in docs/how-to/manage_the_memory_store.md. Without it,
+                a commit survives the end of the process, and a power cut may take the last seconds.
 
         Raises:
-            StoreError: there is no store (with ``read_only``), it is damaged, another process writes it, or its
-                places belong to another frame or map.
+            StoreError: there is no store (with ``read_only``), it is damaged, another process writes it, the disk is
+                full or cannot be written, or its places belong to another frame or map.
         """
         path = Path(path).expanduser()
         if snapshot and not read_only:
             raise InvalidInputError(f"snapshot {snapshot!r}: a past state opens with read_only=True alone")
-        store = None if read_only else GraphStore(path)
+        store = None if read_only else GraphStore(path, GraphStoreConfig(fsync=fsync))
         try:
             stored = store.load() if store is not None else read_snapshot(path, snapshot or None)
             if stored is None and read_only:
@@ -227,11 +230,13 @@ class RobotMemory(Memory):
 
         The cases are chosen when the task begins and stay until the next one.
         """
+        self._check_open()
         tokens, (chosen_for, chosen) = self.scene.context(instruction, stamp_ns), self._cases
         return with_cases(tokens, chosen.result()) if chosen is not None and chosen_for == instruction else tokens
 
     def graph(self, at_ns: int | None = None) -> GraphUpdate:
         """Return the scene graph, now or as it was at ``at_ns``."""
+        self._check_open()
         return self.scene.graph(at_ns)
 
     def commit(self) -> int:
@@ -253,10 +258,12 @@ class RobotMemory(Memory):
 
     def introduce(self, agent: str, embodiment: Embodiment, stamp_ns: int) -> GraphUpdate:
         """Say what the robot is whose memory this is; return what that changed."""
+        self._check_writable("introduce")
         return self._share(self.scene.introduce(agent, embodiment, stamp_ns))
 
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
         """A task begins."""
+        self._check_open()
         lane, count = self._lanes["episodic"], self.config.graph.context.cases
         lane.write(lambda: self.episodic.begin(task, instruction, stamp_ns))
         self._cases = (instruction, lane.read(lambda: self.episodic.cases(instruction, count)))
@@ -265,6 +272,7 @@ class RobotMemory(Memory):
         self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
     ) -> None:
         """A task ended; credit goes to the memories that its actions used, and the skill's rate counts it."""
+        self._check_open()
         value = {"succeeded": 1.0, "failed": 0.0}.get(outcome)
         self._lanes["episodic"].write(lambda: self.episodic.end(outcome, value, stamp_ns, memory_ids, policy_version))
         if value is not None:
@@ -272,6 +280,7 @@ class RobotMemory(Memory):
 
     def consolidate(self, budget_s: float) -> None:
         """Let the semantic memory distil habits for at most ``budget_s`` of its own thread's time."""
+        self._check_open()
         self._lanes["semantic"].write(lambda: self.semantic.consolidate(budget_s))
 
     def publish(self, change: GraphUpdate) -> GraphUpdate:
@@ -281,6 +290,7 @@ class RobotMemory(Memory):
 
     def undo_merge(self, number: int, who: str) -> GraphUpdate:
         """Take a merge of two nodes back; raises InvalidInputError with those that stand."""
+        self._check_writable("undo_merge")
         return self._share(self.scene.undo_merge(number, who))
 
     @property

@@ -31,8 +31,7 @@ class ExperienceSender:
     def __init__(self, node: EngramNode, folder: Path, kinematics: Kinematics, robot: RobotConfig) -> None:
         self._node = node
         self.spool = Spool(folder, node.config.robot_id)
-        self._recorder = ExperienceRecorder(kinematics, robot, self._keep, self._next_sequence)
-        self._added = self.spool.durable
+        self._recorder = ExperienceRecorder(kinematics, robot, self._keep, lambda: self.spool.next_sequence)
         self._publisher = node.create_publisher(Experience, "experience", qos.EXPERIENCE)
         self._thread = node.worker("experience", lambda job: job(), capacity=4096)
         node.subscribe(ExperienceAck, "experience/ack", self._on_ack, qos.EXPERIENCE)
@@ -57,35 +56,49 @@ class ExperienceSender:
     def close(self) -> None:
         """Write what is recorded and let go of the spool."""
         self._thread.stop(30.0)
-        self.spool.commit()
         self.spool.close()
         self._node.destroy_publisher(self._publisher)
 
-    def _next_sequence(self) -> int:
-        return self._added + 1
-
     def _keep(self, transition: Transition) -> None:
-        numbered = self.spool.add(transition)
-        if numbered is None:
-            self._node.health.count("experience" + DROPS)
-            self._node.health.problem("experience", f"the spool is full ({len(self.spool)}); is a learner reachable?")
-            return
-        self._added = numbered.sequence
-        self._node.health.count("experience")
+        health = self._node.health
+        try:
+            if self.spool.add(transition) is not None:
+                health.count("experience")
+                return
+            health.problem("experience", f"the spool is full ({len(self.spool)}); is a learner reachable?")
+        except EngramError as error:
+            self._node.report("experience", error)
+        health.count("experience" + DROPS)  # its episode has a gap, so no learner takes it for a whole one
 
     def _send(self) -> None:
-        self.spool.commit()
+        self._look_for_progress()
+        try:
+            self.spool.commit()
+        except EngramError as error:  # what is durable can still be sent
+            self._node.report("experience", error)
         if not self._publisher.get_subscription_count():
             return
-        for transition in self.spool.due(time.monotonic(), BATCH):
+        transitions = self.spool.due(time.monotonic(), BATCH)
+        for gone in self.spool.gone():
+            self._publisher.publish(messages.gone_to_msg(gone))
+        for transition in transitions:
             self._publisher.publish(messages.transition_to_msg(transition))
 
-    def _on_ack(self, msg: ExperienceAck) -> None:
-        if (msg.robot_id, msg.boot_id) == (self.spool.robot_id, self.spool.boot_id):
-            self._thread.put(lambda: self._acknowledge(msg.sequence))
+    def _look_for_progress(self) -> None:
+        health, stalled = self._node.health, self.spool.stalled(time.monotonic())
+        health.note("experience waiting", str(len(self.spool)))
+        health.note("experience lost", str(self.spool.dropped))
+        health.note("experience unreadable", str(self.spool.unreadable))
+        if stalled:
+            listens = "a" if self._publisher.get_subscription_count() else "no"
+            health.problem("experience", f"{stalled}; {listens} learner listens")
 
-    def _acknowledge(self, sequence: int) -> None:
+    def _on_ack(self, msg: ExperienceAck) -> None:
+        if msg.robot_id == self.spool.robot_id:
+            self._thread.put(lambda: self._acknowledge(msg.boot_id, msg.sequence))
+
+    def _acknowledge(self, boot_id: str, sequence: int) -> None:
         try:
-            self.spool.acknowledge(sequence, time.monotonic())
+            self.spool.acknowledge(sequence, time.monotonic(), boot_id)
         except EngramError as error:
             self._node.report("experience/ack", error)

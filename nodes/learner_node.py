@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from engram.core.errors import EngramError
-from engram.core.types import PolicyManifest, Transition
+from engram.core.types import PolicyManifest
+from engram.learning.experience.receiver import ExperienceReceiver
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
@@ -52,7 +53,7 @@ class LearnerNode(EngramNode):
         if workspace.moved_aside:
             self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
             self.health.note("moved aside", workspace.moved_aside)
-        self.stored = self.store.size()
+        self.stored, self.missing = self.store.size(), self.store.missing()
         self.saved = self.learner.metrics["updates"]
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
@@ -60,7 +61,7 @@ class LearnerNode(EngramNode):
 
     def start(self) -> None:
         """Take in experience, and train whenever there is something to learn."""
-        self.received: list[Transition] = []
+        self.receiver = ExperienceReceiver(self.store)
         self.keeping = self.worker("store", lambda job: job(), capacity=4096)
         self.training = self.worker("training", lambda job: job(), capacity=1)
         self.subscribe(Experience, "experience", self._on_experience, qos.EXPERIENCE)
@@ -87,22 +88,23 @@ class LearnerNode(EngramNode):
     # -- experience ----------------------------------------------------------------------------------------------
 
     def _on_experience(self, msg: Experience) -> None:
-        transition = messages.transition_from_msg(msg)
+        what = messages.experience_from_msg(msg)
         self.health.count("experience")
-        self.keeping.put(lambda: self.received.append(transition))
+        self.keeping.put(lambda: self.receiver.take(what))
 
     def _commit(self) -> None:
         """Store what was received and acknowledge it; in the store's thread."""
-        received, self.received = self.received, []
-        if not received:
+        if not len(self.receiver):
             return
         with self.health.timed("commit"):
-            self.store.append(received)
-            acknowledged = self.store.commit()
-        self.stored = self.store.size()
-        for robot_id, boot_id in dict.fromkeys((one.robot_id, one.boot_id) for one in received):
-            sequence = acknowledged.get((robot_id, boot_id), 0)
-            self.acks.publish(messages.ack_to_msg(robot_id, boot_id, sequence, self.stored))
+            received = self.receiver.commit()
+        for name, reasons in (("refused", received.refused), ("taken", received.taken)):
+            if reasons:
+                self.health.count(f"experience {name}", len(reasons))
+                self.health.problem(f"experience {name}", reasons[0])
+        self.stored, self.missing = self.store.size(), self.store.missing()
+        for one in received.receipts:
+            self.acks.publish(messages.ack_to_msg(one.robot_id, one.boot_id, one.sequence, self.stored))
 
     # -- training ------------------------------------------------------------------------------------------------
 
@@ -177,6 +179,7 @@ class LearnerNode(EngramNode):
             for reason, count in self.learner.passed_over.items():
                 self.health.note(f"episodes not learnt from: {reason}", str(count))
             self.health.note("stored transitions", str(self.stored))
+            self.health.note("transitions gone before they came", str(self.missing))
             self.health.note("lineage", str(self.learner.lineage))
             self.health.note("driving version", self.library.current)
 

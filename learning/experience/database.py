@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,23 +31,24 @@ class Database:
         self._lock = WriterLock(path.parent, f"{path.name}.lock")
         self._connection: sqlite3.Connection | None = None
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            with _as_store_error(path):
+                self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                self._file = os.stat(path)
             self.execute("PRAGMA journal_mode=WAL")
             self.execute("PRAGMA synchronous=FULL")
             self._bring_to(version, schema, migrations or {})
+            with _as_store_error(path):
+                sync_folder(path.parent)
         except StoreError:
             self.close()
             raise
-        sync_folder(path.parent)
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run one statement; raises StoreError naming the file."""
         if self._connection is None:
             raise StoreError(f"{self.path}: already closed")
-        try:
+        with _as_store_error(self.path):
             return self._connection.execute(statement, values)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
     def begin(self) -> None:
         """Begin a transaction unless one is open."""
@@ -54,10 +56,15 @@ class Database:
             self.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Make the open transaction durable; on failure nothing of it is kept."""
+        """Make the open transaction durable; on failure nothing of it is kept.
+
+        Raises:
+            StoreError: the disk refuses it, or the file was deleted or replaced: what is written there is lost.
+        """
         if self._connection is None or not self._connection.in_transaction:
             return
         try:
+            self._check_file()
             self.execute("COMMIT")
         except StoreError:
             self.rollback()
@@ -70,7 +77,13 @@ class Database:
 
     def reader(self) -> sqlite3.Connection:
         """Open a connection that sees what is committed, for any thread."""
-        return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+        with _as_store_error(self.path):
+            return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+    def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
+        """Return the committed rows that ``statement`` selects, in any thread; raises StoreError naming the file."""
+        with closing(self.reader()) as reader, _as_store_error(self.path):
+            return reader.execute(statement, values).fetchall()
 
     def close(self) -> None:
         """Let go of the file, dropping what is not committed; may be called twice."""
@@ -79,6 +92,14 @@ class Database:
             self._connection.close()
             self._connection = None
         self._lock.release()
+
+    def _check_file(self) -> None:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise StoreError(f"{self.path}: {error.strerror}; it was there when it was opened") from error
+        if not os.path.samestat(found, self._file):
+            raise StoreError(f"{self.path}: another file has taken its place since it was opened")
 
     def _bring_to(self, version: int, schema: str, migrations: Mapping[int, str]) -> None:
         (found,) = self.execute("PRAGMA user_version").fetchone()
@@ -93,6 +114,14 @@ class Database:
                 self.execute(statement)
         self.execute(f"PRAGMA user_version={version}")
         self.commit()
+
+
+@contextmanager
+def _as_store_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError, OverflowError) as error:  # an overflow: a number of more than 63 bits
+        raise StoreError(f"{path}: {error}") from error
 
 
 def write_atomic(path: Path, data: bytes) -> None:

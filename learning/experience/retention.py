@@ -12,10 +12,10 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError
 from engram.learning.experience.database import Database
+from engram.learning.experience.intake import OF_EPISODE
 
 TRIMMED_TO = 0.95
 """Share of the bound down to which a full store is emptied, so that not every commit has to delete."""
-_OF_EPISODE = "robot_id = ? AND boot_id = ? AND episode = ?"
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,6 @@ class Retention:
         ).fetchall()
 
     def _delete_episode(self, key: tuple[str, str, int]) -> None:
-        self._database.execute(f"DELETE FROM transitions WHERE {_OF_EPISODE}", key)
-        self._database.execute(f"DELETE FROM sizes WHERE {_OF_EPISODE}", key)
-        self._database.execute(f"UPDATE episodes SET kept = 0, stored = 0 WHERE {_OF_EPISODE}", key)
+        self._database.execute(f"DELETE FROM transitions WHERE {OF_EPISODE}", key)
+        self._database.execute(f"DELETE FROM sizes WHERE {OF_EPISODE}", key)
+        self._database.execute(f"UPDATE episodes SET kept = 0, stored = 0 WHERE {OF_EPISODE}", key)

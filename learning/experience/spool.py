@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engram.core.arrays import positive_int
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import Transition
-from engram.learning.experience.codec import decode, encode
+from engram.learning.experience.codec import DamagedRecordError, decode, encode
 from engram.learning.experience.database import Database
+from engram.learning.experience.spool_stream import Gone, Stream
 
-VERSION = 2
+VERSION = 3
 SCHEMA = """
-CREATE TABLE spool (sequence INTEGER PRIMARY KEY, payload BLOB);
+CREATE TABLE spool (place INTEGER PRIMARY KEY, payload BLOB);
+CREATE TABLE streams (base INTEGER PRIMARY KEY, boot_id TEXT, acknowledged INTEGER);
 CREATE TABLE state (name TEXT PRIMARY KEY, value) WITHOUT ROWID
 """
-MIGRATIONS = {1: ""}
-"""Version 1 did not say whose actions a transition holds: such transitions are still sent, of an unknown source."""
+MIGRATIONS = {
+    1: "",
+    2: """
+CREATE TABLE streams (base INTEGER PRIMARY KEY, boot_id TEXT, acknowledged INTEGER);
+INSERT INTO streams SELECT 0, b.value, a.value FROM state b, state a
+    WHERE b.name = 'boot_id' AND a.name = 'acknowledged';
+DELETE FROM state WHERE name IN ('boot_id', 'acknowledged');
+ALTER TABLE spool RENAME COLUMN sequence TO place
+""",
+}
+"""Version 1 did not say whose actions a transition holds: such transitions are still sent, of an unknown source.
+Version 2 had one stream, whose boot id outlived restarts."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +43,19 @@ class SpoolConfig:
     resend_s: float = 2.0
     """Without progress of the acknowledgement for this long, everything unacknowledged is sent again."""
 
+    stalled_s: float = 30.0
+    """Experience that waits for so long without any acknowledgement is a problem [s]."""
+
     def __post_init__(self) -> None:
         positive_int("SpoolConfig.capacity", self.capacity)
 
 
 class Spool:
-    """Transitions in order, numbered 1, 2, 3, ... under this spool's own boot id; a restart continues the count.
+    """Transitions in order, numbered 1, 2, 3, ... under a boot id; each opening begins a stream with a new one.
 
-    Only committed transitions are handed out: a number that was sent always means the same transition.
+    What an earlier opening left is sent under the ids that it was given. So a copy of a spool, or one that was restored
+    from a backup, never gives an id to a second transition. A number is given only to what was written, so a failed
+    :meth:`add` leaves no gap. Only committed transitions are handed out.
     """
 
     def __init__(self, folder: Path | str, robot_id: str, config: SpoolConfig | None = None) -> None:
@@ -46,90 +64,214 @@ class Spool:
         self.robot_id = robot_id
         self.config = config or SpoolConfig()
         self._database = Database(Path(folder) / "spool.sqlite", SCHEMA, VERSION, MIGRATIONS)
-        self.boot_id = str(self._state("boot_id", uuid.uuid4().hex))
-        self.acknowledged = int(self._state("acknowledged", 0))
-        self._dropped = int(self._state("dropped", 0))
-        newest = self._database.execute("SELECT max(sequence) FROM spool").fetchone()[0] or 0
-        self._newest = self.durable = max(newest, self.acknowledged)
-        self._sent = self.acknowledged
-        self._progress_s = float("-inf")
+        try:
+            self._streams = self._restore()
+        except StoreError:
+            self._database.close()
+            raise
+        self.boot_id = self._own.boot_id
+        self._newest = 0  # sequence in the own stream of the last one added
+        self._turn = 0  # which stream sends first
+        self._gone: list[Gone] = []
+        self.unreadable = 0
 
     def add(self, transition: Transition) -> Transition | None:
-        """Number and keep ``transition``; None if the spool is full. Durable after the next :meth:`commit`."""
-        self._database.begin()
-        if len(self) >= self.config.capacity:
-            # dropping a new one leaves no gap in the sequence, dropping an old one would stop the cumulative ack
+        """Number and keep ``transition``; None if the spool is full. Durable after the next :meth:`commit`.
+
+        Raises:
+            InvalidInputError: a value cannot be stored. No number is used up.
+            StoreError: the disk refuses it. No number is used up, and :attr:`dropped` counts what was lost.
+        """
+        if len(self) >= self.config.capacity:  # dropping the oldest would lose what the learner may wait for
             self._dropped += 1
-            self._put_state("dropped", self._dropped)
             return None
+        numbered = replace(transition, robot_id=self.robot_id, boot_id=self.boot_id, sequence=self._newest + 1)
+        payload = encode(numbered)
+        try:
+            self._database.begin()
+            self._database.execute("INSERT OR IGNORE INTO streams VALUES (?,?,0)", (self._own.base, self.boot_id))
+            self._database.execute("INSERT INTO spool VALUES (?,?)", (self._own.base + numbered.sequence, payload))
+        except StoreError:
+            self._dropped += 1
+            self._forget_uncommitted()
+            raise
         self._newest += 1
-        numbered = replace(transition, robot_id=self.robot_id, boot_id=self.boot_id, sequence=self._newest)
-        self._database.execute("INSERT INTO spool VALUES (?,?)", (self._newest, encode(numbered)))
+        self._waiting += 1
         return numbered
 
     def commit(self) -> int:
-        """Make what was added durable and return the newest durable sequence."""
-        self._database.commit()
-        self.durable = self._newest
+        """Make what was added durable; return the newest durable sequence of this opening.
+
+        Raises:
+            StoreError: the disk refuses it. What was not durable is lost and counted, and its numbers are given anew.
+        """
+        try:
+            if self._dropped != self._dropped_on_disk:
+                self._database.begin()
+                self._put_state("dropped", self._dropped)
+            self._database.commit()
+        except StoreError:
+            self._forget_uncommitted()
+            raise
+        self._dropped_on_disk = self._dropped
+        self._own.last = self._newest
         return self.durable
 
     def due(self, now_s: float, limit: int) -> list[Transition]:
-        """Return at most ``limit`` transitions to send now, oldest first, at monotonic time ``now_s``.
+        """Return at most ``limit`` transitions to send now, at monotonic time ``now_s``; of each stream oldest first.
 
-        Each is due once, and again when the acknowledgement has not moved for ``resend_s``.
+        Each is due once, and again when the acknowledgement of its stream has not moved for ``resend_s``. The streams
+        take turns, so that one that nobody acknowledges does not hold up the others. A transition that cannot be read
+        any more is deleted and counted in :attr:`unreadable`.
         """
-        if self._sent > self.acknowledged and now_s - self._progress_s >= self.config.resend_s:
-            self._sent = self.acknowledged
-        rows = self._database.execute(
-            "SELECT payload FROM spool WHERE sequence > ? AND sequence <= ? ORDER BY sequence LIMIT ?",
-            (self._sent, self.durable, limit),
-        ).fetchall()
-        if rows and self._sent == self.acknowledged:
-            self._progress_s = now_s
-        self._sent += len(rows)
-        return [decode(payload) for (payload,) in rows]
+        found: list[Transition] = []
+        turn = self._turn % len(self._streams)
+        for stream in self._streams[turn:] + self._streams[:turn]:
+            if len(found) < limit:
+                found += self._due_of(stream, now_s, limit - len(found))
+        self._turn = turn + 1
+        return found
 
-    def acknowledge(self, sequence: int, now_s: float) -> int:
-        """Forget 1..``sequence``, which the learner has on disk; return how many went. An older receipt is no error.
+    def gone(self) -> list[Gone]:
+        """Return what to say before the transitions of the last :meth:`due` are sent."""
+        gone, self._gone = self._gone, []
+        return gone
+
+    def acknowledge(self, sequence: int, now_s: float, boot_id: str = "") -> int:
+        """Forget 1..``sequence`` of stream ``boot_id``, which the learner has on disk; return how many went.
+
+        An older receipt is no error, nor is one for a stream that is done. Default: the stream of this opening.
 
         Raises:
             InvalidInputError: the receipt is for more than there ever was.
         """
-        if sequence > self.durable:
-            raise InvalidInputError(
-                f"ack {sequence} of {self.robot_id}/{self.boot_id}: only 1..{self.durable} exist; is another robot "
-                "using this name?"
-            )
-        if sequence <= self.acknowledged:
+        boot_id = boot_id or self.boot_id
+        stream = next((one for one in self._streams if one.boot_id == boot_id), None)
+        if stream is None or sequence <= stream.acknowledged:
             return 0
-        gone = sequence - self.acknowledged
-        self._database.begin()
-        self._database.execute("DELETE FROM spool WHERE sequence <= ?", (sequence,))
-        self._put_state("acknowledged", sequence)
+        if sequence > stream.last:
+            raise InvalidInputError(
+                f"ack {sequence} of {self.robot_id}/{boot_id}: only 1..{stream.last} exist; is another robot using "
+                "this name?"
+            )
         self.commit()
-        self.acknowledged, self._sent, self._progress_s = sequence, max(self._sent, sequence), now_s
+        try:
+            gone = self._delete(stream, sequence)
+        except StoreError:
+            self._database.rollback()
+            raise
+        stream.acknowledge(sequence, now_s)
+        if stream is not self._own and self._oldest(stream) > stream.last:
+            self._streams.remove(stream)
         return gone
+
+    def stalled(self, now_s: float) -> str:
+        """Say what has waited for ``stalled_s`` without an acknowledgement; empty = nothing has.
+
+        Call it regularly: it keeps the time.
+        """
+        longest = max((one.wait(now_s) for one in self._streams), key=lambda wait: wait.seconds)
+        if longest.seconds < self.config.stalled_s:
+            return ""
+        return (
+            f"{len(self)} transitions wait; for {longest.seconds:.0f} s nothing was acknowledged from sequence "
+            f"{longest.sequence} of boot {longest.boot_id} on"
+        )
+
+    @property
+    def durable(self) -> int:
+        """The newest durable sequence of this opening."""
+        return self._own.last
+
+    @property
+    def next_sequence(self) -> int:
+        """The number that the next transition of this opening will get."""
+        return self._newest + 1
 
     @property
     def dropped(self) -> int:
-        """How many transitions were refused because the spool was full, over all restarts."""
+        """How many transitions were not kept, over all restarts: the spool or the disk was full."""
         return self._dropped
 
     def __len__(self) -> int:
         """How many transitions wait for their acknowledgement."""
-        return self._newest - self.acknowledged
+        return self._waiting
 
     def close(self) -> None:
         """Commit and let go of the file; may be called twice."""
+        try:
+            self.commit()
+        finally:
+            self._database.close()
+
+    def _restore(self) -> list[Stream]:
+        """Return the streams that earlier openings left, oldest first, and at the end a new one."""
+        run = self._database.execute
+        self._dropped = self._dropped_on_disk = int(self._state("dropped", 0))
+        self._waiting = self._count()
+        found = [Stream(*row) for row in run("SELECT base, boot_id, acknowledged FROM streams ORDER BY base")]
+        top = int(run("SELECT coalesce(max(place), 0) FROM spool").fetchone()[0])
+        bases = [*(one.base for one in found), max([top, *(one.base + one.acknowledged for one in found)])]
+        for stream, end in zip(found, bases[1:], strict=True):
+            stream.last = end - stream.base
+        self._own = Stream(bases[-1], uuid.uuid4().hex)
+        return [one for one in found if self._oldest(one) <= one.last] + [self._own]
+
+    def _due_of(self, stream: Stream, now_s: float, limit: int) -> list[Transition]:
+        if stream.begins_round(now_s, self.config.resend_s) and stream.tells_gone:
+            stream.tells_gone = False
+            before = self._oldest(stream) - 1
+            if before > 0:
+                self._gone.append(Gone(self.robot_id, stream.boot_id, before))
+        rows = self._database.execute(
+            "SELECT place, payload FROM spool WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
+            (stream.base + stream.sent, stream.base + stream.last, limit),
+        ).fetchall()
+        stream.sent = rows[-1][0] - stream.base if len(rows) == limit else stream.last
+        return [one for place, payload in rows if (one := self._read(place, payload)) is not None]
+
+    def _read(self, place: int, payload: bytes) -> Transition | None:
+        """Return the transition at ``place``; None for one that is damaged, which is deleted."""
+        try:
+            return decode(payload)
+        except DamagedRecordError:
+            with suppress(StoreError):  # a full disk: it is deleted when its turn comes again
+                self._waiting -= self._database.execute("DELETE FROM spool WHERE place = ?", (place,)).rowcount
+                self.unreadable += 1
+            return None
+
+    def _oldest(self, stream: Stream) -> int:
+        """Return the lowest sequence of ``stream`` that is here; the one after the last when nothing is."""
+        row = self._database.execute(
+            "SELECT min(place) FROM spool WHERE place > ? AND place <= ?", (stream.base, stream.base + stream.last)
+        ).fetchone()
+        return stream.last + 1 if row[0] is None else row[0] - stream.base
+
+    def _delete(self, stream: Stream, sequence: int) -> int:
+        """Delete 1..``sequence`` of ``stream``; return how many went."""
+        self._database.begin()
+        run, end = self._database.execute, stream.base + sequence
+        gone = run("DELETE FROM spool WHERE place > ? AND place <= ?", (stream.base, end)).rowcount
+        run("UPDATE streams SET acknowledged = ? WHERE base = ?", (sequence, stream.base))
+        run("DELETE FROM streams WHERE base < ? AND NOT EXISTS (SELECT 1 FROM spool WHERE place <= ?)",
+            (stream.base, stream.base))  # fmt: skip
         self._database.commit()
-        self._database.close()
+        self._waiting -= gone
+        return gone
+
+    def _forget_uncommitted(self) -> None:
+        """Give up what was added since the last commit, and count it."""
+        self._database.rollback()
+        self._dropped += self._newest - self._own.last
+        self._newest = self._own.last
+        self._waiting = self._count()
+
+    def _count(self) -> int:
+        return int(self._database.execute("SELECT count(*) FROM spool").fetchone()[0])
 
     def _state(self, name: str, default: str | int) -> str | int:
         row = self._database.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            self._put_state(name, default)
-            return default
-        return row[0]
+        return default if row is None else row[0]
 
     def _put_state(self, name: str, value: str | int) -> None:
         self._database.execute("INSERT OR REPLACE INTO state VALUES (?,?)", (name, value))

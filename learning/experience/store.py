@@ -7,48 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import StoreError
 from engram.core.types import ActionSource, Transition
-from engram.learning.experience.codec import DamagedRecordError, decode, encode, source_from
+from engram.learning.experience.codec import DamagedRecordError, decode, source_from
 from engram.learning.experience.database import Database
+from engram.learning.experience.intake import LARGEST, OF_EPISODE, ROW, Intake, TakenIdError, payload_of
 from engram.learning.experience.retention import ExperienceStoreConfig, Retention
+from engram.learning.experience.store_schema import MIGRATIONS, SCHEMA, VERSION
 
-VERSION = 2
-_SIZES = """
-CREATE TABLE sizes (
-    place INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, last_sequence INTEGER,
-    bytes INTEGER, UNIQUE (robot_id, boot_id, episode))
-"""
-SCHEMA = f"""
-CREATE TABLE streams (robot_id TEXT, boot_id TEXT, acked INTEGER, PRIMARY KEY (robot_id, boot_id)) WITHOUT ROWID;
-CREATE TABLE transitions (
-    robot_id TEXT, boot_id TEXT, sequence INTEGER, episode INTEGER, step INTEGER, ended INTEGER,
-    reward REAL, payload BLOB, source TEXT,
-    PRIMARY KEY (robot_id, boot_id, sequence));
-CREATE INDEX by_episode ON transitions (robot_id, boot_id, episode, step);
-CREATE TABLE episodes (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, task TEXT,
-    instruction TEXT, success INTEGER, steps INTEGER, total_reward REAL, policy_version TEXT,
-    last_sequence INTEGER, kept INTEGER, stored INTEGER, sources TEXT, UNIQUE (robot_id, boot_id, episode));
-CREATE TABLE reservoirs (task TEXT, success INTEGER, met INTEGER, PRIMARY KEY (task, success)) WITHOUT ROWID;
-{_SIZES}
-"""
-MIGRATIONS = {
-    1: f"""
-ALTER TABLE transitions ADD COLUMN source TEXT;
-ALTER TABLE episodes ADD COLUMN sources TEXT;
-{_SIZES};
-INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes)
-    SELECT robot_id, boot_id, episode, max(sequence), sum(length(payload)) FROM transitions
-    GROUP BY robot_id, boot_id, episode ORDER BY min(rowid)
-"""
-}
-"""Version that a file has -> what brings it to the next. Version 1 did not know whose actions it held: its episodes
-stay, of an unknown source, and no learner learns from them."""
+_STREAMS_WAITING = 1024
+"""Most streams of which it is remembered what is gone; a robot says it again."""
 
 Stream = tuple[str, str]
 
@@ -85,45 +56,60 @@ class ExperienceStore:
         rows = self._database.execute("SELECT robot_id, boot_id, acked FROM streams")
         self._retention = Retention(self._database, self.config)
         self._acked: dict[Stream, int] = {(robot, boot): acked for robot, boot, acked in rows}
-        self._touched: dict[tuple[str, str, int], None] = {}
+        self._intake = Intake(self._database)
+        self._gone: dict[Stream, int] = {}  # what robots say they no longer have, until it is needed
 
     def append(self, transitions: Sequence[Transition]) -> None:
         """Take in ``transitions`` in any order; those that are or were here already are skipped.
 
         Raises:
-            InvalidInputError: a sequence below 1 or an empty id; nothing of ``transitions`` is stored.
+            InvalidInputError: a sequence below 1, an empty id or a reward that is not finite; nothing of
+                ``transitions`` is stored.
+            TakenIdError: another transition of the same id is stored; all others are taken in.
         """
-        payloads = []
-        for one in transitions:
-            if one.sequence < 1 or not one.robot_id or not one.boot_id:
-                raise InvalidInputError(
-                    f"Transition {one.robot_id!r}/{one.boot_id!r}/{one.sequence}: expected two names and a sequence "
-                    "of 1 or more"
-                )
-            payloads.append(encode(one))
-        self._database.begin()
-        for one, payload in zip(transitions, payloads, strict=True):
-            if one.sequence <= self._acked.get((one.robot_id, one.boot_id), 0):
-                continue
-            if self._insert(one, payload):
-                self._touched[one.robot_id, one.boot_id, one.episode] = None
+        payloads = [payload_of(one) for one in transitions]
+        taken = []
+        try:
+            self._database.begin()
+            for one, payload in zip(transitions, payloads, strict=True):
+                if not self._intake.take(one, payload, self._acked.get((one.robot_id, one.boot_id), 0)):
+                    taken.append(one)
+        except StoreError:
+            self._forget_uncommitted()
+            raise
+        if taken:
+            raise TakenIdError(taken)
+
+    def gone(self, robot_id: str, boot_id: str, sequence: int) -> None:
+        """Take note that the robot no longer has 1..``sequence`` of this stream: they are not waited for.
+
+        It is believed at the :meth:`commit` at which ``sequence + 1`` is here.
+        """
+        stream = (robot_id, boot_id)
+        if self._acked.get(stream, 0) < sequence < LARGEST:
+            self._gone[stream] = max(sequence, self._gone.pop(stream, 0))
+            while len(self._gone) > _STREAMS_WAITING:
+                del self._gone[next(iter(self._gone))]
 
     def commit(self) -> Mapping[Stream, int]:
-        """Make what was appended durable and return the acknowledgements: per stream, 1..n are on disk."""
+        """Make what was appended durable and return the acknowledgements: per stream, 1..n are on disk or gone."""
         acked = dict(self._acked)
         try:
-            for stream in dict.fromkeys(key[:2] for key in self._touched):
+            if self._intake.touched or self._gone:
+                self._database.begin()
+            changed = {key[:2] for key in self._intake.touched}
+            for stream in sorted(changed | (self._gone.keys() & acked.keys())):
                 acked[stream] = self._advance(stream)
-            for key in self._touched:
+            for key in self._intake.touched:
                 self._register(key)
-            if self._touched:
+            if changed:
                 self._retention.delete()
             self._database.commit()
-        except StoreError:
-            self._database.rollback()
+        except BaseException:
+            self._forget_uncommitted()
             raise
-        finally:
-            self._touched.clear()
+        self._intake.touched.clear()
+        self._gone = {stream: last for stream, last in self._gone.items() if last > acked.get(stream, 0)}
         self._acked = acked
         return dict(acked)
 
@@ -140,22 +126,20 @@ class ExperienceStore:
             "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version, "
             "sources"
         )
-        with closing(self._database.reader()) as reader:
-            rows = reader.execute(f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number", (after,))
-            names = columns.split(", ")
-            found = [dict(zip(names, row, strict=True)) for row in rows]
+        where = f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number"
+        names = columns.split(", ")
+        found = [dict(zip(names, row, strict=True)) for row in self._database.read(where, (after,))]
         return [
             EpisodeInfo(**one | {"success": bool(one["success"]), "sources": _sources(one["sources"])}) for one in found
         ]
 
     def episode(self, number: int) -> tuple[Transition, ...]:
         """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
-        with closing(self._database.reader()) as reader:
-            rows = reader.execute(
-                "SELECT t.sequence, t.payload FROM transitions t JOIN episodes e USING (robot_id, boot_id, episode) "
-                "WHERE e.number = ? AND e.kept ORDER BY t.step",
-                (number,),
-            ).fetchall()
+        rows = self._database.read(
+            "SELECT t.sequence, t.payload FROM transitions t JOIN episodes e USING (robot_id, boot_id, episode) "
+            "WHERE e.number = ? AND e.kept ORDER BY t.step",
+            (number,),
+        )
         found = []
         for sequence, payload in rows:
             try:
@@ -166,35 +150,21 @@ class ExperienceStore:
 
     def size(self) -> int:
         """Return how many transitions are committed."""
-        with closing(self._database.reader()) as reader:
-            return int(reader.execute("SELECT count(*) FROM transitions").fetchone()[0])
+        return int(self._database.read("SELECT count(*) FROM transitions")[0][0])
+
+    def missing(self) -> int:
+        """Return how many transitions never came because their robots no longer had them."""
+        return int(self._database.read("SELECT coalesce(sum(missing), 0) FROM skipped")[0][0])
 
     def close(self) -> None:
         """Commit and let go of the file; may be called twice."""
-        if self._touched:
+        if self._intake.touched:
             self.commit()
         self._database.close()
 
-    def _insert(self, one: Transition, payload: bytes) -> bool:
-        """Add a row; return whether it is new."""
-        stream = (one.robot_id, one.boot_id)
-        ended = one.terminated or one.truncated
-        source = json.dumps(asdict(one.source), sort_keys=True)
-        values = (*stream, one.sequence, one.episode, one.step, ended, float(one.reward), payload, source)
-        added = self._database.execute("INSERT OR IGNORE INTO transitions VALUES (?,?,?,?,?,?,?,?,?)", values)
-        if not added.rowcount:
-            return False
-        self._database.execute(
-            "INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes) VALUES (?,?,?,?,?) "
-            "ON CONFLICT (robot_id, boot_id, episode) DO UPDATE SET bytes = bytes + excluded.bytes, "
-            "last_sequence = max(last_sequence, excluded.last_sequence)",
-            (*stream, one.episode, one.sequence, len(payload)),
-        )
-        return True
-
     def _advance(self, stream: Stream) -> int:
-        """Return, and store, the highest sequence of ``stream`` with no gap below it."""
-        acked = self._acked.get(stream, 0)
+        """Return, and store, the highest sequence of ``stream`` below which nothing is missing that may still come."""
+        acked = self._skip(stream, self._acked.get(stream, 0))
         rows = self._database.execute(
             "SELECT sequence FROM transitions WHERE robot_id = ? AND boot_id = ? AND sequence > ? ORDER BY sequence",
             (*stream, acked),
@@ -206,23 +176,45 @@ class ExperienceStore:
         self._database.execute("INSERT OR REPLACE INTO streams VALUES (?,?,?)", (*stream, acked))
         return acked
 
+    def _skip(self, stream: Stream, acked: int) -> int:
+        """Return from where to look for gaps: behind what is gone from the robot, if what follows that is here."""
+        gone = self._gone.get(stream, 0)
+        follows = self._database.execute(f"SELECT 1 FROM transitions WHERE {ROW}", (*stream, gone + 1)).fetchone()
+        if gone <= acked or not follows:
+            return acked
+        (here,) = self._database.execute(
+            "SELECT count(*) FROM transitions WHERE robot_id = ? AND boot_id = ? AND sequence > ? AND sequence <= ?",
+            (*stream, acked, gone),
+        ).fetchone()
+        missing = gone - acked - here
+        self._database.execute("INSERT INTO skipped VALUES (?,?,?,?,?)", (*stream, acked + 1, gone, missing))
+        return gone
+
+    def _forget_uncommitted(self) -> None:
+        self._database.rollback()
+        self._intake.touched.clear()
+
     def _register(self, key: tuple[str, str, int]) -> None:
         """List the episode ``key`` if it is complete: steps 0..n once each, and only the last one ends it."""
-        where = "robot_id = ? AND boot_id = ? AND episode = ?"
         steps, distinct, last, ends, total, last_sequence = self._database.execute(
             "SELECT count(*), count(DISTINCT step), max(step), sum(ended), sum(reward), max(sequence) "
-            f"FROM transitions WHERE {where}",
+            f"FROM transitions WHERE {OF_EPISODE}",
             key,
         ).fetchone()
-        if not steps == distinct == last + 1 or ends != 1:
+        if not steps or not steps == distinct == last + 1 or ends != 1:
             return
         (payload,) = self._database.execute(
-            f"SELECT payload FROM transitions WHERE {where} ORDER BY step DESC LIMIT 1", key
+            f"SELECT payload FROM transitions WHERE {OF_EPISODE} ORDER BY step DESC LIMIT 1", key
         ).fetchone()
-        final = decode(payload)
+        try:
+            final = decode(payload)
+        except DamagedRecordError:
+            return
         if not (final.terminated or final.truncated):
             return
-        rows = self._database.execute(f"SELECT DISTINCT source FROM transitions WHERE {where} ORDER BY source", key)
+        rows = self._database.execute(
+            f"SELECT DISTINCT source FROM transitions WHERE {OF_EPISODE} ORDER BY source", key
+        )
         sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
         outcome = (final.task, final.instruction, final.success, steps, total, final.policy_version, last_sequence)
         self._database.execute(

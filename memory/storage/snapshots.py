@@ -21,7 +21,7 @@ import icechunk
 import zarr
 
 from engram.core.errors import StoreError
-from engram.memory.storage.icechunk_errors import panics_as_errors
+from engram.memory.storage.icechunk_errors import first_line, panics_as_errors, store_errors
 from engram.memory.storage.migrations import MIGRATIONS
 from engram.memory.storage.records import SCHEMA, TABLES
 from engram.memory.storage.tables import Tables, digest, hash_all, read_column
@@ -31,6 +31,10 @@ HEAD, BACKUP = "head.json", "snapshots.backup"
 _MANIFEST_CHUNKS = 1000
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
+
+
+class OtherSchemaError(StoreError):
+    """A snapshot was written by another version, most likely a newer one: it is whole, but cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,13 @@ def read_snapshot(path: Path | str, snapshot: str | None = None) -> Stored | Non
     A snapshot that is named opens as long as it is good itself, whatever else in the store is damaged.
     """
     path = Path(path)
-    if snapshot is None:
-        return newest(path, open_repository(path, create=False))[0]
+    with store_errors(path, "cannot be read"):
+        if snapshot is None:
+            return newest(path, open_repository(path, create=False))[0]
+        return _named(path, snapshot)
+
+
+def _named(path: Path, snapshot: str) -> Stored:
     if not (path / "graph").exists():
         raise StoreError(f"{path}: no memory store there")
     known: list[Snapshot] = []
@@ -83,18 +92,28 @@ def open_repository(path: Path, create: bool) -> icechunk.Repository:
     folder = path / "graph"
     if not (folder / "repo").exists():
         if create and not (folder.exists() and any(folder.iterdir())):
-            return icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), _config())
+            return _create(path, folder)
         raise StoreError(f"{path}: no memory store there" + (", but files of a damaged one" if folder.exists() else ""))
     try:
         with panics_as_errors():
             repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
         known = [one.id for one in snapshots_of(repository)]
     except Exception as error:
-        raise _damaged(path, f"the store's list of snapshots is damaged: {_first_line(error)}") from error
+        raise _damaged(path, f"the store's list of snapshots is damaged: {first_line(error)}") from error
     head = _head(path)
     if head and head["snapshot"] not in known and _list_hash(path) != head["sha256"]:  # it was acknowledged
         raise _damaged(path, f"the store's list of snapshots is damaged: {head['snapshot']} is missing")
     return repository
+
+
+def _create(path: Path, folder: Path) -> icechunk.Repository:
+    """Make a new repository; of one that could not be made, nothing is left in the way of the next attempt."""
+    try:
+        with store_errors(path, "cannot be made a store"):
+            return icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), _config())
+    except StoreError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _config() -> icechunk.RepositoryConfig:
@@ -136,7 +155,10 @@ def _sources(path: Path) -> Iterator[icechunk.Repository]:
 
 
 def _damaged(path: Path, what: str, known_bad: str = "") -> StoreError:
-    good = _newest_good_id(path, known_bad)
+    try:
+        good = _newest_good_id(path, known_bad)
+    except OtherSchemaError as error:
+        return StoreError(f"{path}: {what}; another snapshot has a {error}")
     hint = f"the newest good one is {good.id} (sequence {good.sequence})" if good else "no other one is good"
     return StoreError(f"{path}: {what}; {hint}; `engram memory repair` goes on from there")
 
@@ -181,14 +203,18 @@ def newest(path: Path, repository: icechunk.Repository) -> tuple[Stored | None, 
 def _checked(path: Path, repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mapping[str, Any]]:
     try:
         return _read(repository, snapshot)
+    except OtherSchemaError as error:
+        raise OtherSchemaError(f"{path}: snapshot {snapshot}: {error}") from error
     except Exception as error:
-        what = f"snapshot {snapshot} cannot be read ({_first_line(error)})"
+        what = f"snapshot {snapshot} cannot be read ({first_line(error)})"
         raise _damaged(path, what, known_bad=snapshot) from error
 
 
 def _is_good(repository: icechunk.Repository, snapshot: str) -> bool:
     try:
         _read(repository, snapshot)
+    except OtherSchemaError:
+        raise  # to go on from an older one would lose it
     except Exception:  # noqa: BLE001 see _checked
         return False
     return True
@@ -205,7 +231,10 @@ def _read(repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mappi
         tables, about = migration(root, attributes)
         return Stored(tables, attributes["sequence"], attributes["stamp_ns"], about), schema
     if schema != SCHEMA:
-        raise StoreError(f"schema {schema}, this version reads {SCHEMA} and {sorted(MIGRATIONS)}")
+        told = f"schema {schema}, this version reads {SCHEMA} and {sorted(MIGRATIONS)}"
+        if isinstance(schema.get("name"), str) and isinstance(schema.get("version"), int):
+            raise OtherSchemaError(f"{told}; update Engram")
+        raise StoreError(told)
     if attributes.pop("check", None) != attributes_hash(attributes):
         raise StoreError("its attributes were altered")
     digests = attributes["digests"]
@@ -222,7 +251,3 @@ def _read(repository: icechunk.Repository, snapshot: str) -> tuple[Stored, Mappi
 
 def attributes_hash(attributes: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(attributes, sort_keys=True).encode()).hexdigest()
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"

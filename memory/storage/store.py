@@ -18,11 +18,14 @@ import zarr
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 from engram.memory.storage.disk_budget import DiskBudget
+from engram.memory.storage.durable import FolderSync, replace_file, sync, sync_with_parents
+from engram.memory.storage.icechunk_errors import store_errors
 from engram.memory.storage.records import SCHEMA, Rows
 from engram.memory.storage.snapshots import (
     BACKUP,
     BRANCH,
     HEAD,
+    OtherSchemaError,
     Snapshot,
     Stored,
     attributes_hash,
@@ -42,6 +45,8 @@ class GraphStoreConfig:
     """Older snapshots are expired and their chunks deleted."""
     expire_every: int = 250
     """Commits between two expiries."""
+    fsync: bool = False
+    """Whether a commit survives a power cut: every file is written to the disk before the commit is acknowledged."""
     budget_mb: float = 512.0
     """Files on disk [MB]; near it the older snapshots go, never the newest, which the budget in RAM bounds."""
 
@@ -49,12 +54,12 @@ class GraphStoreConfig:
 class GraphStore:
     """A folder with one writer; a commit is atomic, and what it acknowledged survives kill -9.
 
-    The files are not fsynced: a power cut may take the last seconds, never the consistency of what is left. Old
+    Unless ``fsync`` is set, a power cut may take the last seconds, never the consistency of what is left. Old
     snapshots are deleted on a thread of their own; the next commit waits for it.
 
     Raises:
-        StoreError: the folder is being written by another process, is damaged (naming the path, the snapshot and
-            the newest one that is still good) or has another schema.
+        StoreError: the disk refuses it, or the folder is being written by another process, is damaged (naming the
+            path, the snapshot and the newest one that is still good) or has another schema.
     """
 
     def __init__(self, path: Path | str, config: GraphStoreConfig | None = None) -> None:
@@ -62,8 +67,13 @@ class GraphStore:
         self.config = config or GraphStoreConfig()
         self._lock = WriterLock(self.path)
         try:
-            self._repository = open_repository(self.path, create=True)
-            self._loaded, self._found_schema = newest(self.path, self._repository)
+            with store_errors(self.path, "cannot be opened"):
+                self._repository = open_repository(self.path, create=True)
+                self._loaded, self._found_schema = newest(self.path, self._repository)
+                self._sync = FolderSync(self.path / "graph") if self.config.fsync else None
+                if self._sync is not None:  # what was committed without it, too
+                    self._sync()
+                    sync_with_parents(self.path)
         except BaseException:
             self._lock.release()
             raise
@@ -85,10 +95,27 @@ class GraphStore:
         """Write rows of tables in one atomic step; return the durable sequence.
 
         Nothing is written when ``sequence`` is already durable and there are no rows.
+
+        Raises:
+            StoreError: it is not committed. The disk is full or refuses to be written, the folder was replaced, or this
+                store is closed.
         """
+        self._lock.check()
         if sequence == self._durable and not any(len(rows.index) for rows in writes.values()):
             return self._durable
         self.wait()
+        with store_errors(self.path, "not committed"):
+            hashes = self._write(writes, sequence, stamp_ns, about)
+        self._hashes, self._durable, self._loaded, self._found_schema = hashes, sequence, None, SCHEMA
+        self._commits += 1
+        if self._budget.share() < 1.0 or self._commits % self.config.expire_every == 0:
+            self._upkeep = self._thread.submit(self._thin)
+        return sequence
+
+    def _write(
+        self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]
+    ) -> dict[tuple[str, str], np.ndarray]:
+        """Commit; return the hash of every row."""
         session = self._repository.writable_session(BRANCH)
         root = zarr.open_group(session.store, mode="a")
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
@@ -107,12 +134,10 @@ class GraphStore:
         attributes["digests"] = {f"{table}/{name}": digest(values) for (table, name), values in hashes.items()}
         root.attrs.put({**attributes, "check": attributes_hash(attributes)})
         snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
+        if self._sync is not None:
+            self._sync()
         self._write_head(snapshot, sequence)
-        self._hashes, self._durable, self._loaded, self._found_schema = hashes, sequence, None, SCHEMA
-        self._commits += 1
-        if self._budget.share() < 1.0 or self._commits % self.config.expire_every == 0:
-            self._upkeep = self._thread.submit(self._thin)
-        return sequence
+        return hashes
 
     @property
     def busy(self) -> bool:
@@ -123,7 +148,8 @@ class GraphStore:
         """Wait until old snapshots are deleted; raise what went wrong."""
         upkeep, self._upkeep = self._upkeep, None
         if upkeep is not None:
-            upkeep.result()
+            with store_errors(self.path, "old snapshots cannot be deleted"):
+                upkeep.result()
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the committed states, newest first."""
@@ -132,8 +158,10 @@ class GraphStore:
 
     def expire(self, keep: int) -> int:
         """Delete all but the newest ``keep`` snapshots and what only they held; return how many went."""
+        self._lock.check()
         self.wait()
-        return self._expire(keep)
+        with store_errors(self.path, "old snapshots cannot be deleted"):
+            return self._expire(keep)
 
     def _thin(self) -> None:
         """Delete old snapshots until the files are within the budget: those that go first may be small."""
@@ -149,6 +177,8 @@ class GraphStore:
         if len(known) <= keep:
             return 0
         self._repository.expire_snapshots(older_than=known[keep - 1].written_at)
+        if self._sync is not None:  # first: a list that names deleted snapshots must not come back
+            self._sync()
         self._repository.garbage_collect(datetime.datetime.now(datetime.UTC))
         self._write_head(known[0].id, known[0].sequence)
         return len(known) - len(snapshots_of(self._repository))
@@ -163,20 +193,29 @@ class GraphStore:
         listed = (self.path / "graph" / "repo").read_bytes()
         head = {"snapshot": snapshot, "sequence": sequence, "sha256": hashlib.sha256(listed).hexdigest()}
         for name, data in ((BACKUP, listed), (HEAD, json.dumps(head).encode())):
-            temporary = self.path / f"{name}.new"
-            temporary.write_bytes(data)
-            os.replace(temporary, self.path / name)
+            replace_file(self.path / name, data, durable=self.config.fsync)
+        if self.config.fsync:
+            sync(self.path)
 
 
 def repair(path: Path | str) -> int:
     """Go on from the newest good snapshot of a damaged store; return its sequence. Past snapshots stay behind.
 
     The damaged files are kept beside it as ``graph.damaged-<n>``.
+
+    Raises:
+        StoreError: no snapshot is good, or one that is not older than the newest good one was written by another
+            version: it may be whole, and to go on from an older one would lose it.
     """
     path = Path(path)
+    if not (path / "graph").is_dir():
+        raise StoreError(f"{path}: no memory store there")
     lock = WriterLock(path)
     try:
-        good = newest_good(path)
+        try:
+            good = newest_good(path)
+        except OtherSchemaError as error:
+            raise StoreError(f"{path}: not repaired: a snapshot has {error}") from error
         if good is None:
             raise StoreError(f"{path}: no snapshot is good any more")
         number = next(n for n in range(1, 10_000) if not (path / f"graph.damaged-{n}").exists())

@@ -30,6 +30,8 @@ from engram.nodes.messages.detections import detections_from_msg, unreported
 from engram.nodes.messages.diagnostics import condition_to_msg, conditions_from_msg
 from engram.nodes.messages.learning import (
     ack_to_msg,
+    experience_from_msg,
+    gone_to_msg,
     manifest_from_msg,
     manifest_to_msg,
     transition_from_msg,

@@ -9,11 +9,14 @@ import numpy as np
 
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
+from engram.learning.experience.spool_stream import Gone
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 
+GONE = "gone"
+"""Reward source of an Experience that holds no step: 1..sequence of its stream are no longer on the robot."""
 STAGES = ("candidate", "approved", "rejected", "rolled_back")
 
 
@@ -34,6 +37,18 @@ def transition_to_msg(transition: Transition) -> Experience:
     msg.policy, msg.lineage, msg.ablation = source.policy, source.lineage, source.ablation
     msg.covered_cameras = list(source.covered_cameras)
     return msg
+
+
+def gone_to_msg(gone: Gone) -> Experience:
+    """Return word of what a robot no longer has: an Experience whose reward source says so and that holds no step."""
+    return Experience(robot_id=gone.robot_id, boot_id=gone.boot_id, sequence=gone.sequence, reward_source=GONE)
+
+
+def experience_from_msg(msg: Experience) -> Transition | Gone:
+    """Return the transition, or word of what the robot no longer has; raises InvalidInputError."""
+    if msg.reward_source == GONE:
+        return Gone(msg.robot_id, msg.boot_id, msg.sequence)
+    return transition_from_msg(msg)
 
 
 def transition_from_msg(msg: Experience) -> Transition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import ActionSource
 from engram.learning.experience.spool import Spool, SpoolConfig
+from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
 
@@ -73,20 +75,30 @@ def test_an_old_receipt_changes_nothing_and_one_for_the_future_is_refused(spool)
         spool.acknowledge(5, 0.0)
 
 
-def test_a_restart_continues_the_count_and_sends_what_was_not_acknowledged(tmp_path):
+def ids(transitions):
+    return [(one.boot_id, one.sequence) for one in transitions]
+
+
+def test_a_restart_sends_what_was_not_acknowledged_as_it_was_numbered_and_begins_a_new_stream(tmp_path):
     spool = Spool(tmp_path, "panda")
     fill(spool)
     spool.acknowledge(3, 0.0)
-    boot = spool.boot_id
+    first = spool.boot_id
     spool.close()
     spool = Spool(tmp_path, "panda")
-    assert spool.boot_id == boot
-    assert [t.sequence for t in spool.due(0.0, 10)] == [4]
-    assert fill(spool, 1) == 8
-    spool.acknowledge(8, 0.0)
+    second = spool.boot_id
+    assert second != first
+    assert ids(spool.due(0.0, 10)) == [(first, 4)]
+    assert spool.gone() == [Gone("panda", first, 3)]  # for a learner that was not there yet
+    assert fill(spool, 1) == 4
+    assert ids(spool.due(0.1, 10)) == [(second, n) for n in (1, 2, 3, 4)]
+    assert (spool.acknowledge(4, 0.2, first), len(spool)) == (1, 4)
+    assert spool.acknowledge(4, 0.2, first) == 0  # that stream is done
+    assert (spool.acknowledge(4, 0.2, second), len(spool)) == (4, 0)
     spool.close()
-    spool = Spool(tmp_path, "panda")  # empty, and still counts on
-    assert spool.add(episode(2)[0]).sequence == 9
+    spool = Spool(tmp_path, "panda")  # empty
+    third = spool.add(episode(2)[0])
+    assert third.sequence == 1 and third.boot_id not in (first, second)
     spool.close()
 
 
@@ -102,16 +114,40 @@ def test_a_full_spool_drops_new_ones_counts_them_and_leaves_no_gap(tmp_path):
     spool.close()
 
 
+def to_version_2(folder):
+    """Write the closed spool in ``folder``, which has one stream, as the second release did."""
+    connection = sqlite3.connect(folder / "spool.sqlite", isolation_level=None)
+    boot_id, acknowledged = connection.execute("SELECT boot_id, acknowledged FROM streams").fetchone()
+    connection.execute("ALTER TABLE spool RENAME COLUMN place TO sequence")
+    connection.execute("DROP TABLE streams")
+    state = [("boot_id", boot_id), ("acknowledged", acknowledged)]
+    connection.executemany("INSERT INTO state VALUES (?,?)", state)
+    connection.execute("PRAGMA user_version=2")
+    connection.close()
+
+
+def test_a_spool_of_version_2_goes_on_where_it_was(tmp_path):
+    spool = Spool(tmp_path, "panda")
+    fill(spool)
+    spool.acknowledge(2, 0.0)
+    first = spool.boot_id
+    spool.close()
+    to_version_2(tmp_path)
+    spool = Spool(tmp_path, "panda")
+    assert fill(spool, 1) == 4
+    assert ids(spool.due(0.0, 10)) == [(first, 3), (first, 4), *((spool.boot_id, n) for n in (1, 2, 3, 4))]
+    assert spool.acknowledge(4, 0.0, first) == 2
+    spool.close()
+
+
 def test_a_spool_of_version_1_still_sends_what_it_holds_of_an_unknown_source(tmp_path):
     spool = Spool(tmp_path, "panda")
     given = episode(0)
     fill(spool)
     for one in given:
-        spool._database.execute(
-            "UPDATE spool SET payload = ? WHERE sequence = ?", (encode_version_1(one), one.sequence)
-        )
-    spool._database.execute("PRAGMA user_version=1")
+        spool._database.execute("UPDATE spool SET payload = ? WHERE place = ?", (encode_version_1(one), one.sequence))
     spool.close()
+    to_version_2(tmp_path)
     spool = Spool(tmp_path, "panda")
     sent = spool.due(0.0, 10)
     assert [(one.sequence, one.source) for one in sent] == [(n, ActionSource()) for n in (1, 2, 3, 4)]
@@ -171,7 +207,7 @@ for number in range(100_000):
 
 def test_kill_9_at_any_instant_keeps_every_committed_transition(tmp_path):
     draw = random.Random(22)
-    newest = 0
+    before = []
     for _ in range(KILLS):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         commits = [int(writer.stdout.readline())]
@@ -180,8 +216,9 @@ def test_kill_9_at_any_instant_keeps_every_committed_transition(tmp_path):
         commits += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
         writer.wait()
         spool = Spool(tmp_path, "panda")
-        assert spool.durable - commits[-1] in (0, 2)
-        assert commits[0] == newest + 2  # it went on where it was killed
-        assert [t.sequence for t in spool.due(0.0, 10**6)] == list(range(1, spool.durable + 1))
-        newest = spool.durable
+        kept = ids(spool.due(0.0, 10**6))
+        kept = kept[len(before) :] if kept[: len(before)] == before else pytest.fail("what was committed is not there")
+        assert len(kept) - commits[-1] in (0, 2)  # one commit may be done and not yet told
+        assert [sequence for _, sequence in kept] == list(range(1, len(kept) + 1))
+        before += kept
         spool.close()

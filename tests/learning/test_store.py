@@ -149,7 +149,7 @@ def test_another_schema_is_refused_with_both_versions(tmp_path):
     connection = sqlite3.connect(tmp_path / "experience.sqlite")
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 99, this version reads 2"):
+    with pytest.raises(StoreError, match="schema version 99, this version reads 3"):
         ExperienceStore(tmp_path)
 
 

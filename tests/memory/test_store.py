@@ -145,7 +145,7 @@ def test_another_schema_is_refused_with_both_versions(tmp_path):
     zarr.open_group(session.store, mode="a").attrs["schema"] = {**SCHEMA, "version": 99}
     session.commit("later", metadata={"sequence": 2})
     store.close()
-    with pytest.raises(StoreError, match=r"'version': 99.*this version reads.*'version': 2.*newest good one is"):
+    with pytest.raises(StoreError, match=r"'version': 99.*this version reads.*'version': 2.*update Engram"):
         GraphStore(tmp_path)
 
 

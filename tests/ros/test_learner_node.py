@@ -77,8 +77,11 @@ class Robot:
     def send(self):
         self.graph.wait(self.out.get_subscription_count, 180, "the learner listens")
         sent = list(self.spool.due(0.0, 100))
+        gone = self.spool.gone()
 
         def tell():  # the learner stores once what comes twice, and acknowledges it again
+            for what in gone:
+                self.out.publish(messages.gone_to_msg(what))
             for transition in sent:
                 self.out.publish(messages.transition_to_msg(transition))
 
@@ -116,6 +119,30 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     back = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
     assert back.accepted
     assert back.version == "v0"
+
+
+def test_a_learner_does_not_wait_for_what_is_gone_and_a_bad_step_keeps_out_no_good_one(graph, tmp_path):
+    """Another learner has the first episode; among the steps of the second, hostile ones are sent."""
+    robot = Robot(graph, tmp_path)
+    robot.spool.acknowledge(6, 0.0)
+    for transition in episode(2, 6):
+        robot.spool.add(transition)
+    robot.spool.commit()
+    start(graph, tmp_path, "manual")
+    graph.active("learner_node")
+    graph.wait(robot.out.get_subscription_count, 60, "the learner listens")
+    due = robot.spool.due(0.0, 100)
+    (gone,) = robot.spool.gone()
+    hostile = messages.transition_to_msg(due[0])
+    hostile.reward, hostile.sequence = float("nan"), 99
+
+    def tell():
+        for msg in [messages.gone_to_msg(gone), hostile, *map(messages.transition_to_msg, due)]:
+            robot.out.publish(msg)
+
+    graph.wait_telling(tell, lambda: robot.acks and robot.acks[-1].sequence == 12, 120, "ack of 12", period_s=5.0)
+    assert robot.acks[-1].stored == 6
+    graph.wait(lambda: graph.value("learner_node", "transitions gone before they came") == "6", 60, "a diagnostic")
 
 
 def test_state_of_an_older_network_is_set_aside_and_learning_begins_anew_with_the_experience(graph, tmp_path):

@@ -1,0 +1,99 @@
+"""What the experience store takes in: each id once, and never another transition in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.types import Transition
+from engram.learning.experience.codec import DamagedRecordError, decode, encode
+from engram.learning.experience.database import Database
+
+LARGEST = 2**63 - 1
+"""Largest integer of SQLite."""
+ROW = "robot_id = ? AND boot_id = ? AND sequence = ?"
+OF_EPISODE = "robot_id = ? AND boot_id = ? AND episode = ?"
+
+
+class TakenIdError(EngramError):
+    """Transitions were not stored because others with their ids are: two robots share a name, or a spool was copied."""
+
+    def __init__(self, transitions: Sequence[Transition]) -> None:
+        self.transitions = tuple(transitions)
+        first = self.transitions[0]
+        super().__init__(
+            f"{len(self.transitions)} transitions not stored, the first {first.robot_id}/{first.boot_id}/"
+            f"{first.sequence}: other ones with these ids are stored; does another robot use this name, or was its "
+            "spool copied while it ran?"
+        )
+
+
+def payload_of(one: Transition) -> bytes:
+    """Return ``one`` encoded; raises InvalidInputError."""
+    if not (1 <= one.sequence < LARGEST and 0 <= one.episode <= LARGEST and one.robot_id and one.boot_id):
+        raise InvalidInputError(
+            f"Transition {one.robot_id!r}/{one.boot_id!r}/{one.sequence} of episode {one.episode}: expected two names, "
+            f"a sequence of 1 or more and an episode of 0 or more, below 2**63"
+        )
+    return encode(one)
+
+
+class Intake:
+    """Writes transitions into the tables of a store, within the transaction that is open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.touched: dict[tuple[str, str, int], None] = {}
+        """Episodes (robot, boot, episode) with new steps."""
+
+    def take(self, one: Transition, payload: bytes, acked: int) -> bool:
+        """Store ``one`` unless it is or was here; return False if its id belongs to another transition.
+
+        1..``acked`` of its stream were acknowledged.
+        """
+        key = (one.robot_id, one.boot_id, one.sequence)
+        row = self._database.execute(f"SELECT episode, payload FROM transitions WHERE {ROW}", key).fetchone()
+        if row is None:
+            if one.sequence > acked or self._was_skipped(key):
+                self._insert(one, payload)
+                self.touched[*key[:2], one.episode] = None
+            return True
+        episode, stored = row
+        if stored == payload:
+            return True
+        try:
+            if encode(decode(stored)) == payload:  # written by an earlier version
+                return True
+        except DamagedRecordError:  # it came again: this is what it was
+            self._database.execute(f"UPDATE transitions SET payload = ? WHERE {ROW}", (payload, *key))
+            return True
+        if one.sequence > acked and not self._is_listed((*key[:2], episode)):
+            self._remove(key, episode, len(stored))  # which of them is the robot's own? It will send that again
+        return False
+
+    def _insert(self, one: Transition, payload: bytes) -> None:
+        stream, ended = (one.robot_id, one.boot_id), one.terminated or one.truncated
+        source = json.dumps(asdict(one.source), sort_keys=True)
+        values = (*stream, one.sequence, one.episode, one.step, ended, float(one.reward), payload, source)
+        self._database.execute("INSERT INTO transitions VALUES (?,?,?,?,?,?,?,?,?)", values)
+        self._database.execute(
+            "INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes) VALUES (?,?,?,?,?) "
+            "ON CONFLICT (robot_id, boot_id, episode) DO UPDATE SET bytes = bytes + excluded.bytes, "
+            "last_sequence = max(last_sequence, excluded.last_sequence)",
+            (*stream, one.episode, one.sequence, len(payload)),
+        )
+
+    def _remove(self, key: tuple[str, str, int], episode: int, size: int) -> None:
+        self._database.execute(f"DELETE FROM transitions WHERE {ROW}", key)
+        self._database.execute(f"UPDATE sizes SET bytes = bytes - ? WHERE {OF_EPISODE}", (size, *key[:2], episode))
+
+    def _is_listed(self, key: tuple[str, str, int]) -> bool:
+        return bool(self._database.execute(f"SELECT 1 FROM episodes WHERE {OF_EPISODE}", key).fetchone())
+
+    def _was_skipped(self, key: tuple[str, str, int]) -> bool:
+        found = self._database.execute(
+            "SELECT 1 FROM skipped WHERE robot_id = ? AND boot_id = ? AND ? BETWEEN first AND last", key
+        )
+        return bool(found.fetchone())
