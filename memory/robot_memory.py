@@ -18,6 +18,7 @@ from engram.core.errors import InvalidInputError, StoreError
 from engram.core.questions import AtTime, Capability, Question, Selection
 from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
 from engram.memory.graph.context import Case, with_cases
+from engram.memory.graph.frame_clock import WALL_CLOCK_NS
 from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config
@@ -34,8 +35,6 @@ from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemo
 
 CONSOLIDATION_S = 2.0
 """CPU time that opening a memory to read may spend on habits, which the store keeps as counts [s]."""
-WALL_CLOCK_NS = 10**17
-"""Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 _SKILLS = 64
 """Most pairs of task and policy version in a robot's profile, the newest; semantic memory keeps more."""
 

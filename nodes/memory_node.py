@@ -76,7 +76,7 @@ class MemoryNode(EngramNode):
         whose = MemoryFeedConfig(config.robot_id, config.lockstep, config.frame, config.base_sigma_m, share_s)
         self.feed = MemoryFeed(
             self.memory, self.robot, whose, self.transforms.lookup, self._publish_change, self._publish_context,
-            self.health,
+            self.health, lambda: self.get_clock().now().nanoseconds,
         )  # fmt: skip
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import ActionChunk, EpisodeStatus, GraphUpdate, Hand, MemoryTokens, Pose, SceneObservation
 from engram.runtime.episode_follower import EpisodeFollower
 from engram.runtime.monitor import Monitor
+from engram.runtime.stamp_guard import StampGuard
 
 KEPT = 64
 """Statuses kept for the scene of their instant."""
@@ -53,6 +54,7 @@ class MemoryFeed:
         publish_change: takes what changed in the graph; called with every sequence number once, in order.
         publish_context: takes the context of a scene.
         monitor: takes counters, times and problems.
+        now_ns: the clock of the stamps; what is stamped far from it is refused and counted.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class MemoryFeed:
         publish_change: Callable[[GraphUpdate], None],
         publish_context: Callable[[MemoryTokens], None],
         monitor: Monitor,
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
         self.memory, self.robot, self.config = memory, robot, config
         self._lookup, self._monitor = lookup, monitor
@@ -75,7 +78,10 @@ class MemoryFeed:
         self._cameras: set[str] = set()  # that the robot's profile names
         self._scene_ns = self._context_ns = -1  # newest scene taken in; newest scene with a context
         self._episode_changed = False  # since the last commit
-        self.durable = self.sequence = memory.graph().sequence
+        self._guard = StampGuard(now_ns)
+        known = memory.graph()
+        self._newest_ns = known.stamp_ns  # of the scenes that the memory has
+        self.durable = self.sequence = known.sequence
 
     @property
     def everything_durable(self) -> bool:
@@ -86,6 +92,8 @@ class MemoryFeed:
 
     def scene(self, scene: SceneObservation, hand: Hand | None, received_s: float) -> None:
         """Take in a scene and where the hand was; it may have to wait for tf."""
+        if self._refuses("scene", scene.stamp_ns, self._newest_ns or None):
+            return
         if hand is not None:
             scene = replace(scene, hand=hand)
         if scene.camera_pose.frame == self.config.frame:
@@ -133,6 +141,8 @@ class MemoryFeed:
 
     def status(self, status: EpisodeStatus) -> None:
         """Take in what the episode is doing."""
+        if self._refuses("status", status.stamp_ns):
+            return
         self._statuses.add(status.stamp_ns, status)
         self._episode_changed |= self._episodes.status(status)
         if self.config.lockstep:  # the scene of this step may have been there first
@@ -164,14 +174,22 @@ class MemoryFeed:
         self._share_change(update)
         if update.refused:
             self._monitor.count("scenes refused")
-            self._monitor.problem("localisation", update.refused)
+            self._monitor.problem("scene refused", update.refused)
         else:
-            self._monitor.clear("localisation")
-        if scene.camera not in self._cameras:
-            self._introduce(scene)
+            self._monitor.clear("scene refused")
+            self._newest_ns = scene.stamp_ns if update.shifted_ns else max(self._newest_ns, scene.stamp_ns)
+            if scene.camera not in self._cameras:
+                self._introduce(scene)
         self._scene_ns = scene.stamp_ns
         self._tell_context()
         self._monitor.seconds("scene to memory", time.monotonic() - received_s)
+
+    def _refuses(self, kind: str, stamp_ns: int, newest_ns: int | None = None) -> bool:
+        reason = self._guard.refuses(stamp_ns, newest_ns)
+        if reason:
+            self._monitor.count(f"{kind} stamps refused")
+            self._monitor.problem(f"{kind} stamp", f"{kind} {reason}")
+        return bool(reason)
 
     def _introduce(self, scene: SceneObservation) -> None:
         """Tell the memory whose it is: the robot's own configuration, and the cameras that it has looked with."""

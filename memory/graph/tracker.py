@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from engram.core.errors import InvalidInputError
 from engram.core.geometry import to_frame
+from engram.core.stamped_buffer import RESTART_NS
 from engram.core.types import Embodiment, GraphUpdate, SceneObservation
 from engram.memory.graph.agents import Agents
 from engram.memory.graph.association import AppearanceFeatures, Assignment, assign
@@ -17,6 +18,7 @@ from engram.memory.graph.conflicts import Conflicts
 from engram.memory.graph.containment import seen_into
 from engram.memory.graph.coverage import Coverage
 from engram.memory.graph.fact_writer import FactWriter
+from engram.memory.graph.frame_clock import FrameClock
 from engram.memory.graph.frame_step import Step
 from engram.memory.graph.fusion import Detections, bayes, fuse, spawn, vote
 from engram.memory.graph.grasp import Grasps
@@ -30,9 +32,6 @@ from engram.memory.graph.visibility import OCCLUDED as HIDDEN
 from engram.memory.graph.visibility import UNSEEN as NOT_LOOKED
 from engram.memory.storage.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN
 from engram.memory.storage.history import History
-
-BACK_NS = 1_000_000_000
-"""A frame this much older than the newest means that time began anew."""
 
 
 class Tracker:
@@ -53,6 +52,7 @@ class Tracker:
         self.merges, self.removed = self.identities.merges, self.identities.removed
         self.embodiments, self.hands = self.agents.embodiments, self.agents.hands
         self.conflicts = Conflicts()
+        self._clock = FrameClock()
         self.sequence = 0
         self.stamp_ns = 0
         self.expired: set[str] = set()  # absent objects that the next frame removes
@@ -64,12 +64,13 @@ class Tracker:
             InvalidInputError: an object, the camera or the hand is not in the memory's frame.
         """
         _check_frames(scene, self.config.frame)
-        refused = self._misplaced(scene)
+        verdict = self._clock.judge(self.stamp_ns, scene.stamp_ns)
+        refused = f"{scene.id} is not remembered: {verdict.refused}" if verdict.refused else self._misplaced(scene)
         if refused:
             return GraphUpdate(scene.stamp_ns, self.sequence, False, (), refused=refused)
         step = Step(scene.stamp_ns, scene.camera, scene.id)
-        if scene.stamp_ns < self.stamp_ns - BACK_NS:
-            step.shifted_ns = self._begin_anew(scene.stamp_ns)
+        if verdict.began_ns is not None:
+            step.shifted_ns = self._begin_anew(verdict.began_ns)
         for node_id in sorted(self.expired):
             if node_id in self.columns:
                 self.identities.drop(self.columns.row_of[node_id], step)
@@ -78,7 +79,7 @@ class Tracker:
         columns, config = self.columns, self.config
         detections = Detections.of(scene.objects)
         rows = self._candidates(scene, detections.features, step)
-        verdict = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
+        looked = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, detections.features)
         if scene.has_view:
             self.coverage.add(scene, config.visibility.max_depth_m)
@@ -87,7 +88,7 @@ class Tracker:
         matched = np.zeros(len(rows), bool)
         matched[[i for i, _ in found.known]] = True
         self._spawn(found.new, scene, detections, step)
-        lost, seen_as = rows[~matched], verdict[~matched]
+        lost, seen_as = rows[~matched], looked[~matched]
         self.identities.lower_ambiguous(lost[(seen_as == NOT_LOOKED) | (seen_as == HIDDEN)], step)
         seen_as = np.where((seen_as == FILLED) & self._replaced(lost, detections.features), FREE, seen_as)
         self.identities.merge_doubles(lost, seen_as, step)
@@ -96,11 +97,11 @@ class Tracker:
         return self._finish(step)
 
     def _begin_anew(self, stamp_ns: int) -> int:
-        """The clock went back because a simulation was restarted: move all stamps to before the new start.
+        """A simulation was restarted at ``stamp_ns``: move all stamps to before the new start.
 
         Return by how much every stamp moved [ns].
         """
-        back = self.stamp_ns - stamp_ns + BACK_NS
+        back = self.stamp_ns - stamp_ns + RESTART_NS
         rows = self.columns.rows("object", "agent")
         self.columns.first_ns[rows] -= back
         self.columns.last_ns[rows] -= back

@@ -210,7 +210,7 @@ def test_a_merge_is_taken_back_after_the_clock_began_anew():
     memory = make()
     watch(memory, [100, 101, 102], HERE)
     watch(memory, [5000, 5001, 5002], THERE)
-    watch(memory, [1, 2], THERE)
+    watch(memory, [1, 2, 3, 4], THERE)  # the first two are not remembered: one frame alone begins no clock anew
     (merge,) = memory.tracker.merges
     memory.undo_merge(merge.number, "me")
     assert {node.id: node.state for node in ask(memory)} == {merge.kept.id: "absent", merge.gone.id: "visible"}

@@ -1,0 +1,39 @@
+"""Refuses what is stamped far from now, before anything remembers it. No ROS in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engram.core.stamped_buffer import clock_restarted
+
+AHEAD_NS = 5 * 10**9
+"""Stamps further ahead of the clock are refused [ns]: a message of a simulation may be here before its /clock."""
+BEHIND_NS = 60 * 10**9
+"""Stamps further behind the clock are refused [ns]: the slowest detector is not so late."""
+
+
+class StampGuard:
+    """Compares stamps with the clock of the node; with none (a program feeds the memory itself), all are taken."""
+
+    def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
+        self._now_ns = now_ns
+
+    def refuses(self, stamp_ns: int, newest_ns: int | None = None) -> str:
+        """Say why something stamped ``stamp_ns`` is not taken; empty: it is.
+
+        With the ``newest_ns`` that was taken before, what is late is refused as well: only when the clock itself went
+        back, as at the restart of a simulation, may an older stamp be the beginning of another time.
+        """
+        if self._now_ns is None:
+            return ""
+        now_ns = self._now_ns()
+        if stamp_ns > now_ns + AHEAD_NS:
+            return f"stamped {(stamp_ns - now_ns) / 1e9:.1f} s ahead of the clock"
+        if stamp_ns < now_ns - BEHIND_NS:
+            return (
+                f"stamped {(now_ns - stamp_ns) / 1e9:.1f} s before the clock; does its sender run on another clock? "
+                "(use_sim_time)"
+            )
+        if newest_ns is not None and clock_restarted(newest_ns, stamp_ns) and not clock_restarted(newest_ns, now_ns):
+            return f"{(newest_ns - stamp_ns) / 1e9:.1f} s older than the newest, and the clock did not go back"
+        return ""
