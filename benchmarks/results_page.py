@@ -50,6 +50,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Advice on where to look": (memory.advice, ("fetch",)),
         "Short-term memory: what to keep": (memory.eviction, ("eviction",)),
         "Speed and size": (memory.speed, ("memory", "memory_ram", "memory_weeks")),
+        "A commit that survives a power cut": (lambda results: speed.plain(results["fsync"]), ("fsync",)),
         "Speed of the other stores": (lambda results: speed.plain(results["stores"]), ("stores",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},

@@ -61,7 +61,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     contexts = graph.listen(MemoryContext, "memory/context", qos.EVENTS)
     words = EpisodeStatus(1, "r", 1, "", "take the red cube", 0, "running")
     status.publish(messages.status_to_msg(words))
-    first = graph.start("memory_node", store=str(tmp_path / "memory"), commit_period_s=0.1)
+    first = graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"), commit_period_s=0.1)
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes, status)
     for i in range(1, 5):
@@ -103,7 +103,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     first.end(signal.SIGKILL)
     graph.diagnostics.clear()
     boots = {update.boot_id for update in updates}
-    graph.start("memory_node", store=str(tmp_path / "memory"))
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"))
     graph.active("memory_node", timeout_s=300)
     graph.wait(lambda: {u.boot_id for u in updates} - boots, 60, "the graph of the new boot")
     whole = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
@@ -125,7 +125,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
 
 def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp_path):
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
-    graph.start("memory_node", store=str(tmp_path / "memory"))
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"))
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes)
     things = {f"thing_{i}": (0.3 + 0.1 * i, 0.0) for i in range(4)}
@@ -175,7 +175,7 @@ def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):
     """Scenes in base_link wait for tf; the same thing seen from two places of the map is one thing."""
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
     tf = graph.node.create_publisher(TFMessage, "tf", qos.SENSOR)
-    graph.start("memory_node", store=str(tmp_path / "memory"), frame="map", map="house 1")
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"), frame="map", map="house 1")
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes, tf)
 
@@ -210,7 +210,7 @@ def test_a_running_node_lists_and_decides_what_a_merge_left_open_and_keeps_it_ov
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
     updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
     store = {"store": str(tmp_path / "memory"), "commit_period_s": 3600.0}  # nothing is committed in passing
-    node = graph.start("memory_node", **store)
+    node = graph.start("memory_node", use_sim_time=True, **store)
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes)
     for i in range(1, 5):
@@ -245,7 +245,7 @@ def test_a_running_node_lists_and_decides_what_a_merge_left_open_and_keeps_it_ov
         """Kill the node and start it on what is on disk."""
         node.end(signal.SIGKILL)
         graph.diagnostics.clear()
-        started = graph.start("memory_node", **store)
+        started = graph.start("memory_node", use_sim_time=True, **store)
         graph.active("memory_node", timeout_s=300)
         graph.wait(lambda: follow() and updates[-1].boot_id == mirror.boot_id, 60, "the graph of the new boot")
         return started
@@ -290,7 +290,7 @@ def gate(tmp_path, monkeypatch):
 
 def test_a_decision_that_the_disk_does_not_take_is_told_so_and_the_next_commit_tries_again(graph, gate):
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
-    graph.start("memory_node", memory="tests.ros.memories:FullDisk", commit_period_s=0.1)
+    graph.start("memory_node", use_sim_time=True, memory="tests.ros.memories:FullDisk", commit_period_s=0.1)
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes)
     scenes.publish(messages.scene_to_msg(scene(10**8, red_cube=(0.4, 0.1), blue_cup=(0.6, -0.2))))
@@ -322,7 +322,7 @@ def test_no_flood_of_joint_states_and_transforms_costs_an_answer(graph, gate):
     joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
     tf = graph.node.create_publisher(TFMessage, "tf", qos.SENSOR)
     robot = {"robot": "tests.core.gantry:GANTRY"}
-    graph.start("memory_node", memory="tests.ros.memories:Gated", frame="map", **robot)
+    graph.start("memory_node", use_sim_time=True, memory="tests.ros.memories:Gated", frame="map", **robot)
     graph.active("memory_node", timeout_s=300)
     graph.matched(joints, tf)
     first, second = ask_twice(graph)
@@ -339,7 +339,7 @@ def test_no_flood_of_joint_states_and_transforms_costs_an_answer(graph, gate):
 
 
 def test_who_waits_when_the_node_is_deactivated_is_told_so_and_the_node_lives(graph, gate):
-    graph.start("memory_node", memory="tests.ros.memories:Gated")
+    graph.start("memory_node", use_sim_time=True, memory="tests.ros.memories:Gated")
     graph.active("memory_node", timeout_s=300)
     first, second = ask_twice(graph)
     changes = graph.node.create_client(ChangeState, "memory_node/change_state")
@@ -363,7 +363,7 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
     joints = graph.node.create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
     robot = {"robot": "tests.core.gantry:GANTRY"}
-    graph.start("memory_node", memory="tests.ros.memories:Gated", lockstep=lockstep, **robot)
+    graph.start("memory_node", use_sim_time=True, memory="tests.ros.memories:Gated", lockstep=lockstep, **robot)
     graph.active("memory_node", timeout_s=300)
     graph.matched(scenes, joints)
     for stamp_ns in (10**9, 2 * 10**9):
@@ -386,7 +386,7 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
 def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tmp_path):
     detections = graph.node.create_publisher(Detection3DArray, "detections", qos.SENSOR)
     static = graph.node.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-    graph.start("memory_node", store=str(tmp_path), track_hand=False)
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path), track_hand=False)
     graph.active("memory_node", timeout_s=300)
     mount = messages.pose_to_transform(Pose(np.array([0.4, 0.1, 1.0]), LOOKING_DOWN.quaternion), "eye", 0)
     static.publish(TFMessage(transforms=[mount]))
