@@ -60,7 +60,7 @@ class MemoryNode(EngramNode):
             config.memory,
             Path(folder).expanduser() if folder else None,
             Path(places).expanduser() if places else None,
-            Budget(config.budget_mb, config.disk_mb),
+            Budget(config.budget_mb, config.disk_mb, config.fsync),
             config.frame,
             config.map,
             FusionConfig(prior=config.new_belief, free_ratio=config.free_ratio),

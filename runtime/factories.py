@@ -30,10 +30,11 @@ def make_detector(spec: str) -> Detector:
 
 @dataclass(frozen=True)
 class Budget:
-    """Upper bounds for the robot's memory."""
+    """What the robot's memory may take of RAM and disk, and whether a commit waits for the disk."""
 
     ram_mb: float = 256.0
     disk_mb: float = 512.0
+    fsync: bool = False
 
 
 def make_memory(
@@ -59,7 +60,11 @@ def make_memory(
     budget = budget or Budget()
     known = read_places(places) if places is not None else (table(),) if frame == "base_link" else ()
     graph = GraphMemoryConfig(budget.ram_mb, map_name, TrackerConfig(frame=frame, fusion=fusion or FusionConfig()))
-    store = GraphStore(folder, GraphStoreConfig(budget_mb=budget.disk_mb)) if folder is not None else None
+    store = (
+        GraphStore(folder, GraphStoreConfig(fsync=budget.fsync, budget_mb=budget.disk_mb))
+        if folder is not None
+        else None
+    )
     close = [] if store is None else [store.close]
     try:
         if spec == "graph":

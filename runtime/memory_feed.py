@@ -92,7 +92,7 @@ class MemoryFeed:
 
     def scene(self, scene: SceneObservation, hand: Hand | None, received_s: float) -> None:
         """Take in a scene and where the hand was; it may have to wait for tf."""
-        if self._refuses("scene", scene.stamp_ns, self._newest_ns or None):
+        if self._refuses("scene", self._guard.refuses(scene.stamp_ns, self._newest_ns or None)):
             return
         if hand is not None:
             scene = replace(scene, hand=hand)
@@ -141,7 +141,7 @@ class MemoryFeed:
 
     def status(self, status: EpisodeStatus) -> None:
         """Take in what the episode is doing."""
-        if self._refuses("status", status.stamp_ns):
+        if self._refuses("status", self._guard.ahead(status.stamp_ns)):
             return
         self._statuses.add(status.stamp_ns, status)
         self._episode_changed |= self._episodes.status(status)
@@ -184,8 +184,7 @@ class MemoryFeed:
         self._tell_context()
         self._monitor.seconds("scene to memory", time.monotonic() - received_s)
 
-    def _refuses(self, kind: str, stamp_ns: int, newest_ns: int | None = None) -> bool:
-        reason = self._guard.refuses(stamp_ns, newest_ns)
+    def _refuses(self, kind: str, reason: str) -> bool:
         if reason:
             self._monitor.count(f"{kind} stamps refused")
             self._monitor.problem(f"{kind} stamp", f"{kind} {reason}")

@@ -18,6 +18,12 @@ class StampGuard:
     def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
         self._now_ns = now_ns
 
+    def ahead(self, stamp_ns: int) -> str:
+        """Say why something that may be old, such as the last status, is not taken: it is of the future."""
+        if self._now_ns is None or (ahead_ns := stamp_ns - self._now_ns()) <= AHEAD_NS:
+            return ""
+        return f"stamped {ahead_ns / 1e9:.1f} s ahead of the clock"
+
     def refuses(self, stamp_ns: int, newest_ns: int | None = None) -> str:
         """Say why something stamped ``stamp_ns`` is not taken; empty: it is.
 
@@ -26,9 +32,9 @@ class StampGuard:
         """
         if self._now_ns is None:
             return ""
+        if ahead := self.ahead(stamp_ns):
+            return ahead
         now_ns = self._now_ns()
-        if stamp_ns > now_ns + AHEAD_NS:
-            return f"stamped {(stamp_ns - now_ns) / 1e9:.1f} s ahead of the clock"
         if stamp_ns < now_ns - BEHIND_NS:
             return (
                 f"stamped {(now_ns - stamp_ns) / 1e9:.1f} s before the clock; does its sender run on another clock? "

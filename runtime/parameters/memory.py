@@ -37,6 +37,8 @@ class MemoryNodeConfig(NodeConfig):
     """RAM of the four stores [MB]; above it the oldest facts and events are merged and dropped."""
     disk_mb: float = param(512.0, 8.0, 1048576.0)
     """Files of the store [MB]; near it the older snapshots are deleted."""
+    fsync: bool = False
+    """Have each commit survive a power cut: it is written to the disk before it counts, and takes longer."""
     new_belief: float = param(0.1, 0.001, 0.999)
     """Belief in a new object before its first sight is counted: lower where perception errs often."""
     free_ratio: float = param(0.05, 0.001, 0.999)
