@@ -23,6 +23,9 @@ MAX_WAITING = 8
 """Instants whose scenes wait for tf, and scenes of one instant; beyond it the first is given up, and diagnostics say
 so."""
 
+MAX_CAMERAS = 16
+"""Cameras that the robot's profile names at most."""
+
 Arrived = tuple[SceneObservation, float]
 """A scene and when it was received [monotonic s]."""
 
@@ -167,7 +170,7 @@ class MemoryFeed:
             self._monitor.problem("localisation", update.refused)
         else:
             self._monitor.clear("localisation")
-        if scene.camera not in self._cameras:
+        if scene.camera not in self._cameras and len(self._cameras) < MAX_CAMERAS:
             self._introduce(scene)
         self._scene_ns = scene.stamp_ns
         self._tell_context()

@@ -29,7 +29,9 @@ def test_a_stop_is_there_in_the_next_process_until_it_is_released(tmp_path):
 
 def test_it_is_fsynced_with_its_folder_before_the_stop_returns(tmp_path, monkeypatch):
     synced, real = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle)))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle))
+    )
     StopLatch(tmp_path).stop("button")
     assert synced == [str(tmp_path / "stop.partial"), str(tmp_path)]
 
@@ -73,7 +75,9 @@ def test_a_process_that_begins_within_an_episode_holds_it(tmp_path):
     assert again.saw(status(4), SIM) == ""
 
 
-@pytest.mark.parametrize(("next_status", "writer"), [(status(4), SIM), (status(3), NEW_SIM), (status(3, "failed"), SIM)])
+@pytest.mark.parametrize(
+    ("next_status", "writer"), [(status(4), SIM), (status(3), NEW_SIM), (status(3, "failed"), SIM)]
+)
 def test_another_episode_needs_no_release(tmp_path, next_status, writer):
     StopLatch(tmp_path).saw(status(3), SIM)
     assert StopLatch(tmp_path).saw(next_status, writer) == ""
