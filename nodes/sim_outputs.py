@@ -54,8 +54,6 @@ class SimOutputs:
 
     def step(self, observation: Observation, *, again: bool) -> None:
         """Publish what the command of a control step waits for; ``again``: for readers that came after the first."""
-        if again:  # who has a wrong time, from another's /clock, would refuse the rest
-            self._clock.publish(Clock(clock=messages.to_stamp(observation.stamp_ns)))
         infos = {name: (f.color.shape, f.intrinsics.tobytes()) for name, f in observation.cameras.items()}
         if infos != self._infos or again:  # those that a reader knows hold until others come
             self._infos = infos

@@ -70,6 +70,7 @@ def test_a_missing_camera_and_unusable_depth_are_named_and_the_node_goes_on(grap
     camera.problem(lambda: camera.show(2, TABLE[: SIZE // 2]), f"depth: shape ({SIZE // 2}, {SIZE}), expected")
     assert not camera.scenes
     camera.sees(3)
+    graph.problem("perception_node", "camera/front/color/image_raw: no picture that can be used for")
 
 
 def test_no_clock_no_tf_and_no_stamp_stops_the_node_for_longer_than_it_lasts(graph):
