@@ -60,7 +60,7 @@ class NodeSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     respawn: bool = False
     respawn_delay_s: float = 0.0
-    respawn_max_retries: int = -1  # -1 = no limit
+    respawn_max_retries: int = -1  # -1 = the launcher's own limit
     required: bool = False  # its end ends everything (on_exit: shutdown)
 
     @property

@@ -1,9 +1,9 @@
 """``engram up``: start the node set of a launch file as processes, watch over it, end it cleanly.
 
-It does what ``ros2 launch`` does with the same file: respawn with a delay and a limit, ``on_exit: shutdown``, lines
-prefixed by the node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended. Beyond that, a
-node that cannot work with its configuration (exit code 2) is not restarted, and if it has never worked, all nodes are
-ended.
+It does what ``ros2 launch`` does with the same file: respawn with a delay, ``on_exit: shutdown``, lines prefixed by the
+node's name, and on Ctrl-C SIGINT, then SIGTERM, then SIGKILL to whoever has not ended. Beyond that, a node that dies
+again and again within a few minutes stays down. A node that cannot work with its configuration (exit code 2) is not
+restarted, and if it has never worked, all nodes are ended.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class SupervisorConfig:
 
     poll_period_s: float = 0.1
     """How often the processes are looked at [s]."""
+    max_restarts: int = 5
+    """A node is given up after so many restarts within `restart_window_s`, unless the launch file names a limit."""
+    restart_window_s: float = 300.0
+    """How long a restart counts [s]."""
     end_timeout_s: float = 5.0
     """How long a node may take to end after a signal before the next, stronger one [s]."""
 
@@ -48,6 +52,7 @@ class Supervised:
     spec: NodeSpec
     process: Process | None = None
     starts: int = 0
+    restarted: list[float] = field(default_factory=list)  # monotonic times of the newest restarts
     exit_code: int | None = None  # of the last end
     start_at: float | None = None  # monotonic time of the next (re)start; None = no start is due
     failed: bool = False  # ended by itself with an error and nothing will restart it
@@ -156,13 +161,17 @@ class Supervisor:
                 self.sink(name, "ending everything")
                 self.end()
             return
-        retries_left = spec.respawn_max_retries < 0 or child.restarts < spec.respawn_max_retries
+        child.restarted = [at for at in child.restarted if now - at < self.config.restart_window_s]
+        limit = spec.respawn_max_retries if spec.respawn_max_retries >= 0 else self.config.max_restarts
+        retries_left = len(child.restarted) < limit
         if spec.respawn and retries_left:
             self.sink(name, f"died, exit code {code}; restart {child.restarts + 1} in {spec.respawn_delay_s:g} s")
             child.start_at = now + spec.respawn_delay_s
+            child.restarted.append(now)
             return
         child.failed = code != 0 or spec.respawn
-        why = f" after {child.restarts} restarts" if spec.respawn else ""
+        count, window_s = len(child.restarted), self.config.restart_window_s
+        why = f" after {count} restarts within {window_s:g} s" if spec.respawn else ""
         self.sink(name, f"ended, exit code {code}{why}; it stays down")
         if spec.required:
             self.sink(name, "is required: ending everything")

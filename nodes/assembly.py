@@ -68,6 +68,8 @@ def subscribe_transforms(node: EngramNode, transforms: TransformBuffer, on_part:
     """Feed ``transforms`` from tf and tf_static; ``on_part`` is called after each message."""
 
     def moving(msg: TFMessage) -> None:
+        for transform in msg.transforms:
+            node.check_stamp(transform)
         take_transforms(transforms, msg)
         on_part()
 

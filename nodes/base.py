@@ -24,6 +24,11 @@ from engram.runtime.health import DROPS, ERROR, TOPIC, Health
 from engram.runtime.parameters import NodeConfig
 from engram.runtime.worker import Worker
 
+AHEAD_S = 10.0
+"""A message whose stamp is farther ahead of the node's clock than this is refused [s]: its sender's clock is wrong. In
+lock-step a message may come before the /clock of its step."""
+STUCK_S = 30.0
+"""A worker that has been busy with one item for longer is reported [s]."""
 LASTING = (InvalidInputError, UnknownNameError, WeightsError)
 """What keeps a node from starting and would do so again: its parameters are read when it starts."""
 
@@ -104,9 +109,23 @@ class EngramNode(LifecycleNode):
             self.get_logger().error(f"{key}: {''.join(traceback.format_exception(error))}", throttle_duration_sec=5.0)
 
     def subscribe(self, msg_type: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile) -> None:
-        """Subscribe for as long as the node is active."""
-        subscription = self.create_subscription(msg_type, topic, self.guarded(topic, callback), profile)
+        """Subscribe for as long as the node is active; messages from the future are refused."""
+
+        def take(msg: Any) -> None:
+            self.check_stamp(msg)
+            callback(msg)
+
+        subscription = self.create_subscription(msg_type, topic, self.guarded(topic, take), profile)
         self._live.append((self.destroy_subscription, subscription))
+
+    def check_stamp(self, msg: Any) -> None:
+        """Raise InvalidInputError for a stamp that lies in the future; before the first /clock none does."""
+        if (header := getattr(msg, "header", None)) is None:
+            return
+        now_ns = self.get_clock().now().nanoseconds
+        ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9
+        if now_ns and ahead_s > AHEAD_S:
+            raise InvalidInputError(f"stamp {ahead_s:.1f} s ahead of this node's clock, expected at most {AHEAD_S:g} s")
 
     def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:
         """Offer a service for as long as the node is active; ``callback`` may be a coroutine."""
@@ -218,6 +237,9 @@ class EngramNode(LifecycleNode):
 
     def publish_diagnostics(self) -> None:
         """Publish this node's condition."""
+        for worker in self._workers:
+            if worker.busy_s > STUCK_S:
+                self.health.problem(worker.name, f"busy with one item for {worker.busy_s:.0f} s; {len(worker)} wait")
         try:
             self.add_diagnostics()
         except Exception as error:

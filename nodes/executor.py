@@ -11,47 +11,34 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
-from rclpy.event_handler import EventHandler
 from rclpy.exceptions import InvalidHandle
 from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
-from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.subscription import Subscription
 from rclpy.utilities import timeout_sec_to_nsec
-from rclpy.waitable import NumberOfEntities
+
+from engram.nodes.wait_set import KINDS, WaitedFor, entities_of, gather
 
 EVENTS_PERIOD_S = 1.0
 """Time between two looks for QoS events (an incompatible or a lost peer); they only make warnings [s]."""
 ROUNDS = 16
 """How often subscriptions are asked for more messages at most before timers and services have their turn."""
-KINDS = ("subscription", "guard_condition", "timer", "client", "service")
-"""What a wait set waits for, in rclpy's own words, in the order of its constructor's arguments."""
-
-
-@dataclass
-class _Waited:
-    """What one wait set waits for; its handles stay alive until ``held`` is closed."""
-
-    entities: list[Any]  # everything that the nodes have, to notice a change
-    held: ExitStack = field(default_factory=ExitStack)
-    by_kind: dict[str, list[Any]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
-    by_pointer: dict[str, dict[int, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
-    waitables: list[Any] = field(default_factory=list)  # actions
-    events: list[Any] = field(default_factory=list)
-    groups: list[Any] = field(default_factory=list)  # one entity of each callback group
-    nodes: dict[int, Any] = field(default_factory=dict)  # id of an entity -> its node
-    wait_set: Any = None
 
 
 class KeptExecutor(SingleThreadedExecutor):
-    """Runs callbacks in the thread that calls :meth:`spin`, like its parent, at a third of the cost a message."""
+    """Runs callbacks in the thread that calls :meth:`spin`, like its parent, at a third of the cost a message.
 
-    def __init__(self, **kwargs: Any) -> None:
+    Args:
+        on_error: takes what a callback raised, and the name of its topic, service or kind. It is the one guard of all
+            callbacks: those of subscriptions, timers, services, actions, futures and coroutines, rclpy's own for the
+            clock and for parameters included. Without it, spinning raises the error, as in the parent.
+    """
+
+    def __init__(self, on_error: Callable[[str, Exception], None] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._waited: _Waited | None = None
+        self._on_error = on_error
+        self._waited: WaitedFor | None = None
         self._events_at = 0.0  # monotonic s
         self._asleep: Any = None  # the newest task, once it was called and waits for something
         self._take: dict[str, Callable[[Any], Any]] = {
@@ -102,7 +89,13 @@ class KeptExecutor(SingleThreadedExecutor):
             for task in tasks:
                 error = task.exception() if task.done() else None
                 if error is not None:
-                    raise error
+                    self._failed("callback", error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Hand over what a callback raised, so that whatever else is ready gets its turn."""
+        if self._on_error is None or self._is_shutdown or not self._context.ok():
+            raise error
+        self._on_error(name, error)
 
     # -- one wait ------------------------------------------------------------------------------------------------
 
@@ -124,12 +117,12 @@ class KeptExecutor(SingleThreadedExecutor):
                 if entity is not None and self._open(entity, closed):
                     self._call(kind, entity, waited.nodes[id(entity)])
         for waitable in ready_waitables:
-            self._make_handler(waitable, waited.nodes[id(waitable)], self._take_waitable)
+            self._make_handler(waitable, waited.nodes[id(waitable)], self._guarded(self._take_waitable, "action"))
         self._run_tasks()
         if ready["subscription"]:
             self._call_until_empty(waited)
 
-    def _call_until_empty(self, waited: _Waited) -> None:
+    def _call_until_empty(self, waited: WaitedFor) -> None:
         """Serve what came meanwhile: the messages of one control step come within less than their callbacks take."""
         for _ in range(ROUNDS):
             taken = [
@@ -145,30 +138,44 @@ class KeptExecutor(SingleThreadedExecutor):
         if kind == "timer" and not entity.handle.is_timer_ready():
             return
         if kind != "subscription" or inspect.iscoroutinefunction(entity.callback):
-            self._make_handler(entity, node, self._take[kind])  # a task; _run_tasks calls it
+            name = getattr(entity, "srv_name", kind)
+            self._make_handler(entity, node, self._guarded(self._take[kind], name))  # a task; _run_tasks calls it
             return
         self._take_and_call(entity)
 
-    @staticmethod
-    def _take_and_call(entity: Any) -> bool:
+    def _guarded(self, take: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        """Wrap ``take``: in rclpy, what it raises would leave the entity's callback group closed for good."""
+
+        def call(entity: Any) -> Any:
+            try:
+                return take(entity)
+            except Exception as error:
+                self._failed(name, error)
+                return None
+
+        return call
+
+    def _take_and_call(self, entity: Any) -> bool:
         """Hand over the next message of a subscription; tells whether there was one."""
         try:
             with entity.handle:
                 taken = entity.handle.take_message(entity.msg_type, entity.raw)
+            if taken is not None:
+                message_only = entity._callback_type is Subscription.CallbackType.MessageOnly
+                entity.callback(*(taken[:1] if message_only else taken))
+            return taken is not None
         except InvalidHandle:  # an earlier callback has destroyed it
             return False
-        if taken is None:
+        except Exception as error:
+            self._failed(entity.topic_name, error)
             return False
-        message_only = entity._callback_type is Subscription.CallbackType.MessageOnly
-        entity.callback(*(taken[:1] if message_only else taken))
-        return True
 
     @staticmethod
     def _open(entity: Any, closed: set[int]) -> bool:
         """Whether no coroutine of the entity's mutually exclusive group is under way."""
         return id(entity.callback_group) not in closed
 
-    def _fill(self, waited: _Waited, closed: set[int]) -> tuple[Any, bool]:
+    def _fill(self, waited: WaitedFor, closed: set[int]) -> tuple[Any, bool]:
         """Put everything into the wait set, as a wait takes out what is not ready; tells whether events are in it."""
         wait_set = waited.wait_set
         wait_set.clear_entities()
@@ -190,48 +197,13 @@ class KeptExecutor(SingleThreadedExecutor):
 
     # -- what there is to wait for -------------------------------------------------------------------------------
 
-    def _what_to_wait_for(self) -> _Waited:
+    def _what_to_wait_for(self) -> WaitedFor:
         nodes = self.get_nodes()
-        entities = [e for n in nodes for own in self._own(n) for e in own]
+        entities = entities_of(nodes)
         if self._waited is None or self._waited.entities != entities:
             self._release()
-            self._waited = self._gather(nodes, entities)
+            self._waited = gather(nodes, entities, self._context)
         return self._waited
-
-    @staticmethod
-    def _own(node: Any) -> tuple[Any, ...]:
-        return (node.subscriptions, node.guards, node.timers, node.clients, node.services, node.waitables)
-
-    def _gather(self, nodes: list[Any], entities: list[Any]) -> _Waited:
-        waited = _Waited(entities)
-        count = NumberOfEntities(num_gcs=2)  # the executor's own: wake-ups and SIGINT
-        groups: dict[int, Any] = {}
-        for node in nodes:
-            for kind, own in zip((*KINDS, "waitable"), self._own(node), strict=True):
-                for entity in own:
-                    try:
-                        waited.held.enter_context(entity if kind == "waitable" else entity.handle)
-                    except InvalidHandle:  # it is being destroyed
-                        continue
-                    waited.nodes[id(entity)] = node
-                    groups.setdefault(id(entity.callback_group), entity)
-                    if kind == "waitable":
-                        count += entity.get_num_entities()
-                        (waited.events if isinstance(entity, EventHandler) else waited.waitables).append(entity)
-                    else:
-                        waited.by_kind[kind].append(entity)
-                        waited.by_pointer[kind][entity.handle.pointer] = entity
-        waited.groups = list(groups.values())
-        own_counts = [len(waited.by_kind[kind]) for kind in KINDS]
-        count += NumberOfEntities(*own_counts)
-        context = self._context.handle
-        assert context is not None  # it is there from rclpy.init on, which came before this executor
-        waited.held.enter_context(context)
-        waited.wait_set = _rclpy.WaitSet(
-            count.num_subscriptions, count.num_guard_conditions, count.num_timers,
-            count.num_clients, count.num_services, count.num_events, context,
-        )  # fmt: skip
-        return waited
 
     def _release(self) -> None:
         if self._waited is not None:

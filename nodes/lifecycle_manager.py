@@ -10,15 +10,17 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import traceback
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
 from engram.nodes import messages, qos
+from engram.nodes.executor import KeptExecutor
 from engram.nodes.managed_node import ManagedNode
 from engram.nodes.params import check_unknown, declare
 from engram.runtime.health import ERROR, OK, TOPIC, WARN, Condition
@@ -51,6 +53,11 @@ class LifecycleManager(Node):
     def active(self) -> bool:
         """Whether every node is active."""
         return all(m.state == "active" for m in self.managed if not m.not_wanted)
+
+    def report(self, name: str, error: Exception) -> None:
+        """Log what a callback raised; the manager goes on."""
+        text = "".join(traceback.format_exception(error))
+        self.get_logger().error(f"{name}: {text}", throttle_duration_sec=5.0)
 
     def tick(self) -> None:
         """One look at every node."""
@@ -102,7 +109,7 @@ def main() -> int:
     try:
         rclpy.init()
         manager = LifecycleManager()
-        executor = SingleThreadedExecutor()
+        executor = KeptExecutor(on_error=manager.report)
         executor.add_node(manager)
         published = 0.0
         while rclpy.ok():

@@ -9,6 +9,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
+from engram.runtime.process_mark import end_process
 
 STATES = {
     State.PRIMARY_STATE_UNCONFIGURED: "unconfigured",
@@ -36,6 +37,8 @@ class ManagedNode:
     def __init__(self, node: Node, name: str, config: LifecycleManagerConfig, *, optional: bool = False) -> None:
         """``optional``: nobody waits for it where it is absent."""
         self.name = name
+        self._full_name = f"{node.get_namespace().rstrip('/')}/{name}"
+        self._domain = node.context.get_domain_id()
         self.optional = optional
         self.config = config
         self.state = "absent"  # one of STATES, absent, silent
@@ -46,6 +49,7 @@ class ManagedNode:
         self._change: Client = node.create_client(ChangeState, f"{name}/change_state")
         self._asked: tuple[Future, float] | None = None
         self._changing: tuple[Future, float, int] | None = None
+        self._ended = False  # its process was killed, or nobody here can
         self._unmoved = 0  # answers in a row from before a transition that should have begun
         self._heard = self._polled = self._retry_at = 0.0
 
@@ -83,9 +87,22 @@ class ManagedNode:
             self._lost("absent")
         elif now - self._heard > self.config.silent_after_s and self._changing is None and self._heard > 0:
             self._lost("silent")
+        self._end_if_hung(now)
         if self._asked is None and now - self._polled >= self.config.poll_period_s and self._get.service_is_ready():
             self._polled = now
             self._asked = (self._get.call_async(GetState.Request()), now)
+
+    def _end_if_hung(self, now: float) -> None:
+        """Kill the process of a node that is there and does not answer: whatever started it starts it again."""
+        limit_s = self.config.stuck_after_s if self._changing is not None else self.config.kill_after_s
+        hung = self.state == "silent" or self._changing is not None
+        if self._ended or not hung or not limit_s or now - self._heard <= limit_s:
+            return
+        self._ended = True
+        pid = end_process(self._full_name, self._domain)
+        what = f"killed its process {pid}" if pid else "no process of this machine is known: end and start it by hand"
+        self.note = f"did not answer for {now - self._heard:.0f} s; {what}"
+        self._log.error(f"{self.name} {self.note}")
 
     def _lost(self, state: str) -> None:
         if self.state not in ("absent", "silent"):
@@ -95,7 +112,7 @@ class ManagedNode:
 
     def _take_state(self, future: Future, asked_at: float, now: float) -> None:
         response = future.result()
-        self._heard = now
+        self._heard, self._ended = now, False
         state = STATES.get(response.current_state.id) if response is not None else None
         if state is None:  # in the middle of a transition
             return

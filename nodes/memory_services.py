@@ -122,5 +122,7 @@ class MemoryServices:
         try:
             self._feed.commit(wait=True)
         except Exception as error:
-            raise StoreError(f"{done.reason}; but that is not durable yet: {error}") from error
+            why = f"{done.reason}; but that is not durable yet: {error}"
+            self._node.report("memory/resolve", StoreError(why))
+            return MemoryResolve.Response(reason=why, merge=done.merge)
         return MemoryResolve.Response(accepted=True, reason=done.reason, merge=done.merge)

@@ -19,6 +19,9 @@ from engram.runtime.parameters.perception import PerceptionNodeConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import SceneObservation
 
+LOOKS = 3
+"""Seconds without progress after which the watch says so."""
+
 
 class PerceptionNode(EngramNode):
     """Feeds the detector and publishes what it found."""
@@ -43,6 +46,7 @@ class PerceptionNode(EngramNode):
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.waiting = 0  # looks of the watch at a frame that does not become complete
+        self.silent, self.pictures = 0, 0  # looks of the watch at a camera that sends nothing; pictures at the last
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
@@ -64,19 +68,24 @@ class PerceptionNode(EngramNode):
         self.health.count("objects", len(scene.objects))
 
     def _watch(self) -> None:
-        """Name what keeps frames from being complete."""
+        """Name what keeps frames from being complete; called once a second."""
         topic = f"camera/{self.camera}/color/image_raw"
         if not self.count_publishers(topic):
             there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
             found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))
             self.health.problem("camera", f"nobody publishes {topic}; cameras there: {found or 'none'}")
             return
+        self.silent = self.silent + 1 if self.inbox.pictures == self.pictures else 0
+        self.pictures = self.inbox.pictures
+        if self.silent >= LOOKS:
+            self.health.problem("camera", f"{topic}: no picture that can be used for {self.silent} s")
+            return
         newest = self.inbox.newest_color()
         if newest is None or newest == self.last_stamp:
             self.health.clear("camera")
             return
         self.waiting += 1
-        if self.waiting >= 3:
+        if self.waiting >= LOOKS:
             self.health.problem("camera", f"frames incomplete: lacks {', '.join(self.inbox.missing(newest))}")
 
 

@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import NoReturn
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError
 from engram.nodes.base import EngramNode
 from engram.nodes.executor import KeptExecutor
+from engram.runtime.process_mark import ProcessMark
 
 SWITCH_INTERVAL_S = 0.00005
 """How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
@@ -25,8 +26,6 @@ that receives messages make each other wait for longer than a message takes."""
 PR_SET_TIMERSLACK = 29
 TIMER_SLACK_NS = 1000
 """How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
-EXECUTORS: dict[str, type[SingleThreadedExecutor]] = {"kept": KeptExecutor, "rclpy": SingleThreadedExecutor}
-"""By the name that the parameter ``executor`` has."""
 
 
 def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
@@ -45,6 +44,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     status = 0
     node: EngramNode | None = None
     executor: SingleThreadedExecutor | None = None
+    mark: ProcessMark | None = None
     signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)  # threads that begin later inherit it
     try:
@@ -52,11 +52,11 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
         node = node_class()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         _stand_back(node.config.niceness)
-        executor = EXECUTORS[node.config.executor]()
+        mark = ProcessMark(node.get_fully_qualified_name(), node.context.get_domain_id())
+        executor = _executor_for(node)
         executor.add_node(node)
         if not node.config.autostart or _autostart(node):
-            while rclpy.ok() and node.unfit is None:
-                executor.spin_once()
+            _spin(node, executor)
         elif node.unfit is None:
             status = 1 if rclpy.ok() else 0  # a signal during the start is no failure
         if node.unfit is not None:
@@ -77,7 +77,25 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
             _ignore_signals()
         _ignore_signals()
         _leave(node, executor)
+        if mark is not None:
+            mark.release()
     return status
+
+
+def _executor_for(node: EngramNode) -> SingleThreadedExecutor:
+    """Return the executor that the parameter ``executor`` names."""
+    return SingleThreadedExecutor() if node.config.executor == "rclpy" else KeptExecutor(on_error=node.report)
+
+
+def _spin(node: EngramNode, executor: SingleThreadedExecutor) -> None:
+    """Call what is ready until the context ends or the node turns out unfit; no callback ends it."""
+    while rclpy.ok() and node.unfit is None:
+        try:
+            executor.spin_once()
+        except (ExternalShutdownException, ShutdownException):
+            return
+        except Exception as error:  # rclpy's own executor raises what a callback raised
+            node.report("callback", error)
 
 
 def _stand_back(niceness: int) -> None:

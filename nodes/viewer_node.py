@@ -34,6 +34,8 @@ from engram_interfaces.msg import PolicyManifest, SceneGraphUpdate, TaskStatus
 
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
+MOST_TASKS, MOST_CAMERAS = 64, 16
+"""Tasks of your own, and cameras, that the page knows at most."""
 CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
 
 
@@ -100,7 +102,7 @@ class ViewerNode(EngramNode):
         base = self.get_namespace().rstrip("/") + "/"
         for topic, _ in self.get_topic_names_and_types():
             found = CAMERA_TOPIC.fullmatch(topic.removeprefix(base)) if topic.startswith(base) else None
-            if found is not None and found[1] not in self.cameras:
+            if found is not None and found[1] not in self.cameras and len(self.cameras) < MOST_CAMERAS:
                 self.cameras.add(found[1])
                 self.subscribe(Image, found[0], self._image_taker(found[1]), qos.SENSOR_BEST_EFFORT)
 
@@ -114,7 +116,8 @@ class ViewerNode(EngramNode):
         self.graph.take(msg.boot_id, messages.graph_from_msg(msg))
 
     def _on_status(self, msg: TaskStatus) -> None:
-        self.own_tasks[msg.task] = None  # task_for leaves out what is none
+        if msg.task not in self.own_tasks and len(self.own_tasks) < MOST_TASKS:
+            self.own_tasks[msg.task] = None  # task_for leaves out what is none
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
         self.page.show_status(f"Episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
         last = self.outcomes[0].episode if self.outcomes else None

@@ -31,12 +31,14 @@ class CameraInbox:
         self.depth = depth
         self._transforms, self._base_frame = transforms, base_frame
         self._optical = optical_frame or f"{name}_optical_frame"
+        self.pictures = 0  # colour images that were taken in
         self._intrinsics: np.ndarray | None = None
         self._colors: StampedBuffer[np.ndarray] = StampedBuffer(KEPT)
         self._depths: StampedBuffer[np.ndarray] = StampedBuffer(KEPT)
 
     def add_color(self, stamp_ns: int, color: np.ndarray, optical_frame: str = "") -> None:
         """Take in a colour image (H, W, 3) uint8 and, if it says so, the frame that it was taken in."""
+        self.pictures += 1
         self._colors.add(stamp_ns, color)
         self._optical = optical_frame or self._optical
 

@@ -9,6 +9,9 @@ from engram.core.types import ActionChunk, EpisodeStatus
 MOST_IDS = 256
 """The most memory ids that one episode credits."""
 
+MOST_EPISODES = 8
+"""Episodes, beside the one that runs, whose ids are kept: chunks may come before their status, and of no episode."""
+
 
 class EpisodeFollower:
     """Tells ``memory`` when a task begins and ends, and which memories its actions carried.
@@ -42,6 +45,8 @@ class EpisodeFollower:
         read = self._read.setdefault(chunk.episode, {})
         read.update(dict.fromkeys(one for one in chunk.memory_ids if len(read) < MOST_IDS))
         self._version = chunk.policy_version
+        if len(self._read) > MOST_EPISODES:
+            del self._read[next(episode for episode in self._read if episode != self._episode)]
 
     def _is_late(self, status: EpisodeStatus) -> bool:
         """Tell whether ``status`` was overtaken by the end of its episode; after a restart it is of a new one."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from engram.core.types import GraphUpdate, SceneEdge, SceneNode
 
+BACKLOG = 64
+"""Updates that a late reader is given again at most. When more of them are behind the mirror, the mirror is wrong: it took
+in a sequence number that the memory has not reached."""
+
 
 class GraphMirror:
     """Applies updates of one ``boot_id`` in order of their sequence; a gap or a new boot needs the full graph."""
@@ -13,6 +17,7 @@ class GraphMirror:
         self.edges: dict[tuple[str, str, str], SceneEdge] = {}
         self.boot_id = ""
         self.sequence = 0
+        self._behind = 0  # updates in a row with a sequence that was seen before
 
     def apply(self, boot_id: str, update: GraphUpdate) -> bool:
         """Apply an update. False: an update before it was lost, so the full graph must be requested."""
@@ -23,7 +28,12 @@ class GraphMirror:
         elif boot_id != self.boot_id or update.sequence > self.sequence + 1:
             return False
         elif update.sequence <= self.sequence:
-            return True  # seen before
+            self._behind += 1
+            if self._behind <= BACKLOG:
+                return True  # seen before
+            self.boot_id, self._behind = "", 0  # whatever full graph comes next counts
+            return False
+        self._behind = 0
         self.boot_id, self.sequence = boot_id, update.sequence
         self.nodes |= {node.id: node for node in update.nodes}
         self.edges |= {_key(edge): edge for edge in update.edges}

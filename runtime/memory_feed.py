@@ -24,6 +24,9 @@ MAX_WAITING = 8
 """Instants whose scenes wait for tf, and scenes of one instant; beyond it the first is given up, and diagnostics say
 so."""
 
+MAX_CAMERAS = 16
+"""Cameras that the robot's profile names at most."""
+
 Arrived = tuple[SceneObservation, float]
 """A scene and when it was received [monotonic s]."""
 
@@ -178,7 +181,7 @@ class MemoryFeed:
         else:
             self._monitor.clear("scene refused")
             self._newest_ns = scene.stamp_ns if update.shifted_ns else max(self._newest_ns, scene.stamp_ns)
-            if scene.camera not in self._cameras:
+            if scene.camera not in self._cameras and len(self._cameras) < MAX_CAMERAS:
                 self._introduce(scene)
         self._scene_ns = scene.stamp_ns
         self._tell_context()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -32,8 +33,20 @@ class Worker[T]:
         self._ready: SimpleQueue[None] = SimpleQueue()  # one entry an item; in C: a condition takes longer
         self._capacity = capacity
         self._stopped = False
+        self._began: float | None = None  # monotonic s, the item at hand; None: there is none
+        self.name = name
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def __len__(self) -> int:
+        """Return how many items wait."""
+        return len(self._items)
+
+    @property
+    def busy_s(self) -> float:
+        """How long the item at hand has taken so far [s]; 0 when there is none."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     def put(self, item: T, *, keep: bool = False) -> None:
         """Queue ``item``; what does not fit any more is the oldest. A stopped worker takes nothing."""
@@ -71,7 +84,10 @@ class Worker[T]:
                     return
                 item, keep = self._items.popleft()
                 self._droppable -= not keep
+            self._began = time.monotonic()
             try:
                 self._handle(item)
             except Exception as error:
                 self._on_error(error)
+            finally:
+                self._began = None

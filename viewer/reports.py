@@ -5,6 +5,9 @@ from __future__ import annotations
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.viewer.values import NodeState, PolicyState
 
+MOST_NODES = 64
+"""Nodes that are shown; beyond it the one goes that has been silent for longest."""
+
 
 class Reports:
     """Keeps the newest diagnostics of every node; one that fell silent for ``stale_after_s`` is shown as stale."""
@@ -15,7 +18,10 @@ class Reports:
 
     def take(self, state: NodeState, now_s: float) -> None:
         """Take in one report."""
+        self._newest.pop(state.name, None)
         self._newest[state.name] = (now_s, state)
+        if len(self._newest) > MOST_NODES:
+            del self._newest[next(iter(self._newest))]
 
     def states(self, now_s: float) -> list[NodeState]:
         """Return the condition of every node that ever reported, by name."""

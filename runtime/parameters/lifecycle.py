@@ -21,8 +21,13 @@ class LifecycleManagerConfig:
     """How often each node is asked for its state [s]."""
     silent_after_s: float = param(10.0, 0.5, 3600.0)
     """A node that did not answer for this long, and is in no transition, is reported as silent [s]."""
+    kill_after_s: float = param(15.0, 0.0, 3600.0)
+    """A node that did not answer for this long, and is in no transition, hangs: its process is killed, if it is one of
+    this machine, so that what started it starts it again; 0: never [s]."""
     slow_after_s: float = param(120.0, 1.0, 3600.0)
     """A transition that takes longer is reported as slow; the manager goes on waiting for it [s]."""
+    stuck_after_s: float = param(600.0, 0.0, 36000.0)
+    """A node in a transition that did not answer for this long hangs, too; 0: never [s]."""
     max_attempts: int = param(3, 1, 100)
     """How often a transition that fails is tried before the node is left alone; a restarted node starts anew."""
     retry_s: float = param(2.0, 0.0, 600.0)

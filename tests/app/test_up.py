@@ -34,14 +34,14 @@ def script(code: str, name: str = "a", **keys: object) -> NodeSpec:
     return NodeSpec("test", code, name, **keys)  # type: ignore[arg-type]
 
 
-def supervise(*nodes: NodeSpec, end_timeout_s: float = 5.0) -> tuple[Supervisor, io.StringIO]:
+def supervise(*nodes: NodeSpec, **config: float) -> tuple[Supervisor, io.StringIO]:
     out = io.StringIO()
     supervisor = Supervisor(
         graph(*nodes),
         child_environment(None, None),
         LineSink(out),
         command=lambda spec, folder: [sys.executable, "-c", spec.executable],
-        config=SupervisorConfig(poll_period_s=0.02, end_timeout_s=end_timeout_s),
+        config=SupervisorConfig(poll_period_s=0.02, **config),  # type: ignore[arg-type]
     )
     return supervisor, out
 
@@ -69,10 +69,20 @@ def test_a_node_is_restarted_as_often_as_configured_and_then_reported() -> None:
     assert supervisor.children["a"].starts == 3
     assert supervisor.restarts == 2
     assert supervisor.alive == ("b",)  # the others go on
-    assert "ended, exit code 7 after 2 restarts; it stays down" in out.getvalue()
+    assert "ended, exit code 7 after 2 restarts within 300 s; it stays down" in out.getvalue()
     supervisor.end()
     assert supervisor.run() == 1
     assert supervisor.failures == {"a": 7}
+
+
+def test_only_the_restarts_of_the_last_while_count() -> None:
+    """Dying for the fifth time after a month of work is no reason to stay down."""
+    node = script("raise SystemExit(7)", respawn=True, respawn_delay_s=0.3)
+    supervisor, _ = supervise(node, max_restarts=2, restart_window_s=0.5)
+    wait(supervisor, lambda: supervisor.restarts == 5)
+    assert not supervisor.failures
+    supervisor.end()
+    supervisor.run()
 
 
 def test_a_node_that_is_misconfigured_is_not_started_again_and_ends_everything() -> None:

@@ -5,9 +5,12 @@ import time
 
 import pytest
 import rclpy
+from rclpy.clock import Clock, ClockType
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.task import Future
+from rosgraph_msgs.msg import Clock as ClockMsg
 from std_msgs.msg import Int32
 from std_srvs.srv import Trigger
 
@@ -141,3 +144,91 @@ def test_a_coroutine_that_waits_is_left_alone_while_messages_come(spinning):
     executor.create_task(lambda: None)  # as a future does when it is set
     spin_until(executor, waiting.done)
     assert waiting.result() == "through"
+
+
+@pytest.fixture
+def guarded():
+    """A node under our executor, and what its callbacks raised: name -> the errors."""
+    context, errors = rclpy.Context(), {}
+    rclpy.init(context=context)
+    sim_time = Parameter("use_sim_time", value=True)
+    node = Node("executor_test", context=context, parameter_overrides=[sim_time])
+    executor = KeptExecutor(on_error=lambda name, error: errors.setdefault(name, []).append(error), context=context)
+    executor.add_node(node)
+    yield node, executor, errors
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown(context=context)
+
+
+def test_every_callback_is_guarded_and_everything_else_goes_on(guarded):
+    """Subscription, timer, service, a future's callback: each raises once, and each is called again."""
+    node, executor, errors = guarded
+    calls = {"numbers": 0, "timer": 0, "ask": 0, "future": 0}
+
+    def failing(name, answer=None):
+        def call(*_):
+            calls[name] += 1
+            if calls[name] == 1:
+                raise ZeroDivisionError(name)
+            return answer
+
+        return call
+
+    node.create_subscription(Int32, "numbers", failing("numbers"), 10)
+    node.create_timer(0.01, failing("timer"), clock=Clock(clock_type=ClockType.STEADY_TIME))
+    node.create_service(Trigger, "ask", failing("ask", Trigger.Response(success=True)))
+    numbers, client = node.create_publisher(Int32, "numbers", 10), node.create_client(Trigger, "ask")
+    spin_until(executor, lambda: client.service_is_ready() and numbers.get_subscription_count())
+    first = client.call_async(Trigger.Request())  # its answer never comes
+    spin_until(executor, lambda: calls["ask"] == 1)
+    for _ in range(2):
+        numbers.publish(Int32())
+        executor.create_task(failing("future"))
+    second = client.call_async(Trigger.Request())
+    spin_until(executor, lambda: second.done() and min(calls.values()) >= 2)
+    assert second.result().success and not first.done()
+    assert sorted(str(error) for found in errors.values() for error in found) == ["ask", "future", "numbers", "timer"]
+    assert [str(error) for error in errors["/numbers"]] == ["numbers"]
+
+
+def test_a_clock_with_negative_seconds_is_refused_and_the_next_one_counts(guarded):
+    node, executor, errors = guarded
+    clock = node.create_publisher(ClockMsg, "/clock", 1)
+    spin_until(executor, clock.get_subscription_count)
+
+    def tell(seconds):
+        msg = ClockMsg()
+        msg.clock.sec = seconds
+        clock.publish(msg)
+
+    tell(7)
+    spin_until(executor, lambda: node.get_clock().now().nanoseconds == 7 * 10**9)
+    for number in range(6):
+        tell(-1)
+        spin_until(executor, lambda: len(errors.get("/clock", [])) == number + 1)  # noqa: B023 - called at once
+    tell(8)
+    spin_until(executor, lambda: node.get_clock().now().nanoseconds == 8 * 10**9)
+
+
+def test_a_request_that_cannot_be_taken_does_not_close_the_service(guarded):
+    """In rclpy the callback group would stay closed, and with it every other service of the node."""
+    node, executor, errors = guarded
+    take, failures = executor._take["service"], [1]
+
+    def once(entity):
+        if failures:
+            failures.pop()
+            take(entity)  # it is gone, as a malformed one is
+            raise RuntimeError("malformed")
+        return take(entity)
+
+    executor._take["service"] = once
+    node.create_service(Trigger, "ask", lambda request, response: Trigger.Response(success=True))
+    client = node.create_client(Trigger, "ask")
+    spin_until(executor, client.service_is_ready)
+    client.call_async(Trigger.Request())
+    spin_until(executor, lambda: errors)
+    answer = client.call_async(Trigger.Request())
+    spin_until(executor, answer.done)
+    assert answer.result().success

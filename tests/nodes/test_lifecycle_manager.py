@@ -43,6 +43,15 @@ except (KeyboardInterrupt, ExternalShutdownException):
     pass
 """
 
+MARKED = """
+import sys
+from engram.nodes.base import EngramNode
+from engram.nodes.process import run
+
+run(lambda: EngramNode(sys.argv[1]), [sys.argv[0], "--ros-args", "-p", "autostart:=false"])
+"""
+"""A node as ours run: its process can be found by its name."""
+
 pytestmark = pytest.mark.ros
 
 
@@ -55,6 +64,9 @@ class Fleet:
 
     def node(self, name: str, *words: str) -> None:
         self._start(name, "-c", NODE, name, *words)
+
+    def marked(self, name: str) -> None:
+        self._start(name, "-c", MARKED, name)
 
     def manager(self, *names: str, **parameters: Any) -> None:
         fast = {"poll_period_s": 0.1, "retry_s": 0.1, "silent_after_s": 5.0}
@@ -163,6 +175,23 @@ def test_nodes_are_activated_in_order_and_restarted_ones_come_back(fleet: Fleet,
     out = fleet.end()
     times = [moments(text)["activate"] for text in (out["third"], printed, out["second"])]
     assert times == sorted(times)
+
+
+def test_a_node_that_hangs_is_killed_and_brought_up_again(fleet: Fleet, client: Client) -> None:
+    """Its process stands still, as one does that waits for a dead disk: it answers nothing and does not end."""
+    fleet.marked("hangs")
+    fleet.marked("works")
+    fleet.manager("hangs", "works", silent_after_s=2.0, kill_after_s=4.0)
+    client.wait(lambda: client.states == {"hangs": "active", "works": "active"})
+    hung = fleet.processes["hangs"]
+    hung.send_signal(signal.SIGSTOP)
+    client.wait(lambda: client.states["hangs"] == "silent")
+    assert client.level == b"\x02" and client.states["works"] == "active"
+    client.wait(lambda: hung.poll() is not None)
+    assert hung.returncode == -signal.SIGKILL
+    fleet.marked("hangs")  # what a supervisor does
+    client.wait(lambda: client.states == {"hangs": "active", "works": "active"})
+    assert fleet.processes["works"].poll() is None
 
 
 def test_nobody_waits_for_an_optional_node_and_one_that_comes_is_brought_up(fleet: Fleet, client: Client) -> None:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from tf2_msgs.msg import TFMessage
 
@@ -12,39 +14,79 @@ from engram_interfaces.msg import SceneObservation
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 FRAME = "front_optical_frame"
 SIZE = 48
+TABLE = np.full((SIZE, SIZE), 0.8, np.float32)  # m
+INTRINSICS = np.array([[SIZE, 0, SIZE / 2], [0, SIZE, SIZE / 2], [0, 0, 1.0]])
+LOOKS_DOWN = Pose(np.array([0.5, 0.0, 0.8]), np.array([0.0, 1.0, 0.0, 0.0]))
+
+
+class Camera:
+    """A camera over a table, as its driver publishes it, and what the node sees through it."""
+
+    def __init__(self, graph):
+        make = graph.node.create_publisher
+        self.graph = graph
+        self.scenes = graph.listen(SceneObservation, "scene/observation", qos.EVENTS)
+        self.colors = make(Image, "camera/front/color/image_raw", qos.SENSOR)
+        self.depths = make(Image, "camera/front/depth/image_raw", qos.SENSOR)
+        self.infos = make(CameraInfo, "camera/front/camera_info", qos.SENSOR)
+        self.poses = make(TFMessage, "tf_static", qos.LATCHED)
+        graph.matched(self.colors, self.depths, self.infos, self.poses)
+
+    def look(self, pose, **others):
+        """Say where the camera is, and where ``others`` are."""
+        poses = {FRAME: pose, **others}
+        frames = [messages.pose_to_transform(where, name, 0) for name, where in poses.items()]
+        self.poses.publish(TFMessage(transforms=frames))
+
+    def depth(self, step, depth):
+        self.depths.publish(messages.depth_to_msg(depth, round(step * 10**8), FRAME))
+
+    def show(self, step, depth=TABLE):
+        """Show the frame of a control step."""
+        stamp_ns = step * 10**8
+        self.infos.publish(messages.camera_info_to_msg(INTRINSICS, SIZE, SIZE, stamp_ns, FRAME))
+        self.colors.publish(messages.color_to_msg(np.full((SIZE, SIZE, 3), 90, np.uint8), stamp_ns, FRAME))
+        self.depth(step, depth)
+
+    def problem(self, tell, words):
+        """Wait until the node says ``words``, telling it again and again: it reads best effort."""
+        said = lambda: words in self.graph.message("perception_node")  # noqa: E731
+        self.graph.wait_telling(tell, said, 60, f"the node says {words!r}")
+
+    def sees(self, step):
+        """Show a step until the node has seen it."""
+        stamps = lambda: [messages.from_stamp(scene.header.stamp) for scene in self.scenes]  # noqa: E731
+        self.graph.wait_telling(lambda: self.show(step), lambda: step * 10**8 in stamps(), 60, f"a scene of {step}")
 
 
 def test_a_missing_camera_and_unusable_depth_are_named_and_the_node_goes_on(graph):
-    make = graph.node.create_publisher
-    make(Image, "camera/wrist/color/image_raw", qos.SENSOR)
-    scenes = graph.listen(SceneObservation, "scene/observation", qos.EVENTS)
+    graph.node.create_publisher(Image, "camera/wrist/color/image_raw", qos.SENSOR)
     graph.start("perception_node", camera="front")
     graph.active("perception_node")
     graph.problem("perception_node", "nobody publishes camera/front/color/image_raw; cameras there: wrist", 60)
+    camera = Camera(graph)
+    camera.look(LOOKS_DOWN)
+    camera.problem(lambda: camera.show(1, np.full_like(TABLE, np.nan)), f"no finite depth in {SIZE} x {SIZE} pixels")
+    camera.problem(lambda: camera.show(2, TABLE[: SIZE // 2]), f"depth: shape ({SIZE // 2}, {SIZE}), expected")
+    assert not camera.scenes
+    camera.sees(3)
+    graph.problem("perception_node", "camera/front/color/image_raw: no picture that can be used for")
 
-    colors = make(Image, "camera/front/color/image_raw", qos.SENSOR)
-    depths = make(Image, "camera/front/depth/image_raw", qos.SENSOR)
-    infos = make(CameraInfo, "camera/front/camera_info", qos.SENSOR)
-    pose = Pose(np.array([0.5, 0.0, 0.8]), np.array([0.0, 1.0, 0.0, 0.0]))  # looks down
-    poses = make(TFMessage, "tf_static", qos.LATCHED)
-    poses.publish(TFMessage(transforms=[messages.pose_to_transform(pose, FRAME, 0)]))
-    intrinsics = np.array([[SIZE, 0, SIZE / 2], [0, SIZE, SIZE / 2], [0, 0, 1.0]])
-    graph.matched(colors, depths, infos, poses)
 
-    def show(step, depth):
-        stamp = step * 10**8
-        infos.publish(messages.camera_info_to_msg(intrinsics, SIZE, SIZE, stamp, FRAME))
-        colors.publish(messages.color_to_msg(np.full((SIZE, SIZE, 3), 90, np.uint8), stamp, FRAME))
-        depths.publish(messages.depth_to_msg(depth, stamp, FRAME))
-
-    def problem(step, depth, words):  # the node reads best effort: a picture may be lost
-        graph.wait_telling(
-            lambda: show(step, depth), lambda: words in graph.message("perception_node"), 60, f"the node says {words!r}"
-        )
-
-    table = np.full((SIZE, SIZE), 0.8, np.float32)
-    problem(1, np.full_like(table, np.nan), f"camera 'front' depth: no finite depth in {SIZE} x {SIZE} pixels")
-    problem(2, table[: SIZE // 2], f"depth: shape ({SIZE // 2}, {SIZE}), expected")
-    assert not scenes
-    scene = graph.wait_telling(lambda: show(3, table), lambda: scenes, 60, "a scene")[-1]
-    assert messages.from_stamp(scene.header.stamp) == 3 * 10**8
+def test_no_clock_no_tf_and_no_stamp_stops_the_node_for_longer_than_it_lasts(graph):
+    graph.start("perception_node", camera="front", use_sim_time=True)
+    graph.active("perception_node")
+    camera, clock = Camera(graph), graph.node.create_publisher(Clock, "/clock", 10)
+    graph.matched(clock)
+    camera.problem(lambda: clock.publish(Clock(clock=Time(sec=-1))), "Seconds value must not be negative")
+    clock.publish(Clock(clock=Time(sec=1)))
+    camera.look(Pose(np.zeros(3), frame="mount"), mount=Pose(np.zeros(3), frame=FRAME))
+    camera.problem(lambda: camera.show(11), f"{FRAME} in mount in {FRAME} is a cycle, expected a tree")
+    camera.look(LOOKS_DOWN)
+    camera.sees(12)
+    camera.problem(
+        lambda: [camera.depth(10**10 + number, TABLE) for number in range(16)], "s ahead of this node's clock"
+    )
+    for number in range(16):
+        camera.depth(15 + number / 10, TABLE)
+    camera.sees(13)

@@ -6,7 +6,7 @@ import numpy as np
 
 from engram.core.types import ActionChunk, EpisodeStatus
 from engram.memory.robot_memory import RobotMemory
-from engram.runtime.episode_follower import EpisodeFollower
+from engram.runtime.episode_follower import MOST_EPISODES, EpisodeFollower
 from tests.memory.scenes import WordEncoder
 
 
@@ -76,3 +76,15 @@ def test_a_new_task_while_one_runs_is_a_new_episode():
     follower.status(status(1, 1, "running"))
     follower.status(status(2, 2, "running"))
     assert [line[0] for line in diary.lines] == ["begin", "begin"]
+
+
+def test_chunks_of_no_episode_are_forgotten_and_those_of_the_running_one_are_not():
+    diary = Diary()
+    follower = EpisodeFollower(diary)
+    follower.status(status(1, 1, "running"))
+    follower.chunk(chunk(1, "object_0001"))
+    for episode in range(100, 1100):
+        follower.chunk(chunk(episode, "object_0002"))
+    assert len(follower._read) <= MOST_EPISODES
+    follower.status(status(2, 1, "succeeded"))
+    assert diary.lines[-1][4] == ("object_0001",)

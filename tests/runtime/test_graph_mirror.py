@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engram.core.types import GraphUpdate
-from engram.runtime.graph_mirror import GraphMirror
+from engram.runtime.graph_mirror import BACKLOG, GraphMirror
 from tests.viewer.scenes import scene_node
 
 
@@ -20,3 +20,15 @@ def test_a_mirror_follows_updates_and_notices_gaps() -> None:
     assert mirror.apply("boot", GraphUpdate(0, 4, True, ()))  # an answer that came too late changes nothing
     assert mirror.apply("boot", GraphUpdate(0, 6, False, (), deleted_nodes=("object/1",)))
     assert set(mirror.nodes) == {"object/2"}
+
+
+def test_a_sequence_number_that_the_memory_never_reached_is_undone_by_what_follows() -> None:
+    mirror = GraphMirror()
+    cup = scene_node("object/2", "cup", 0.5)
+    assert mirror.apply("boot", GraphUpdate(0, 4, True, ()))
+    assert mirror.apply("boot", GraphUpdate(0, 2**40, True, ()))  # somebody else's
+    behind = [mirror.apply("boot", GraphUpdate(0, 5 + number, False, (cup,))) for number in range(BACKLOG + 1)]
+    assert behind == [True] * BACKLOG + [False]  # now it asks for everything
+    assert mirror.apply("boot", GraphUpdate(0, 69, True, (cup,)))
+    assert mirror.apply("boot", GraphUpdate(0, 70, False, ()))
+    assert (set(mirror.nodes), mirror.sequence) == ({"object/2"}, 70)

@@ -1,6 +1,7 @@
 """The worker thread: order, newest wins, errors do not end it."""
 
 import threading
+import time
 
 from engram.runtime.worker import Worker
 
@@ -96,3 +97,25 @@ def test_a_stopped_worker_has_done_what_was_to_be_kept_dropped_the_rest_and_take
     assert worker.stop()
     assert handled == ["first", "KEEP 1", "KEEP 2"]
     assert not drops
+
+
+def test_it_tells_how_long_the_item_at_hand_has_taken_and_what_waits():
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work(item):
+        begun.set()
+        go_on.wait(60)
+        if item == 2:
+            done.set()
+
+    worker = Worker("w", work, capacity=4, on_error=lambda error: None)
+    assert (worker.busy_s, len(worker)) == (0.0, 0)
+    worker.put(1)
+    worker.put(2)
+    assert begun.wait(60) and len(worker) == 1
+    before = worker.busy_s
+    time.sleep(0.05)
+    assert worker.busy_s >= before + 0.05
+    go_on.set()
+    assert done.wait(60) and worker.stop(60.0)
+    assert worker.busy_s == 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
-from engram.viewer.reports import Reports
+from engram.viewer.reports import MOST_NODES, Reports
 from engram.viewer.values import NodeState, PolicyState
 
 
@@ -30,3 +30,12 @@ def test_a_learner_that_never_reported_is_no_learner() -> None:
     reports.take(NodeState("learner_node", "ok", "active"), 0.0)
     learner = reports.learner(60.0)
     assert learner is not None and learner.level == "stale"
+
+
+def test_names_that_nobody_has_heard_of_do_not_fill_the_page() -> None:
+    reports = Reports(5.0)
+    for number in range(1000):
+        reports.take(NodeState(f"ghost_{number}", "ok", "active"), float(number))
+        reports.take(NodeState("sim_node", "ok", "active"), float(number))
+    names = [state.name for state in reports.states(1000.0)]
+    assert len(names) == MOST_NODES and "sim_node" in names

@@ -1,0 +1,66 @@
+"""What every node does with messages and workers, in a node of this process."""
+
+import threading
+import time
+
+import pytest
+import rclpy
+from std_msgs.msg import Bool
+from trajectory_msgs.msg import JointTrajectory
+
+from engram.core.errors import InvalidInputError
+from engram.nodes import base, messages
+from engram.nodes.base import AHEAD_S, EngramNode
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def make():
+    context, nodes = rclpy.Context(), []
+    rclpy.init(context=context)
+
+    def made(*arguments):
+        nodes.append(EngramNode("small_node", context=context, cli_args=["--ros-args", *arguments]))
+        nodes[-1].trigger_configure()
+        nodes[-1].trigger_activate()
+        return nodes[-1]
+
+    yield made
+    for node in nodes:
+        node.close()
+        node.destroy_node()
+    rclpy.try_shutdown(context=context)
+
+
+def stamped(stamp_ns):
+    return JointTrajectory(header=messages.header(stamp_ns))
+
+
+def test_a_stamp_from_the_future_is_refused_on_the_wall_clock(make):
+    node, now_ns = make(), time.time_ns()
+    for accepted in (0, now_ns - 10**6 * SECOND, now_ns + round(0.9 * AHEAD_S * SECOND)):
+        node.check_stamp(stamped(accepted))
+    with pytest.raises(InvalidInputError, match=r"stamp 1000000.* s ahead of this node's clock"):
+        node.check_stamp(stamped(now_ns + 10**6 * SECOND))
+    node.check_stamp(Bool())  # has none
+
+
+def test_before_the_first_clock_of_a_simulation_no_stamp_is_of_the_future(make):
+    make("-p", "use_sim_time:=true").check_stamp(stamped(500 * SECOND))
+
+
+def test_a_node_whose_worker_hangs_is_not_simply_active(make, monkeypatch):
+    monkeypatch.setattr(base, "STUCK_S", 0.05)
+    node, go_on = make(), threading.Event()
+    worker = node.worker("detector", lambda item: go_on.wait(60), capacity=4)
+    node.publish_diagnostics()
+    assert node.health.condition(node.state).message == "active"
+    worker.put(1)
+    worker.put(2)
+    time.sleep(0.2)
+    node.publish_diagnostics()
+    condition = node.health.condition(node.state)
+    assert condition.level == "warn" and condition.message.endswith("1 wait")
+    assert condition.message.startswith("detector: busy with one item for 0 s")
+    go_on.set()

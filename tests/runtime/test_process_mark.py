@@ -1,0 +1,63 @@
+"""A mark names the process that runs a node, as long as it runs, and no other."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from engram.runtime.process_mark import ProcessMark, end_process, marks_folder
+
+NODE = "/r2/memory_node"
+HOLDER = f"""
+import time
+from engram.runtime.process_mark import ProcessMark
+mark = ProcessMark({NODE!r}, 54)
+print("marked", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def holder():
+    process = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "marked\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_process_that_is_marked_is_killed_even_if_it_stands_still(holder, stopped):
+    if stopped:
+        holder.send_signal(signal.SIGSTOP)
+    assert end_process("/memory_node", 54) is None  # another robot's
+    assert end_process(NODE, 55) is None  # another domain's
+    assert end_process(NODE, 54) == holder.pid
+    assert holder.wait(60) == -signal.SIGKILL
+    assert end_process(NODE, 54) is None
+
+
+def test_a_mark_without_its_lock_names_nobody(holder):
+    """A file that a killed process left, whose process id another process got."""
+    path = marks_folder() / "54.policy_node"
+    path.write_text(str(holder.pid))
+    assert end_process("/policy_node", 54) is None
+    assert holder.poll() is None
+
+
+def test_the_second_node_of_a_name_takes_nobodys_mark(holder):
+    second = ProcessMark(NODE, 54)
+    second.release()
+    assert end_process(NODE, 54) == holder.pid
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc/nowhere")
+    ProcessMark(NODE, 54).release()
+    assert end_process(NODE, 54) is None
