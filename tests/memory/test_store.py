@@ -311,7 +311,7 @@ def expected(sequence: int) -> dict[str, float]:
     return places
 
 
-@pytest.mark.timeout(1800)  # `engram prove durability` kills a thousand times
+@pytest.mark.timeout(1800)  # `engram prove memory` asks for more kills
 def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
     draw = random.Random(SEED)
     acknowledged = 0
