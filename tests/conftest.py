@@ -43,6 +43,7 @@ for _name, _value in _DEFAULTS.items():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take a ROS domain for the process that runs tests: with ``-n``, each worker and not the one that starts them."""
-    if "ROS_DOMAIN_ID" not in os.environ and config.getoption("dist", "no") == "no":
+    """Take a ROS domain for a process that imports tests: with ``-n``, each worker and not the one that starts them."""
+    imports_tests = config.option.collectonly or config.getoption("dist", "no") == "no"
+    if imports_tests and "ROS_DOMAIN_ID" not in os.environ:
         os.environ["ROS_DOMAIN_ID"] = free_domain()

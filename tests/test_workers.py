@@ -12,11 +12,13 @@ NODES = """
 import os
 import pytest
 
+DOMAIN = os.environ["ROS_DOMAIN_ID"]
+
 @pytest.mark.ros
 @pytest.mark.parametrize("number", range(4))
 def test_it(number, pytestconfig):
     with open(pytestconfig.rootpath / "ran", "a") as file:
-        print("{name}", os.environ["PYTEST_XDIST_WORKER"], os.environ["ROS_DOMAIN_ID"], file=file)
+        print("{name}", os.environ["PYTEST_XDIST_WORKER"], DOMAIN, file=file)
 """
 OTHERS = NODES.replace("@pytest.mark.ros", "")
 CRASH = "import os\n\ndef test_before(): pass\n\ndef test_crash(): os._exit(1)\n\ndef test_after(): pass\n"
@@ -37,6 +39,7 @@ def test_files_that_start_nodes_share_a_worker_and_other_files_use_both(tmp_path
     for number in range(3):
         (tmp_path / f"test_nodes_{number}.py").write_text(NODES.format(name="nodes"))
         (tmp_path / f"test_others_{number}.py").write_text(OTHERS.format(name=f"others_{number}"))
+    assert "24 tests collected" in run(tmp_path, "--collect-only")[0]
     said, ran = run(tmp_path)
     assert len(ran) == 24, said
     where = {name: {(worker, domain) for n, worker, domain in ran if n == name} for name, _, _ in ran}

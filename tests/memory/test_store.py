@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import multiprocessing
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,22 +269,39 @@ def test_a_panic_of_icechunk_is_damage_like_any_other(tmp_path, monkeypatch):
         list_snapshots(tmp_path)
 
 
-WRITER = """
-import sys
-from tests.memory.test_store import Writer, node
-store = Writer(sys.argv[1])
-loaded = store.store.load()
-start = loaded.sequence if loaded else 0
-for sequence in range(start + 1, start + 100_000):
-    # every commit adds a node, moves an old one and, now and then, removes one
-    removed = {f"object_{sequence - 3:04d}"} if sequence % 7 == 0 else set()
-    durable = store.commit(sequence, node(sequence, 0.1), node(max(1, sequence // 2), sequence), removed=removed)
-    print(durable, flush=True)
-"""
+FORKS = multiprocessing.get_context("forkserver")  # a writer begins at once, where a new interpreter imports for 1.5 s
+
+
+def write_for_ever(path: str, acks: Connection) -> None:
+    """Go on with the store at ``path``: each commit adds a node, moves an old one and, now and then, removes one."""
+    store = Writer(path)
+    loaded = store.store.load()
+    for sequence in itertools.count(loaded.sequence + 1 if loaded else 1):
+        removed = {f"object_{sequence - 3:04d}"} if sequence % 7 == 0 else set()
+        acks.send(store.commit(sequence, node(sequence, 0.1), node(max(1, sequence // 2), sequence), removed=removed))
+
+
+def killed_writer(path: Path, alive_s: float) -> list[int]:
+    """Kill a writer -9 so long after its first commit, and return the commits that it acknowledged."""
+    FORKS.set_forkserver_preload(["pytest", "scipy.spatial.transform", "zarr"])  # not icechunk: it begins threads
+    heard, said = FORKS.Pipe(duplex=False)
+    writer = FORKS.Process(target=write_for_ever, args=(str(path), said), daemon=True)
+    writer.start()
+    said.close()
+    acks = [heard.recv()]  # it runs
+    time.sleep(alive_s)
+    writer.kill()
+    writer.join()
+    assert writer.exitcode == -signal.SIGKILL
+    with contextlib.suppress(EOFError):
+        while True:
+            acks.append(heard.recv())
+    heard.close()
+    return acks
 
 
 def expected(sequence: int) -> dict[str, float]:
-    """Return the x of every node after the commits 1..sequence of the writer above."""
+    """Return the x of every node after the commits 1..sequence of ``write_for_ever``."""
     places: dict[str, float] = {}
     for step in range(1, sequence + 1):
         if step % 7 == 0:
@@ -291,17 +311,12 @@ def expected(sequence: int) -> dict[str, float]:
     return places
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(1800)  # `engram prove memory` asks for more kills
 def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
     draw = random.Random(SEED)
     acknowledged = 0
     for _ in range(KILLS):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        acks = [int(writer.stdout.readline())]  # it runs
-        time.sleep(draw.uniform(0.0, 0.25))
-        writer.send_signal(signal.SIGKILL)
-        acks += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-        writer.wait()
+        acks = killed_writer(tmp_path, draw.uniform(0.0, 0.25))
         assert acks == list(range(acknowledged + 1, acknowledged + 1 + len(acks)))
         stored = read_snapshot(tmp_path)
         # one commit may be done and not yet acknowledged
