@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engram.core.errors import StoreError
 from engram.core.types import EpisodeStatus
 
 DAMAGED = "the file of the latched stop is damaged"
@@ -42,6 +41,8 @@ class StopLatch:
         self.path = folder / "stop.json" if folder is not None else None
         self.now = self._read()
         self._before = self.now  # what the process before left
+        self.problem = ""
+        """Why the newest change would not survive a restart; empty = it would."""
         self._noted: int | None = None  # episode that this process has written
 
     @property
@@ -55,11 +56,11 @@ class StopLatch:
         return self._before.episode >= 0
 
     def stop(self, reason: str) -> None:
-        """Latch a stop; raises StoreError if it would not survive the process (it is latched in this one)."""
+        """Latch a stop; it is on disk when this returns, unless ``problem`` says why not."""
         self._write(Latched(reason, self.now.episode, self.now.writers))
 
     def release(self) -> None:
-        """Release the stop; raises StoreError if it would come back with the next process."""
+        """Release the stop, and whatever the process before left."""
         self._before = Latched()
         self._write(Latched("", self.now.episode, self.now.writers))
 
@@ -69,8 +70,6 @@ class StopLatch:
         Args:
             status: the newest one.
             writers: gives who may have told it. Only asked when the episode is another one than before.
-
-        Raises StoreError when the episode could not be noted.
         """
         reason, before = "", self._before
         if before.episode == status.episode and set(before.writers.split()) & set(writers()):
@@ -113,7 +112,9 @@ class StopLatch:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise StoreError(f"{self.path}: the latched stop would not survive a restart: {error.strerror}") from error
+            self.problem = f"{self.path}: the latched stop would not survive a restart: {error.strerror}"
+        else:
+            self.problem = ""
 
 
 def _checksum(state: Latched) -> int:

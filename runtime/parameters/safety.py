@@ -17,3 +17,7 @@ class SafetyNodeConfig(NodeConfig):
     """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
     intervention_timeout_s: float = param(0.5, 0.05, 10.0)
     """A human who was not heard of for this long has handed back control [s], wall clock."""
+    joints_timeout_s: float = param(0.5, 0.05, 60.0)
+    """Hold the last command when there were no valid joint states for this long [s], wall clock."""
+    stop_folder: str = "~/.local/share/engram/{robot_id}/safety"
+    """Folder that keeps a latched stop over restarts; "{robot_id}" is filled in; empty: a restart releases it."""

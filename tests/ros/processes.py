@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,7 @@ class Graph:
     def __init__(self, domain: int) -> None:
         self.domain = domain
         self.processes: list[NodeProcess] = []
+        self.stop_folder = tempfile.mkdtemp(prefix="engram-stop-")
         self.listening: list[Any] = []
         self.context = rclpy.Context()
         rclpy.init(context=self.context, domain_id=domain)
@@ -130,6 +132,8 @@ class Graph:
     def start(self, executable: str, *words: str, **parameters: Any) -> NodeProcess:
         """Start one node with ``words`` on its command line; "__" in a parameter's name stands for "."."""
         named = {k.replace("__", "."): v for k, v in parameters.items()}
+        if executable == "safety_node":  # a stop that one test leaves latched is none for the next
+            named.setdefault("stop_folder", self.stop_folder)
         process = NodeProcess(executable, named, self.domain, words=words)
         self.processes.append(process)
         return process
@@ -207,5 +211,6 @@ class Graph:
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
+        shutil.rmtree(self.stop_folder, ignore_errors=True)
         remove_dead_files()  # of nodes that a test killed
         return codes

@@ -1,5 +1,6 @@
 """The safety node as a process: what it lets through, what it holds, and that it says why."""
 
+import signal
 import time
 
 import numpy as np
@@ -30,12 +31,8 @@ class Robot:
 
     def __init__(self, graph, **parameters):
         self.graph = graph
-        graph.start(
-            "safety_node",
-            robot="tests.core.gantry:GANTRY",
-            diagnostics_period_s=0.1,
-            **parameters,
-        )
+        self.parameters = {"robot": "tests.core.gantry:GANTRY", "diagnostics_period_s": 0.1, **parameters}
+        self.process = graph.start("safety_node", **self.parameters)
         make = graph.node.create_publisher
         self.joints = make(JointState, "joint_states", qos.SENSOR)
         self.status = make(TaskStatus, "task/status", qos.LATCHED)
@@ -44,6 +41,14 @@ class Robot:
         self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
         graph.active("safety_node")
         graph.matched(self.joints, self.status, self.chunks, self.human)
+
+    def restart(self, number):
+        """End the node by a signal and start it again."""
+        self.process.end(number)
+        self.graph.diagnostics.pop("safety_node", None)
+        self.process = self.graph.start("safety_node", **self.parameters)
+        self.graph.active("safety_node")
+        self.graph.matched(self.joints, self.status, self.chunks, self.human)
 
     def heard(self, what):
         """Return how many ``chunks`` or ``interventions`` the node has taken in."""
@@ -97,21 +102,21 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
     assert graph.call(Trigger, "safety/stop", Trigger.Request()).success
     for _ in range(2):  # latched
         t += STEP_NS
-        assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.1, 0, 0, 0])
+        assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0, 0, 0, 0])
     graph.problem("safety_node", "stopped: by safety/stop; call safety/reset to go on")
     assert graph.call(Trigger, "safety/reset", Trigger.Request()).success
     t += STEP_NS
-    assert robot.step(t, x=0.1, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.12, 0, 0, 0])
+    assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
 
 
 @pytest.mark.parametrize("executor", ["kept", "rclpy"])
 def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph, executor):
     robot = Robot(graph, lockstep=False, safety__stale_after_s=60.0, executor=executor)
-    now = time.time_ns()
-    assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
     old = time.time_ns() - 600 * 10**9
-    assert robot.step(old, x=0.3, chunk=robot.chunk(old, RIGHT, episode=2), episode=2) == pytest.approx([0.3, 0, 0, 0])
+    assert robot.step(old, x=0.3, chunk=robot.chunk(old, RIGHT)) == pytest.approx([0.3, 0, 0, 0])
     graph.problem("safety_node", "hold: stale")
+    now = time.time_ns()
+    assert robot.step(now, x=0.3, chunk=robot.chunk(now, RIGHT, episode=2), episode=2)[0] == pytest.approx(0.32)
     msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))
     msg.name = ["x", "y", "zet", "gripper"]
     robot.joints.publish(msg)
@@ -131,16 +136,17 @@ class Chunks(GoRight):
         return chunk
 
 
-def ann(step):
+def ann(step, stamp_ns):
     """Return what a human does at a step: relative motions at 2 and 3, joint positions at 5 and 6."""
     space = {2: "ee_delta", 3: "ee_delta", 5: "joint_position", 6: "joint_position"}.get(step)
     row = [0.03, 0, 0, 0.1] if space == "joint_position" else [-0.3, 0.1, 0, 0, 0, 0, 1.0]
-    return HumanAction(0, "ann", space is not None, space or "ee_delta", np.array(row))
+    return HumanAction(stamp_ns, "ann", space is not None, space or "ee_delta", np.array(row))
 
 
 def test_the_same_human_rows_give_the_same_commands_in_the_node_and_in_the_loop(graph):
     policy, seen = Chunks(), []
-    loop = Runtime(GantryWorld(), policy, CommandPipeline(GantryKinematics(), GANTRY), human=lambda _: ann(len(seen)))
+    pipeline = CommandPipeline(GantryKinematics(), GANTRY)
+    loop = Runtime(GantryWorld(), policy, pipeline, human=lambda saw: ann(len(seen), saw.stamp_ns))
     expected = loop.run_episode("reach", 7, episode=1, on_step=lambda saw, *_: seen.append(saw.joints))
     robot = Robot(graph, lockstep=True, intervention_timeout_s=10.0)
     executed = graph.listen(ActionChunkMsg, "safety/executed", qos.every_step(qos.SENSOR, lockstep=True))
@@ -149,8 +155,8 @@ def test_the_same_human_rows_give_the_same_commands_in_the_node_and_in_the_loop(
     for step, measured in enumerate(seen):
         chunk = policy.given.get(measured.stamp_ns)
         msg = None if chunk is None else messages.chunk_to_msg(chunk)
-        changed = step and ann(step).active is not ann(step - 1).active
-        human = ann(step) if ann(step).active or changed else None
+        now, before = ann(step, measured.stamp_ns), ann(step - 1, measured.stamp_ns)
+        human = now if now.active or (step and before.active) else None
         commands.append(robot.step(measured.stamp_ns, chunk=msg, human=human, state=measured))
     np.testing.assert_array_equal(commands, expected.commands)
     graph.wait(lambda: len({messages.from_stamp(e.header.stamp) for e in executed}) == len(seen), 60, "all told")
@@ -169,3 +175,51 @@ def test_a_person_without_ros_tools_stops_and_releases_by_the_command_line(graph
     graph.wait(lambda: not stopped[-1].data, 60, "the release")
     assert cli.main(["stop", *domain, "--namespace", "nobody", "--timeout-s", "2"]) == 2  # no safety node answers there
     assert "safety/stop" in capsys.readouterr().err
+
+
+def test_a_latched_stop_survives_kill_minus_nine(graph):
+    robot = Robot(graph, lockstep=True)
+    t = STEP_NS
+    assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    assert graph.call(Trigger, "safety/stop", Trigger.Request()).success
+    robot.restart(signal.SIGKILL)
+    graph.problem("safety_node", "stopped: by safety/stop; call safety/reset to go on")
+    t += STEP_NS
+    assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    assert graph.call(Trigger, "safety/reset", Trigger.Request()).message == "released from: by safety/stop"
+    robot.restart(signal.SIGKILL)
+    graph.wait(lambda: graph.value("safety_node", "state") == "active", 60, "the node is back")
+    assert "stopped: by" not in graph.message("safety_node")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_node_restarted_within_an_episode_holds_until_it_is_released(graph, number):
+    robot = Robot(graph, lockstep=True)
+    t = STEP_NS
+    assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    robot.restart(number)
+    t += STEP_NS
+    assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    graph.problem("safety_node", "stopped: restarted")
+    assert graph.call(Trigger, "safety/reset", Trigger.Request()).success
+    t += STEP_NS
+    assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.04, 0, 0, 0])
+
+
+def test_silent_joints_hold_the_last_command_and_are_named(graph):
+    robot = Robot(graph, lockstep=False, joints_timeout_s=1.0)
+    now = time.time_ns()
+    assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    graph.problem("safety_node", "joints_lost: no valid joint_states")
+    held = [c for c in robot.commands if messages.from_stamp(c.header.stamp) > now]
+    assert held
+    assert all(list(c.points[0].positions) == pytest.approx([0.02, 0, 0, 0]) for c in held)
+
+
+def test_a_jump_stops_the_robot_and_is_named(graph):
+    robot = Robot(graph, lockstep=True)
+    t = STEP_NS
+    assert robot.step(t, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    t += STEP_NS
+    assert robot.step(t, x=-1.5, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
+    graph.problem("safety_node", "stopped: joint_jump: x measured at -1.500")

@@ -1,0 +1,273 @@
+"""What the safety node does with its inputs, without ROS: when a step is due, who drives it, and when the robot holds.
+
+One thread calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from engram.core.input_rules import ChunkInbox
+from engram.core.pipeline import CommandPipeline, Decision
+from engram.core.stamped_buffer import clock_restarted
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
+from engram.runtime.health import ERROR, Health
+from engram.runtime.stop_latch import StopLatch
+
+
+@dataclass(frozen=True)
+class SessionConfig:
+    """When the session waits, and for how long; times are of the wall clock [s]."""
+
+    lockstep: bool = False
+    """The robot waits for each command; otherwise joint states and commands keep real time."""
+    simulated: bool = False
+    """The clock is a simulation's: it may begin anew, and a new episode may find the arm anywhere."""
+    chunk_timeout_s: float = 30.0
+    intervention_timeout_s: float = 0.5
+    joints_timeout_s: float = 0.5
+
+
+class SessionOutputs(Protocol):
+    """Where the session's decisions go."""
+
+    def command(self, decision: Decision, episode: int) -> None:
+        """Command the robot, and tell what was let through and whose it was."""
+
+    def repeat(self) -> None:
+        """Give the last command once more."""
+
+    def latched(self, reason: str) -> None:
+        """Tell that a stop is latched because of ``reason``; empty = that none is."""
+
+
+class SafetySession:
+    """Joins joint states, chunks, human actions and the episode's status into control steps.
+
+    Args:
+        pipeline: decides each step.
+        latch: keeps a stop over restarts.
+        config: when the session waits, and for how long.
+        outputs: where decisions go.
+        health: where problems are shown.
+        now_ns: tells the time of the clock that joint states are stamped with.
+        clock: tells the time that waiting is measured in [s].
+    """
+
+    def __init__(
+        self,
+        pipeline: CommandPipeline,
+        latch: StopLatch,
+        config: SessionConfig,
+        outputs: SessionOutputs,
+        health: Health,
+        now_ns: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pipeline, self.latch, self.config = pipeline, latch, config
+        self.outputs, self.health = outputs, health
+        self._now_ns, self._clock = now_ns, clock
+        self.status: EpisodeStatus | None = None
+        self.joints: JointState | None = None  # newest measured
+        self.human: HumanAction | None = None
+        self._chunks = ChunkInbox()
+        self._human_heard = 0.0
+        self._joints_heard: float | None = None  # when a newer measurement came
+        self._status_heard = 0.0
+        self._waiting_since: float | None = None  # for the chunk of the newest joint state
+        self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
+        self._told: str | None = None  # reason of the latched stop, as told last
+        pipeline.reset()
+        if latch.stopped:
+            pipeline.stop(latch.stopped)
+        self._tell_latch()
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def on_status(self, status: EpisodeStatus, writers: Callable[[], Iterable[str]]) -> None:
+        """Take in what the episode does; ``writers`` gives who may have told it."""
+        was_running = self.status is not None and self.status.running
+        self.status, self._status_heard = status, self._clock()
+        held = self.latch.saw(status, writers)
+        if held and not self.pipeline.filter.stopped:
+            self.stop(held)
+        if self.config.lockstep:
+            self._step()
+        elif was_running and not status.running and self.joints is not None:
+            self._send(self.pipeline.hold(self.joints, "no_task"))
+
+    def on_joints(self, joints: JointState) -> None:
+        """Take in a measurement; every one is compared with those before, also at rest."""
+        config, newest_ns = self.config, None if self.joints is None else self.joints.stamp_ns
+        ahead_s = 1.0 if config.simulated else self.pipeline.filter.config.ahead_s
+        if self._age_s(joints) < -ahead_s:  # taken as the newest it would outdate all that come
+            self.pipeline.filter.counts["joints_future"] += 1
+            return
+        anew = newest_ns is not None and config.simulated and clock_restarted(newest_ns, joints.stamp_ns)
+        if newest_ns is None or anew or joints.stamp_ns > newest_ns:
+            self._joints_heard = self._clock()
+            self.health.clear("joints_lost")
+        elif joints.stamp_ns < newest_ns and not config.lockstep:
+            self.pipeline.filter.counts["joints_out_of_order"] += 1
+            return
+        if not config.lockstep:
+            self.pipeline.inspect(joints)
+            self._tell_latch()
+            early = self._last is not None and 0 < joints.stamp_ns - self._last[1] < 0.95e9 * self.pipeline.control_dt_s
+            if early:  # a robot may report faster than we control
+                return
+        self.joints = joints
+        self._step()
+
+    def on_chunk(self, chunk: ActionChunk) -> None:
+        """Take in a chunk."""
+        self._chunks.add(chunk)
+        self._go_on()
+
+    def on_bad_chunk(self, stamp_ns: int, episode: int, execute_steps: int, error: Exception) -> None:
+        """Take note of a chunk that is none; the steps that it was to drive hold at once."""
+        if self.status is None or episode >= self.status.episode:
+            self.pipeline.refuse(stamp_ns, execute_steps, error)
+        self._go_on()
+
+    def on_human(self, human: HumanAction) -> None:
+        """Take in what a person does."""
+        self.human, self._human_heard = human, self._clock()
+        self._go_on()
+
+    def stop(self, reason: str) -> None:
+        """Latch a stop, on disk too, and hold at once."""
+        self.pipeline.stop(reason)
+        self._tell_latch()
+        if self.joints is not None and (self._waiting_since is not None or not self.config.lockstep):
+            self._send(self.pipeline.hold(self.joints))
+
+    def release(self) -> str:
+        """Release a latched stop, on disk too, and return its reason; empty = there was none."""
+        reason = self.pipeline.release()
+        self.latch.release()
+        self._tell_latch()
+        return reason
+
+    def watch(self) -> None:
+        """Notice what does not come; call it every control period."""
+        self._watch_chunk()
+        self._watch_joints()
+
+    # -- the control step ----------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if self._waiting_since is not None:
+            self._step()
+
+    def _step(self) -> None:
+        """Command the newest control step if everything for it is there."""
+        joints, status = self.joints, self.status
+        if joints is None or not self._due(joints):
+            return
+        episode = status.episode if status is not None else 0
+        if self._last == (episode, joints.stamp_ns):
+            if self.config.lockstep:  # shown again: the answer must not change
+                self.outputs.repeat()
+            return
+        if self._last is not None and self._began_anew(episode, joints.stamp_ns):
+            self.pipeline.reset()
+            self._last = None
+        if status is not None and status.state == "held":  # sensor_msgs/JointState has no room for it
+            joints = replace(joints, held=True)
+        for chunk in self._chunks.take(episode, joints.stamp_ns):
+            self.pipeline.offer(chunk, joints.stamp_ns)
+        with self.health.timed("controller and filter"):
+            decision = self.pipeline.step(joints, None, self._active_human(), self._age_s(joints))
+        self._tell_latch()
+        if decision is None:
+            self._waiting_since = self._waiting_since or self._clock()
+        else:
+            self._send(decision)
+
+    def _due(self, joints: JointState) -> bool:
+        status = self.status
+        if self.config.lockstep:  # joint states and status of one step arrive in any order
+            return status is not None and status.running and status.stamp_ns == joints.stamp_ns
+        if status is None and self.latch.unfinished:  # what ran before the restart is not known yet
+            return False
+        return (status is not None and status.running) or self._active_human() is not None
+
+    def _began_anew(self, episode: int, stamp_ns: int) -> bool:
+        assert self._last is not None
+        config, (last_episode, last_ns) = self.config, self._last
+        if config.lockstep:  # status and joint states agree on the stamp
+            return episode != last_episode or stamp_ns < last_ns
+        return episode != last_episode or (config.simulated and clock_restarted(last_ns, stamp_ns))
+
+    def _age_s(self, joints: JointState) -> float:
+        """Return how long ago ``joints`` were measured [s]; in lock-step the simulation waits, nothing gets old."""
+        return 0.0 if self.config.lockstep else (self._now_ns() - joints.stamp_ns) / 1e9
+
+    def _active_human(self) -> HumanAction | None:
+        if self.human is None or not self.human.active:
+            return None
+        if self._clock() - self._human_heard > self.config.intervention_timeout_s:
+            self.health.problem("intervention", f"{self.human.who!r} was active and fell silent; control goes back")
+            self.human = None
+        return self.human
+
+    def _send(self, decision: Decision) -> None:
+        self._waiting_since = None
+        episode = self.status.episode if self.status is not None else 0
+        self._last = (episode, decision.command.stamp_ns)
+        self.outputs.command(decision, episode)
+
+    # -- what does not come --------------------------------------------------------------------------------------
+
+    def _watch_chunk(self) -> None:
+        if self._waiting_since is None or self.joints is None:
+            return
+        waited = self._clock() - self._waiting_since
+        if waited >= self.config.chunk_timeout_s:
+            text = f"none for step {self.joints.stamp_ns} ns after {waited:.1f} s"
+            self.health.problem("policy/action_chunk", text)
+            self._send(self.pipeline.hold(self.joints))
+
+    def _watch_joints(self) -> None:
+        """Name joint states that do not come, and hold the last command meanwhile."""
+        driven = (self.status is not None and self.status.running) or self._active_human() is not None
+        since = self._joints_heard if self._joints_heard is not None else self._status_heard
+        silent_s, limit_s = self._clock() - since, self.config.joints_timeout_s
+        if not driven or silent_s <= limit_s:
+            return
+        if self.config.lockstep:  # the simulation waits for a command: it shows joints at no rate
+            shown = self.joints is not None and self.joints.stamp_ns == self._status_stamp_ns
+            if not shown and self._clock() - self._status_heard > limit_s:
+                self.health.problem("joints_lost", "none of the step that task/status tells of", ERROR)
+            return
+        self.health.problem("joints_lost", f"no valid joint_states for {silent_s:.1f} s: holds", ERROR)
+        decision = self.pipeline.hold_blind(self._now_ns(), "joints_lost")
+        if decision is not None:
+            episode = self.status.episode if self.status is not None else 0
+            self.outputs.command(decision, episode)
+
+    @property
+    def _status_stamp_ns(self) -> int:
+        return self.status.stamp_ns if self.status is not None else -1
+
+    def _tell_latch(self) -> None:
+        """Keep the latched stop on disk, and tell of it, where it changed."""
+        now = self.pipeline.filter.stopped
+        if now == self._told:
+            return
+        self._told = now
+        if now != self.latch.stopped:
+            self.latch.stop(now)
+        if now:
+            self.health.problem("stopped", f"{now}; call safety/reset to go on", ERROR, lasting=True)
+        else:
+            self.health.clear("stopped")
+        if self.latch.problem:
+            self.health.problem("stop_folder", self.latch.problem, ERROR, lasting=True)
+        else:
+            self.health.clear("stop_folder")
+        self.outputs.latched(now)

@@ -1,0 +1,265 @@
+"""What the safety node does with its inputs, without ROS and with a clock of the test's own."""
+
+import numpy as np
+import pytest
+
+from engram.core.errors import NonFiniteError
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
+from engram.runtime.health import Health
+from engram.runtime.safety_session import SafetySession, SessionConfig
+from engram.runtime.stop_latch import StopLatch
+from tests.core.gantry import GANTRY, GantryKinematics, joints
+
+STEP_NS = 100_000_000
+RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
+
+
+class Desk:
+    """A session with everything around it: plays robot, simulation and policy."""
+
+    def __init__(self, folder=None, *, lockstep: bool = True, simulated: bool | None = None, grace_s: float = 0.0):
+        self.decisions, self.episodes, self.latched_reasons, self.repeats = [], [], [], 0
+        self.now_s = 100.0
+        self.health = Health()
+        simulated = lockstep if simulated is None else simulated
+        pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=lockstep, jump_grace_s=grace_s)
+        self.session = SafetySession(
+            pipeline,
+            StopLatch(folder),
+            SessionConfig(lockstep, simulated, chunk_timeout_s=5.0, joints_timeout_s=0.5),
+            self,
+            self.health,
+            lambda: round(self.now_s * 1e9),
+            lambda: self.now_s,
+        )
+
+    def command(self, decision, episode):
+        self.decisions.append(decision)
+        self.episodes.append(episode)
+
+    def repeat(self):
+        self.repeats += 1
+
+    def latched(self, reason):
+        self.latched_reasons.append(reason)
+
+    def status(self, stamp_ns: int = 0, episode: int = 1, state: str = "running", writer: str = "sim"):
+        self.session.on_status(EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, state), lambda: [writer])
+
+    def chunk(self, stamp_ns: int, *rows, episode: int = 1, dt_s: float = 0.1):
+        self.session.on_chunk(
+            ActionChunk(stamp_ns, episode, "ee_delta", np.array(rows or [RIGHT]), dt_s, len(rows) or 1, "v")
+        )
+
+    def step(self, stamp_ns: int, x: float = 0.0, episode: int = 1):
+        """Show one step in lock-step and return how it was answered, None if it was not."""
+        before = len(self.decisions)
+        self.status(stamp_ns, episode)
+        self.session.on_joints(joints(x, stamp_ns=stamp_ns))
+        return self.decisions[-1] if len(self.decisions) > before else None
+
+    def real_time(self, seconds: float = 0.1, x: float | None = 0.0):
+        """Let time pass in free running, with joint states if ``x`` is given, and return the newest decision."""
+        for _ in range(round(seconds / 0.1)):
+            self.now_s += 0.1
+            if x is not None:
+                self.session.on_joints(joints(x, stamp_ns=round(self.now_s * 1e9)))
+            self.session.watch()
+        return self.decisions[-1] if self.decisions else None
+
+    def says(self) -> str:
+        return self.health.condition("active").message
+
+
+def test_lock_step_waits_for_the_chunk_in_whatever_order_things_come():
+    desk = Desk()
+    desk.chunk(STEP_NS)
+    assert desk.step(STEP_NS).author == "v"
+    assert desk.step(2 * STEP_NS) is None
+    desk.chunk(2 * STEP_NS)
+    assert [d.author for d in desk.decisions] == ["v", "v"]
+    desk.session.on_joints(joints(stamp_ns=2 * STEP_NS))  # shown again: the same answer
+    assert (len(desk.decisions), desk.repeats) == (2, 1)
+
+
+@pytest.mark.parametrize("stamp_ns", [0, 3 * STEP_NS, 10**18])
+def test_chunks_that_are_not_fit_to_run_block_no_good_one(stamp_ns):
+    desk = Desk()
+    for _ in range(40):  # more than wait at a time
+        desk.chunk(stamp_ns, episode=7)
+        desk.chunk(stamp_ns, dt_s=1e6)
+    desk.chunk(STEP_NS)
+    for _ in range(7):
+        desk.chunk(stamp_ns, episode=7)
+    assert desk.step(STEP_NS).author == "v"
+    assert desk.step(2 * STEP_NS) is None or stamp_ns == 3 * STEP_NS
+
+
+def test_a_chunk_full_of_nan_holds_its_own_steps_and_no_others():
+    desk = Desk()
+    assert desk.step(STEP_NS) is None
+    desk.session.on_bad_chunk(STEP_NS, 1, 2**32 - 1, NonFiniteError("nan"))
+    assert desk.decisions[-1].author == "hold:non_finite"
+    desk.chunk(2 * STEP_NS)
+    assert desk.step(2 * STEP_NS).author == "v"
+    assert desk.step(3 * STEP_NS) is None
+
+
+def test_a_bad_chunk_of_another_time_or_an_earlier_episode_holds_nothing():
+    desk = Desk()
+    desk.chunk(STEP_NS, episode=2)
+    assert desk.step(STEP_NS, episode=2).author == "v"
+    desk.session.on_bad_chunk(10**18, 2, 64, NonFiniteError("nan"))
+    desk.session.on_bad_chunk(2 * STEP_NS, 1, 64, NonFiniteError("nan"))
+    assert desk.step(2 * STEP_NS, episode=2) is None
+
+
+def test_a_policy_that_is_lost_is_held_after_the_time_limit():
+    desk = Desk()
+    assert desk.step(STEP_NS) is None
+    desk.now_s += 4.9
+    desk.session.watch()
+    assert not desk.decisions
+    desk.now_s += 0.2
+    desk.session.watch()
+    assert desk.decisions[-1].author == "hold:no_command"
+    assert "policy/action_chunk: none for step" in desk.says()
+
+
+def test_without_a_policy_free_running_holds_when_the_chunk_is_used_up():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), RIGHT, RIGHT)
+    assert [desk.real_time(x=x).author for x in (0.0, 0.02, 0.04)] == ["v", "v", "hold:no_command"]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_joints_that_are_lost_hold_the_last_command_in_an_episode(running):
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9))
+    driven = desk.real_time()
+    if not running:
+        desk.status(state="stopped")
+    count = len(desk.decisions)
+    lost = desk.real_time(1.0, None)
+    if not running:
+        assert len(desk.decisions) == count
+        assert "joints_lost" not in desk.says()
+        return
+    assert lost.author == "hold:joints_lost"
+    assert lost.command.positions.tolist() == driven.command.positions.tolist()
+    assert lost.command.stamp_ns == round(desk.now_s * 1e9)
+    assert "joints_lost: no valid joint_states for 1.0 s: holds" in desk.says()
+    assert desk.health.condition("active").level == "error"
+    desk.real_time(0.2, 0.02)
+    assert "joints_lost" not in desk.says()
+
+
+def test_joint_states_of_a_step_that_do_not_come_are_named_in_lock_step():
+    desk = Desk()
+    desk.status(STEP_NS)
+    desk.now_s += 1.0
+    desk.session.watch()
+    assert "joints_lost: none of the step that task/status tells of" in desk.says()
+    assert not desk.decisions
+
+
+def test_joint_states_out_of_order_are_counted_and_do_nothing():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.real_time(0.2)
+    count = len(desk.decisions)
+    for stamp_ns in (1, round(90e9), round(desk.now_s * 1e9) - 1):
+        desk.session.on_joints(joints(0.5, stamp_ns=stamp_ns))
+    assert len(desk.decisions) == count
+    assert desk.session.pipeline.filter.counts["joints_out_of_order"] == 3
+
+
+@pytest.mark.parametrize("ahead_ns", [300_000_000, 10**9, 10**18])
+def test_joints_of_the_future_are_counted_and_outdate_no_good_ones(ahead_ns):
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.session.on_joints(joints(stamp_ns=round(desk.now_s * 1e9) + ahead_ns))
+    assert not desk.decisions
+    assert desk.session.pipeline.filter.counts["joints_future"] == 1
+    desk.chunk(round(100.1e9))
+    assert desk.real_time().author == "v"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_jump_is_found_in_motion_and_at_rest_and_tells_everybody(running, tmp_path):
+    desk = Desk(tmp_path, lockstep=False)
+    if running:
+        desk.status()
+    desk.real_time(0.3)
+    desk.real_time(0.1, -1.5)
+    assert desk.latched_reasons[-1].startswith("joint_jump: x measured at -1.500")
+    assert StopLatch(tmp_path).stopped.startswith("joint_jump")
+    assert desk.session.release().startswith("joint_jump")
+    assert (desk.latched_reasons[-1], StopLatch(tmp_path).stopped) == ("", "")
+
+
+def test_a_jump_between_two_control_steps_is_found():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.real_time(0.3)
+    desk.session.on_joints(joints(0.5, stamp_ns=round(desk.now_s * 1e9) + 1000))  # a second publisher
+    assert desk.latched_reasons[-1].startswith("joint_jump")
+
+
+def test_a_simulated_arm_is_somewhere_else_when_an_episode_begins():
+    desk = Desk(lockstep=False, simulated=True, grace_s=1.0)
+    desk.status()
+    desk.real_time(0.3, 0.4)
+    assert desk.real_time(0.1, -0.4).author == "hold:joint_jump"  # the status comes after the joint states
+    desk.status(episode=2)
+    desk.chunk(round(desk.now_s * 1e9) + STEP_NS, episode=2)
+    assert desk.real_time(0.1, -0.4).author == "v"
+    assert desk.latched_reasons == [""]
+
+
+def test_a_simulation_that_begins_anew_is_followed():
+    desk = Desk()
+    desk.chunk(50 * STEP_NS, episode=3)
+    assert desk.step(50 * STEP_NS, 0.4, episode=3).author == "v"
+    desk.chunk(STEP_NS, episode=1)
+    assert desk.step(STEP_NS, -0.4, episode=1).author == "v"
+
+
+def test_a_stop_is_on_disk_when_the_call_returns_and_there_after_a_restart(tmp_path):
+    Desk(tmp_path).session.stop("by safety/stop")
+    desk = Desk(tmp_path)
+    assert desk.latched_reasons == ["by safety/stop"]
+    desk.chunk(STEP_NS)
+    assert desk.step(STEP_NS).author == "hold:stopped"
+    assert "stopped: by safety/stop; call safety/reset to go on" in desk.says()
+
+
+def test_an_episode_that_ran_before_the_restart_is_held_until_it_is_released(tmp_path):
+    before = Desk(tmp_path)
+    before.chunk(STEP_NS)
+    assert before.step(STEP_NS).author == "v"
+    desk = Desk(tmp_path)
+    desk.chunk(2 * STEP_NS, RIGHT, RIGHT)
+    assert desk.step(2 * STEP_NS).author == "hold:stopped"
+    assert desk.session.release().startswith("restarted")
+    assert desk.step(3 * STEP_NS).author == "v"
+
+
+def test_a_person_does_not_drive_before_it_is_known_what_ran(tmp_path):
+    before = Desk(tmp_path, lockstep=False)
+    before.status()
+    desk = Desk(tmp_path, lockstep=False)
+    for _ in range(3):
+        desk.session.on_human(HumanAction(round(desk.now_s * 1e9), "ann", True, "ee_delta", RIGHT))
+        assert desk.real_time() is None
+
+
+def test_a_stop_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    desk = Desk(tmp_path / "file" / "x")
+    desk.session.stop("button")
+    assert "would not survive a restart" in desk.says()
+    assert desk.latched_reasons[-1] == "button"
