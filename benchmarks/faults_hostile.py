@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from engram.benchmarks.faults_kills import watched_figures
 from engram.benchmarks.faults_loop import DIAGNOSTICS_S, Loop, TrialError, end
@@ -44,10 +44,16 @@ class Block:
     problem: str = ""
 
 
+class Stoppable(Protocol):
+    """What knows whether the robot is stopped."""
+
+    stopped: bool
+
+
 class Attack:
     """Drives the attacker and looks at the loop after each block."""
 
-    def __init__(self, loop: Loop, pilot: Pilot, seed: int, rate: float) -> None:
+    def __init__(self, loop: Loop, pilot: Stoppable, seed: int, rate: float) -> None:
         self.loop, self.pilot, self.rate = loop, pilot, rate
         self.blocks: list[Block] = []
         self._answers = loop.folder / "attacker.jsonl"
@@ -120,7 +126,7 @@ class Attack:
         end(self.process)
 
 
-def set_stopped(loop: Loop, pilot: Pilot, *, stopped: bool) -> None:
+def set_stopped(loop: Loop, pilot: Stoppable, *, stopped: bool) -> None:
     """Stop or release the robot and wait until it is known."""
     until = time.monotonic() + 30.0
     while pilot.stopped is not stopped and time.monotonic() < until:

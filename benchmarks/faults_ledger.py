@@ -59,7 +59,7 @@ def kept_experience(spool: Path, store: Path) -> dict[Identity, Any]:
         if not file.exists():
             continue
         with closing(sqlite3.connect(file)) as database:
-            for (payload,) in database.execute(f"SELECT payload FROM {table}"):  # noqa: S608: a constant
+            for (payload,) in database.execute(f"SELECT payload FROM {table}"):
                 one = decode(payload)
                 kept[one.robot_id, one.boot_id, one.sequence] = _about(one)
     return kept

@@ -25,8 +25,8 @@ from engram.benchmarks.faults_writers import Writers
 from engram.core.child import end_with_parent
 from engram.core.errors import EngramError
 from engram.nodes import qos
-from engram.nodes.health import TOPIC
 from engram.nodes.loop_client import EpisodeReport, LoopClient
+from engram.runtime.health import TOPIC
 
 DIAGNOSTICS_S = 0.5
 """Time between two diagnostics of a node in a trial: recovery times are as fine as that [s]."""

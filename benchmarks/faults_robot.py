@@ -16,9 +16,11 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import String
+from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.registry import make_robot
+from engram.core.types import Pose
 from engram.nodes import messages, qos
 
 FAULTS = ("jump", "freeze", "drift", "nan", "silence", "swapped", "second_publisher", "camera_silence")
@@ -49,6 +51,8 @@ class FakeRobot(Node):
         make = self.create_publisher
         self.images = {c: make(Image, f"camera/{c}/color/image_raw", qos.SENSOR) for c in cameras}
         self.infos = {c: make(CameraInfo, f"camera/{c}/camera_info", qos.SENSOR) for c in cameras}
+        self.frames = make(TFMessage, "tf_static", qos.LATCHED)
+        self._publish_frames()
         controller = "joint_trajectory_controller/joint_trajectory"
         self.create_subscription(JointTrajectory, controller, self._on_trajectory, qos.COMMAND)
         self.create_subscription(String, "fake_robot/fault", self._on_fault, qos.LATCHED)
@@ -106,6 +110,13 @@ class FakeRobot(Node):
         msg = JointState(name=self.names, position=positions.tolist(), velocity=zeros, effort=zeros)
         msg.header.stamp, msg.header.frame_id = stamp, frame
         publisher.publish(msg)  # type: ignore[attr-defined]
+
+    def _publish_frames(self) -> None:
+        """Tell where the cameras are: above the table, looking down."""
+        pose = Pose(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 0.0]))
+        now_ns = self.get_clock().now().nanoseconds
+        poses = [messages.pose_to_transform(pose, messages.optical_frame(c), now_ns) for c in self.images]
+        self.frames.publish(TFMessage(transforms=poses))
 
     def _publish_images(self, stamp_ns: int) -> None:
         image = np.full((IMAGE_PX, IMAGE_PX, 3), 90, np.uint8)
