@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from engram.benchmarks.faults_messages import change, hostile, mutated, random_message, type_of
+from engram.benchmarks.faults_writers import Writers
 
-OURS = ("faults_attacker", "faults_watch", "engram_demo", "fake_robot")
+OURS = ("faults_attacker", "faults_watch", "engram_demo", "fake_robot", "second_publisher")
 AUTHORITY = ("safety/reset", "lifecycle_manager/startup", "lifecycle_manager/pause", "lifecycle_manager/shutdown")
 """Calls that are obeyed whoever makes them, without arguments that could be wrong: SROS2 says who may."""
 TRANSITIONS = ("create", "configure", "cleanup", "activate", "deactivate", "shutdown", "destroy")
 VARIANTS = 10
 """Messages made of one drawing: the next ones are the one before with one more field wrong."""
-PENDING = 64
+PENDING = 8
 """Most calls of a service that wait for their answer."""
 
 
@@ -50,6 +52,7 @@ class Attacker(Node):
     def __init__(self, seed: int) -> None:
         super().__init__("faults_attacker")
         self.rng = np.random.default_rng(seed)
+        self.writers = Writers(self)
         self.good: dict[str, deque[Any]] = {}
         self._ends: dict[str, Any] = {}
         self._drawn: dict[str, tuple[Any, int]] = {}  # newest message of a topic, and how many more are made of it
@@ -77,8 +80,12 @@ class Attacker(Node):
             self.good[name] = deque(maxlen=4)
             best_effort = QoSProfile(depth=4, reliability=ReliabilityPolicy.BEST_EFFORT)
             self._ends[name] = self.create_publisher(cls, name, profile)
-            self.create_subscription(cls, name, self.good[name].append, best_effort)
+            self.create_subscription(cls, name, partial(self._on_good, name), best_effort)
         return self._ends[name]
+
+    def _on_good(self, name: str, msg: Any, info: Any) -> None:
+        if self.writers.name(name, info) != self.get_name():
+            self.good[name].append(msg)
 
     def client(self, name: str) -> Any:
         """Return a client of the service ``name``."""
