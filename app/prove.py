@@ -41,7 +41,7 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop, memory, policy."""
+    """Which part: loop, memory, policy, faults."""
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
@@ -172,13 +172,13 @@ def prove_perception(config: ProveConfig) -> list[Figure]:
 
 def prove_household(config: ProveConfig) -> list[Figure]:
     """Weeks in several homes: answers, ghosts and merges against the truth, beside three baselines."""
-    return _in_household("household", config)
+    return _benchmark_figures("household", config)
 
 
 def prove_fetch(config: ProveConfig) -> list[Figure]:
     """Fetching in a home: success and exploration with and without memory, and what advice to look saves; and how
     little the best possible memory explores."""
-    return [*_in_household("fetch", config), *_in_household("fetch_limit", config)]
+    return [*_benchmark_figures("fetch", config), *_benchmark_figures("fetch_limit", config)]
 
 
 KILLS, DAMAGES = 300, 200
@@ -219,7 +219,7 @@ def _store_holds(config: ProveConfig, tests: Path, chosen: str, seed: int, count
 
 def prove_weeks(config: ProveConfig) -> list[Figure]:
     """Three weeks under a small budget: bytes on disk and in RAM, and answers beside a memory without bounds."""
-    return _in_household("memory_weeks", config)
+    return _benchmark_figures("memory_weeks", config)
 
 
 def prove_growth(config: ProveConfig) -> list[Figure]:
@@ -261,7 +261,12 @@ def prove_context(config: ProveConfig) -> list[Figure]:
     return figures
 
 
-def _in_household(benchmark: str, config: ProveConfig) -> list[Figure]:
+def prove_faults(config: ProveConfig) -> list[Figure]:
+    """Killed nodes, hostile messages, failing sensors, hours of episodes: nothing lost, no node down, limits kept."""
+    return _benchmark_figures("faults", config)
+
+
+def _benchmark_figures(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
 
@@ -277,6 +282,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks, prove_swap, prove_context),
+    "faults": (prove_faults,),
 }
 """Part -> its measurements."""
 

@@ -1,0 +1,197 @@
+"""A process from outside that sends hostile messages and calls to every topic and service of the running nodes.
+
+It is told what to attack by lines on standard input, ``topic NAME COUNT RATE`` or ``service NAME COUNT RATE``, and
+answers each with a line of JSON in a file. ``list`` answers with what there is to attack.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+import tyro
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+
+from engram.benchmarks.faults_messages import change, hostile, mutated, random_message, type_of
+from engram.benchmarks.faults_writers import Writers
+
+OURS = ("faults_attacker", "faults_watch", "engram_demo", "fake_robot", "second_publisher")
+AUTHORITY = ("safety/reset", "lifecycle_manager/startup", "lifecycle_manager/pause", "lifecycle_manager/shutdown")
+"""Calls that are obeyed whoever makes them, without arguments that could be wrong: SROS2 says who may."""
+TRANSITIONS = ("create", "configure", "cleanup", "activate", "deactivate", "shutdown", "destroy")
+VARIANTS = 10
+"""Messages made of one drawing: the next ones are the one before with one more field wrong."""
+PENDING = 8
+"""Most calls of a service that wait for their answer."""
+
+
+@dataclass(frozen=True)
+class AttackerConfig:
+    """How it attacks."""
+
+    output: tyro.conf.Positional[Path]
+    """File for its answers, one JSON object a line."""
+    seed: int = 0
+    """Of all messages."""
+
+
+class Attacker(Node):
+    """Publishes and calls; keeps the newest good message of each topic to send it changed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__("faults_attacker")
+        self.rng = np.random.default_rng(seed)
+        self.writers = Writers(self)
+        self.good: dict[str, deque[Any]] = {}
+        self._ends: dict[str, Any] = {}
+        self._drawn: dict[str, tuple[Any, int]] = {}  # newest message of a topic, and how many more are made of it
+
+    def targets(self) -> dict[str, list[tuple[str, str]]]:
+        """Return name and type of every topic that a node listens to, and of every service."""
+        topics = [
+            (name, types[0])
+            for name, types in self.get_topic_names_and_types()
+            if any(end.node_name not in OURS for end in self.get_subscriptions_info_by_topic(name))
+        ]
+        services = [
+            (name, types[0])
+            for name, types in self.get_service_names_and_types()
+            if not any(name.endswith(one) for one in AUTHORITY) and name.strip("/").split("/")[0] not in OURS
+        ]
+        return {"topics": sorted(topics), "services": sorted(services)}
+
+    def publisher(self, name: str) -> Any:
+        """Return a publisher that matches every subscriber of ``name``, listening to what is good there meanwhile."""
+        if name not in self._ends:
+            cls = type_of(dict(self.get_topic_names_and_types())[name][0])
+            reliable, latched = ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL
+            profile = QoSProfile(depth=32, reliability=reliable, durability=latched)
+            self.good[name] = deque(maxlen=4)
+            best_effort = QoSProfile(depth=4, reliability=ReliabilityPolicy.BEST_EFFORT)
+            self._ends[name] = self.create_publisher(cls, name, profile)
+            self.create_subscription(cls, name, partial(self._on_good, name), best_effort)
+        return self._ends[name]
+
+    def _on_good(self, name: str, msg: Any, info: Any) -> None:
+        if self.writers.name(name, info) != self.get_name():
+            self.good[name].append(msg)
+
+    def client(self, name: str) -> Any:
+        """Return a client of the service ``name``."""
+        if name not in self._ends:
+            kinds = dict(self.get_service_names_and_types())
+            self._ends[name] = self.create_client(type_of(kinds[name][0]), name)
+        return self._ends[name]
+
+    def message(self, name: str, cls: Any) -> Any:
+        """Return the next hostile message for a topic."""
+        good, (before, left) = self.good[name], self._drawn.get(name, (None, 0))
+        if left > 0:
+            change(before, self.rng)
+        else:
+            before, left = hostile(name, cls, good[-1] if good else None, self.rng), VARIANTS
+        self._drawn[name] = (before, left - 1)
+        return before
+
+    def request(self, name: str, cls: Any) -> Any:
+        """Return the next hostile request of a service; never one that is right and obeyed."""
+        rng, kind = self.rng, cls.Request
+        msg = random_message(kind, rng) if rng.random() < 0.7 else mutated(kind(), rng)
+        if name.endswith("/change_state"):
+            msg.transition.id = int(rng.integers(100, 256))
+            if msg.transition.label in TRANSITIONS or not msg.transition.label:
+                msg.transition.label = "nothing"
+        if name.endswith(("/set_parameters", "/set_parameters_atomically")):
+            own = ("policy", "accept", "use_sim_time", "control.control_dt_s", "robot", "autostart", "trusted_key")
+            for one in msg.parameters:
+                one.name = str(rng.choice(own))
+        return msg
+
+
+def attack(node: Attacker, executor: SingleThreadedExecutor, kind: str, name: str, count: int, rate: float) -> dict:
+    """Send ``count`` messages or calls at most ``rate`` a second; return how many went out and what was answered."""
+    end = node.publisher(name) if kind == "topic" else node.client(name)
+    began, sent, failed, waiting, answered = time.monotonic(), 0, 0, [], 0
+    settled = began + 5.0
+    ready = end.get_subscription_count if kind == "topic" else end.service_is_ready
+    while time.monotonic() < settled and not (ready() and (kind != "topic" or time.monotonic() > began + 0.5)):
+        executor.spin_once(0.02)
+    began = time.monotonic()
+    while sent + failed < count:
+        try:
+            if kind == "topic":
+                end.publish(node.message(name, end.msg_type))
+            elif len(waiting) < PENDING and ready():
+                waiting.append(end.call_async(node.request(name, end.srv_type)))
+            else:
+                raise TimeoutError
+            sent += 1
+        except TimeoutError:
+            executor.spin_once(0.05)
+            failed += time.monotonic() - began > 10.0 + count / rate  # nobody answers: give up, a call at a time
+        except Exception:  # noqa: BLE001, the message cannot even be sent: DDS or the type refuses it
+            failed += 1
+        answered += sum(one.done() for one in waiting)
+        waiting = [one for one in waiting if not one.done()]
+        executor.spin_once(0.0)
+        while sent / rate > time.monotonic() - began:
+            executor.spin_once(0.01)
+    until = time.monotonic() + (10.0 if waiting else 0.1)
+    while time.monotonic() < until and (waiting or kind == "topic"):
+        executor.spin_once(0.02)
+        answered += sum(one.done() for one in waiting)
+        waiting = [one for one in waiting if not one.done()]
+    for one in waiting:
+        end.remove_pending_request(one)
+    return {"name": name, "sent": sent, "not_sendable": failed, "answered": answered}
+
+
+def main() -> None:
+    """Attack as standard input says, until it ends."""
+    config = tyro.cli(AttackerConfig)
+    orders: deque[list[str]] = deque()
+
+    def read() -> None:
+        for line in sys.stdin:
+            orders.append(line.split())
+        orders.append(["end"])
+
+    threading.Thread(target=read, daemon=True).start()
+    rclpy.init()
+    node = Attacker(config.seed)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    with config.output.open("w") as out:
+        try:
+            while True:
+                executor.spin_once(0.02)
+                if not orders:
+                    continue
+                order = orders.popleft()
+                if order[0] == "end":
+                    break
+                if order[0] == "list":
+                    answer: dict[str, Any] = node.targets()
+                else:
+                    answer = attack(node, executor, order[0], order[1], int(order[2]), float(order[3]))
+                print(json.dumps(answer), file=out, flush=True)
+        except (KeyboardInterrupt, ExternalShutdownException):
+            pass
+        finally:
+            node.destroy_node()
+            rclpy.try_shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Joint sensors and cameras that fail, with the arm moving and at rest: the declared reaction each time."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.action import ActionClient
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, String
+
+from engram.benchmarks.faults_kills import COMMAND_LIMITS, MOTION_LIMITS, watched_figures
+from engram.benchmarks.faults_limits import STILL_RAD
+from engram.benchmarks.faults_loop import Loop, TrialError, end, findings, trial_graph
+from engram.benchmarks.faults_robot import FAULTS
+from engram.benchmarks.report import figure
+from engram.core.errors import EngramError
+from engram.core.statistics import wilson
+from engram.nodes import qos
+from engram_interfaces.action import ExecuteTask
+
+NODES = ("robot_node", "safety_node", "policy_node", "lifecycle_manager")
+REACTION_S, LOOK_S = 1.5, 2.0
+"""Within the first, a robot that has to hold is at rest; it is watched for the second after that [s]."""
+GOAL_S = 30.0
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What has to happen when a sensor fails."""
+
+    latched: bool = False
+    """The robot stops until a person releases it."""
+    holds: bool = True
+    """It is at rest soon, and stays."""
+    goal_ends: bool = True
+    """The running goal ends with a reason."""
+    named: bool = True
+    """The diagnostics of a node say a new problem."""
+
+
+LATCHED = Declared(latched=True)
+HELD = Declared()
+UNSEEN = Declared(holds=False, goal_ends=False, named=False)
+"""Nothing shows the fault: limits are kept, that is all."""
+DECLARED: dict[tuple[str, str], Declared] = {
+    **{(fault, arm): LATCHED for fault in ("jump", "swapped") for arm in ("moving", "still")},
+    **{(fault, arm): HELD for fault in ("nan", "silence", "camera_silence") for arm in ("moving", "still")},
+    **{("second_publisher", arm): Declared(holds=False, goal_ends=False) for arm in ("moving", "still")},
+    ("freeze", "moving"): LATCHED,
+    ("freeze", "still"): UNSEEN,  # an arm at rest looks the same
+    ("drift", "moving"): UNSEEN,  # slower than the arm itself
+    ("drift", "still"): UNSEEN,
+}
+"""Sensor fault and arm -> reaction, as the documentation's table of reactions has it."""
+
+
+@dataclass
+class Seen:
+    """What happened."""
+
+    fault: str
+    arm: str
+    stopped: bool = False
+    moved_rad: float = 0.0  # after REACTION_S
+    goal: str = ""  # outcome and reason; "" = it goes on
+    said: str = ""  # new problems in the diagnostics
+    beyond: int = 0  # commands and motions beyond limits
+
+    def missing(self) -> list[str]:
+        """Return what of the declared reaction did not happen."""
+        wanted, out = DECLARED[self.fault, self.arm], []
+        if wanted.latched and not self.stopped:
+            out.append("no latched stop")
+        if wanted.holds and self.moved_rad > STILL_RAD:
+            out.append(f"moved {self.moved_rad:.2f} rad")
+        if wanted.goal_ends and not self.goal:
+            out.append("the goal goes on")
+        if wanted.named and not self.said:
+            out.append("no diagnostic")
+        if self.beyond:
+            out.append(f"{self.beyond} beyond limits")
+        return out
+
+
+class SensorTrial:
+    """The robot's loop with a fake robot as its body."""
+
+    def __init__(self, loop: Loop, watched: Path) -> None:
+        self.loop, self.watched = loop, watched
+        self.joints, self.fault, self.stopped = np.zeros(0), "none", False
+        node = loop.client.node
+        self.faults = node.create_publisher(String, "fake_robot/fault", qos.LATCHED)
+        self.goals: Any = ActionClient(node, ExecuteTask, "execute_task")
+        node.create_subscription(JointState, "fake_robot/joints", self._on_joints, qos.SENSOR)
+        node.create_subscription(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+
+    def _on_joints(self, msg: JointState) -> None:
+        self.joints, self.fault = np.array(msg.position), msg.header.frame_id
+
+    def _on_stopped(self, msg: Bool) -> None:
+        self.stopped = msg.data
+
+    def set_fault(self, name: str) -> None:
+        """Let a sensor fail, or none for ""."""
+        self.faults.publish(String(data=name))
+        self.wait(lambda: self.fault == name, 20.0, f"fault {name!r}")
+
+    def wait(self, condition: Callable[[], Any], timeout_s: float, what: str) -> None:
+        """Let the loop go on until ``condition`` holds."""
+        self.loop.client.wait_for(lambda: bool(condition()), timeout_s, what)
+
+    def moved(self, seconds: float) -> float:
+        """Return how far an arm joint really got in the next ``seconds`` [rad]."""
+        start, farthest, until = self.joints, 0.0, time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.loop.client.spin(0.02)
+            farthest = max(farthest, float(np.abs(self.joints - start)[:-1].max()))
+        return farthest
+
+    def run(self, fault: str, arm: str) -> Seen:
+        """Give a goal, let a sensor fail in the middle of it, and look."""
+        self.make_ready()
+        self.wait(self.goals.server_is_ready, 60.0, "action execute_task")
+        goal = ExecuteTask.Goal(instruction="wave" if arm == "moving" else "stay", timeout_s=GOAL_S)
+        sent = self.goals.send_goal_async(goal)
+        self.wait(sent.done, 20.0, "the goal's acceptance")
+        handle = sent.result()
+        result = handle.get_result_async()
+        if arm == "moving":
+            self.wait(lambda: self.moved(0.3) > 2 * STILL_RAD or result.done(), 20.0, "the arm moves")
+        else:
+            self.loop.client.spin(1.0)
+        if result.done():
+            raise TrialError(f"the goal ended before the fault: {result.result().result}")
+        before, since = self._problems(), time.monotonic()
+        self.set_fault(fault)
+        self.loop.client.spin(REACTION_S)
+        seen = Seen(fault, arm, moved_rad=self.moved(LOOK_S))
+        seen.stopped = self.stopped
+        seen.said = "; ".join(sorted(self._problems() - before))
+        if result.done():
+            answer = result.result().result
+            seen.goal = f"{answer.outcome}: {answer.reason}"
+        self.set_fault("")
+        if not result.done():
+            handle.cancel_goal_async()
+            self.wait(result.done, 20.0, "the end of the goal")
+        kinds = {*COMMAND_LIMITS, *MOTION_LIMITS}
+        self.loop.client.spin(1.5)  # the watcher doubts for a second
+        seen.beyond = sum(row["kind"] in kinds for row in findings(self.watched, since))
+        return seen
+
+    def make_ready(self) -> None:
+        """Release the robot and wait until nothing is wrong any more."""
+        self.set_fault("")
+        until = time.monotonic() + 30.0
+        while time.monotonic() < until:
+            self.loop.client.trigger("safety/reset", 20.0)
+            self.loop.client.spin(0.7)
+            if not self.stopped and not self.loop.inactive():
+                return
+        raise TrialError("the robot could not be released")
+
+    def _problems(self) -> set[str]:
+        """Return "node: problem" for all that the newest diagnostics name, without numbers that change."""
+        out = set()
+        for name, status in self.loop.status.items():
+            if status.level != DiagnosticStatus.OK:
+                out |= {f"{name}: {text.strip()[:120]}" for text in status.message.split("; ")}
+            for item in status.values:
+                if item.key.startswith("problems "):
+                    out.add(f"{name}: {item.key}={item.value}")
+        return out
+
+
+@contextmanager
+def robot_loop(folder: Path, domain: int) -> Iterator[SensorTrial]:
+    """Start fake robot, robot node, safety, policy and manager; end them on leaving."""
+    values = {"policy": "engram.benchmarks.faults_policy:Wave", "viewer": "false", "learner": "false"}
+    graph = trial_graph("robot", values)
+    own = {
+        "lifecycle_manager": ("node_names", ["robot_node", "safety_node", "policy_node"]),
+        "robot_node": ("hardware_joints", [""]),
+        "policy_node": ("experience", False),
+    }
+    nodes = [
+        dataclasses.replace(one, parameters=(*one.parameters, *([own[one.name]] if one.name in own else [])))
+        for one in graph.nodes
+        if one.name in NODES
+    ]
+    loop = Loop(dataclasses.replace(graph, nodes=tuple(nodes)), folder, domain)
+    body = loop.beside("faults_robot")
+    try:
+        loop.wait_active()
+        joints = ("--body", "fake_robot", "--joints", "fake_robot/joints", "--status", "policy_node", "--no-experience")
+        yield SensorTrial(loop, loop.watch(*joints))
+    finally:
+        loop.close()
+        end(body)
+
+
+def trial(folder: Path, domain: int, repeats: int, only: str = "") -> list[dict[str, Any]]:
+    """Try every fault, moving and at rest, ``repeats`` times; return the figures."""
+    seen: list[Seen] = []
+    broken: list[str] = []
+    with robot_loop(folder, domain) as robot:
+        for number in range(repeats):
+            for fault, arm in DECLARED:
+                if only not in fault:
+                    continue
+                try:
+                    one = robot.run(fault, arm)
+                except EngramError as error:
+                    broken.append(f"{fault}, {arm}: {error}")
+                    continue
+                seen.append(one)
+                print(f"{number}: {fault}, {arm}: {one.missing() or 'as declared'}; {one}", file=sys.stderr, flush=True)
+    return [*figures(seen, broken), *watched_figures("sensors", folder / "watched.jsonl")]
+
+
+def figures(seen: list[Seen], broken: list[str]) -> list[dict[str, Any]]:
+    """Return how often the reaction was the declared one."""
+    good, n = sum(not one.missing() for one in seen), len(seen) + len(broken)
+    rate = wilson(good, max(1, n))
+    rows = [{"fault": one.fault, "arm": one.arm, "missing": one.missing(), "goal": one.goal} for one in seen]
+    return [
+        figure("sensors_declared_reactions", rate.rate, n, (rate.low, rate.high), ">= 1.0", good == n, rows=rows,
+               broken=broken, faults=len(FAULTS)),
+    ]  # fmt: skip

@@ -1,0 +1,163 @@
+"""What judges the trials of faults: limits by hand, what was lost by hand, messages that are really hostile."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import JointState
+
+from engram.benchmarks.faults_kills import Kills
+from engram.benchmarks.faults_kills import figures as kill_figures
+from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
+from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
+from engram.benchmarks.faults_messages import clock, mutated, random_message, transforms, type_of
+from engram.benchmarks.faults_sensors import DECLARED, Seen
+from engram.benchmarks.faults_soak import slope
+from engram.learning.experience.spool import Spool
+from engram.learning.experience.store import ExperienceStore
+from tests.core.gantry import GANTRY
+from tests.learning.transitions import episode
+
+STEP_NS = 100_000_000
+
+
+def kinds(judge, *xs, dt_s=0.1):
+    """Return what each command of the gantry's x axis breaks, one control step apart."""
+    return [
+        [one.kind for one in judge.command(i * STEP_NS, np.array([x, 0.0, 0.0, 0.0]), dt_s)] for i, x in enumerate(xs)
+    ]
+
+
+def test_commands_are_checked_against_the_command_before():
+    speed, acceleration = GANTRY.velocity_max[0], GANTRY.acceleration_max[0]
+    step = 0.9 * min(speed, acceleration * 0.1) * 0.1
+    assert kinds(CommandJudge(GANTRY, 0.1), 0.0, step, 2 * step, 2 * step) == [[], [], [], []]
+    too_fast = kinds(CommandJudge(GANTRY, 0.1), 0.0, 1.01 * speed * 0.1)
+    assert too_fast == [[], ["velocity"]]
+    jerk = CommandJudge(GANTRY, 0.1, jerk_max=(0.5 * step / 0.1**3,) * 3)
+    assert kinds(jerk, 0.0, step, 2 * step, 4 * step)[3][-1:] == ["jerk"]  # the rate goes from 0 to step / dt^2
+    back_and_forth = kinds(CommandJudge(GANTRY, 0.1), 0.0, 0.09 * speed, 0.0)
+    assert back_and_forth[2] == ["acceleration"] or 1.8 * speed / 0.1 <= acceleration
+
+
+def test_what_is_not_finite_out_of_range_too_long_or_early_is_found_and_missed_commands_are_not():
+    judge = CommandJudge(GANTRY, 0.1)
+    assert kinds(judge, math.nan) == [["not_finite"]]
+    assert kinds(CommandJudge(GANTRY, 0.1), GANTRY.position_max[0] + 0.01) == [["position"]]
+    assert kinds(CommandJudge(GANTRY, 0.1), 0.0, dt_s=1e6) == [["duration"]]
+    far = np.array([0.9 * GANTRY.velocity_max[0], 0.0, 0.0, 0.0])
+    near = CommandJudge(GANTRY, 0.1)
+    assert not near.command(0, 0.0 * far, 0.1)
+    assert not near.command(10 * STEP_NS, far, 0.1)  # nine commands in between were missed
+    assert not near.command(10 * STEP_NS, far, 0.1)  # shown again
+    assert [one.kind for one in near.command(10 * STEP_NS + STEP_NS // 2, far, 0.1)] == ["early"]
+    assert not near.command(0, 0.0 * far, 0.1)  # the clock began anew
+
+
+def test_a_motion_counts_when_nobody_allowed_it_and_once_for_each_stretch():
+    judge, found = MotionJudge(GANTRY), []
+    for i, x in enumerate((0.0, 0.02, 0.04, 0.05, 0.08)):
+        found += judge.measured(i * STEP_NS, np.array([x, 0, 0, 0]), allowed=i < 1)
+    assert [one.kind for one in found] == ["motion_not_allowed"]  # from 0.02 on: 0.08 is 0.06 away
+    far = judge.measured(5 * STEP_NS, np.array([0.08 + 0.16 * GANTRY.velocity_max[0], 0, 0, 0]), allowed=True)
+    assert [one.kind for one in far] == ["fast_motion"]
+
+
+def test_facts_are_acknowledged_by_their_sequence_and_what_was_told_after_it_may_go():
+    ledger = MemoryLedger()
+    ledger.told("a", 1, {"cup": 1, "bowl": 1})
+    ledger.told("a", 2, {"cup": 2}, deleted=["bowl"])
+    ledger.told("a", 3, {"cup": 3})
+    ledger.durable(2)
+    assert ledger.acknowledged == {"cup": 2}
+    ledger.told("b", 3, {"cup": 2})  # the process was killed: what was not durable is forgotten
+    ledger.durable(3)
+    assert ledger.lost({"cup": 2}) == []
+    assert ledger.lost({"cup": 1}) == ["cup: seen 2 times, now 1"]
+    assert ledger.lost({}) == ["cup: seen 2 times, now 0"]
+
+
+def test_steps_of_experience_are_found_in_spool_or_store_and_doubles_are_seen(tmp_path):
+    spool, store = Spool(tmp_path / "spool", "panda"), ExperienceStore(tmp_path / "store")
+    for one in episode(0, 4):
+        spool.add(one)
+    spool.commit()
+    sent = spool.due(0.0, 10)
+    store.append(sent[:2])
+    store.commit()
+    files = tmp_path / "spool" / "spool.sqlite", tmp_path / "store" / "experience.sqlite"
+    identities = [(one.robot_id, one.boot_id, one.sequence) for one in sent]
+    kept = kept_experience(*files)
+    assert lost_and_doubled(identities, kept) == ([], [])
+    assert lost_and_doubled([*identities, ("panda", "x", 9)], kept)[0] == [("panda", "x", 9)]
+    spool.add(episode(0, 4)[0])  # the same step under another number
+    spool.commit()
+    assert len(lost_and_doubled(identities, kept_experience(*files))[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("engram_interfaces/msg/ActionChunk", "engram_interfaces/msg/SceneObservation", "sensor_msgs/msg/Image"),
+        *(
+            "trajectory_msgs/msg/JointTrajectory",
+            "engram_interfaces/msg/Experience",
+            "vision_msgs/msg/Detection3DArray",
+        ),
+    ],
+)
+def test_random_messages_differ_travel_and_hold_what_is_not_finite(name):
+    cls, rng = type_of(name), np.random.default_rng(0)
+    made = [serialize_message(random_message(cls, rng)) for _ in range(30)]
+    assert len({*made}) > 25
+    assert all(deserialize_message(data, cls) is not None for data in made)
+    text = "".join(str(deserialize_message(data, cls)) for data in made)
+    assert "Image" in name or ("nan" in text and "inf" in text)
+
+
+def test_a_changed_message_keeps_the_most_of_a_good_one_and_the_good_one_stays():
+    good = JointState(name=["x", "y"], position=[0.1, 0.2], velocity=[0.0, 0.0])
+    before, rng = str(good), np.random.default_rng(1)
+    changed = [mutated(good, rng) for _ in range(50)]
+    assert str(good) == before
+    assert sum(str(one) != before for one in changed) > 40
+    assert sum(list(one.name) == ["x", "y"] for one in changed) > 15
+
+
+def test_times_and_transforms_are_of_the_worst_kind():
+    rng = np.random.default_rng(0)
+    assert {clock(rng).clock.sec < 0 for _ in range(30)} == {True, False}
+    cycles = 0
+    for _ in range(30):
+        pairs = [(t.header.frame_id, t.child_frame_id) for t in transforms(rng).transforms]
+        cycles += len(pairs) > 1 and pairs[-1][1] == pairs[0][0]
+    assert cycles > 10
+
+
+def test_a_reaction_is_complete_or_says_what_is_missing():
+    assert Seen("nan", "moving", moved_rad=0.01, goal="failed: joints_lost", said="x").missing() == []
+    assert Seen("nan", "moving", moved_rad=0.2).missing() == ["moved 0.20 rad", "the goal goes on", "no diagnostic"]
+    assert Seen("jump", "still", goal="g", said="x", beyond=2).missing() == ["no latched stop", "2 beyond limits"]
+    assert Seen("freeze", "still").missing() == []
+    assert {fault for fault, _ in DECLARED} == {
+        *__import__("engram.benchmarks.faults_robot").benchmarks.faults_robot.FAULTS
+    }
+
+
+def test_recovery_times_are_pooled_and_a_node_that_stays_down_is_named():
+    rows = {row["name"]: row for row in kill_figures(Kills({"a": [2.0, 4.0], "b": [12.0]}, ["b"]), 4)}
+    assert (rows["kills_recovered"]["value"], rows["kills_recovered"]["met"]) == (0.75, False)
+    assert rows["kills_recovered"]["down"] == ["b"]
+    assert rows["kills_recovery_p50_s"]["value"] == 4.0
+    assert (rows["kills_recovery_over_limit"]["value"], rows["kills_recovery_over_limit"]["n"]) == (1, 3)
+
+
+def test_a_slope_is_per_hour_without_the_warm_up_and_has_an_interval():
+    at_s = [36.0 * i for i in range(100)]  # an hour
+    values = [50.0 if i < 20 else 100.0 + 0.2 * i for i in range(100)]
+    value, low, high = slope(at_s, values)
+    assert value == pytest.approx(20.0) and low == pytest.approx(high)
+    assert slope(at_s[:5], values[:5])[0] == 0.0

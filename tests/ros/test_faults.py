@@ -1,0 +1,39 @@
+"""A small part of the proof of faults: sensors of a robot that fail, and messages from outside under a latched stop."""
+
+import os
+
+import pytest
+
+from engram.benchmarks.faults_hostile import Attack, set_stopped
+from engram.benchmarks.faults_kills import COMMAND_LIMITS, MOTION_LIMITS
+from engram.benchmarks.faults_limits import STILL_RAD
+from engram.benchmarks.faults_loop import findings
+from engram.benchmarks.faults_sensors import robot_loop
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
+FAULTS = (("jump", "moving"), ("nan", "still"), ("second_publisher", "moving"))
+TOPICS = ("/command", "/policy/action_chunk", "/joint_states", "/intervention", "/task/status", "/tf_static")
+pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_failing_sensors_and_hostile_messages_never_move_the_arm_wrongly(tmp_path):
+    with robot_loop(tmp_path, DOMAIN) as robot:
+        seen = [robot.run(fault, arm) for fault, arm in FAULTS]
+        assert {(one.fault, one.arm): one.missing() for one in seen} == {key: [] for key in FAULTS}
+
+        robot.make_ready()
+        set_stopped(robot.loop, robot, stopped=True)
+        attack = Attack(robot.loop, robot, seed=0, rate=200.0)
+        start = robot.joints
+        try:
+            attack.order("list", timeout_s=60.0)
+            blocks = [attack.block("topic", name, 30, under_stop=True) for name in TOPICS]
+        finally:
+            attack.close()
+        assert {block.name: block.down for block in blocks if block.down} == {}
+        assert [block.name for block in blocks if block.sent < 25] == []
+        assert abs(robot.joints - start)[:-1].max() < STILL_RAD
+        assert robot.stopped
+        assert {block.name for block in blocks if not block.refused} == set()
+    found = [row for row in findings(robot.watched) if row["kind"] in {*COMMAND_LIMITS, *MOTION_LIMITS}]
+    assert found == []
