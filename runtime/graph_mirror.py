@@ -5,8 +5,8 @@ from __future__ import annotations
 from engram.core.types import GraphUpdate, SceneEdge, SceneNode
 
 BACKLOG = 64
-"""Updates that a late reader is given again at most. When more of them are behind the mirror, the mirror is wrong: it took
-in a sequence number that the memory has not reached."""
+"""Updates that a late reader is given again at most. When more of them are behind the mirror, the mirror is wrong: it
+took in a sequence number that the memory has not reached."""
 
 
 class GraphMirror:
