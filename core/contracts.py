@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engram.core.collision import Obstacle
 from engram.core.questions import Question, Selection
 from engram.core.types import (
     ActionChunk,
@@ -42,6 +43,32 @@ class Kinematics(ABC):
     @abstractmethod
     def inverse(self, target: Pose, start: np.ndarray) -> np.ndarray:
         """Return arm joint positions (n,) rad whose tool pose is nearest to ``target``, searching from ``start``."""
+
+
+Follow = Callable[[np.ndarray], Sequence[np.ndarray]]
+"""What the joints do when they are asked for positions (n,): the next command, then each until they are at rest."""
+
+
+class MotionBarrier(ABC):
+    """Keeps the robot apart from itself, its table and obstacles."""
+
+    @abstractmethod
+    def limit(self, start: np.ndarray, goal: np.ndarray, follow: Follow) -> np.ndarray | None:
+        """Return the joint positions (n,) nearest to ``goal`` that can be asked for; None: there are none.
+
+        They can be if every margin holds on the way that the joints then take from ``start``, until they are at rest.
+        Where a margin does not hold at ``start``, the way must not make it smaller. A ``goal`` that is fine comes back
+        itself. Positions are those of arm joints [rad] and gripper.
+        """
+
+    @abstractmethod
+    def set_obstacles(self, obstacles: Sequence[Obstacle]) -> None:
+        """Replace the obstacles that were told last; those of the robot's configuration stay."""
+
+    @property
+    @abstractmethod
+    def nearest(self) -> str:
+        """Which two things the last call of :meth:`limit` kept apart, as ``one/other``; empty: none."""
 
 
 StepHook = Callable[[Observation, JointCommand, OracleOutcome], None]

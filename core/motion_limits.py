@@ -182,15 +182,20 @@ class MotionLimits:
 
     def rest(self, plan: Plan) -> np.ndarray:
         """Return where the arm (n,) rad comes to rest when it stops after ``plan``."""
-        ends = plan.positions.copy()
-        for i, (joint, v, a) in enumerate(self._moving(plan)):
-            for _ in range(_LONGEST_STOP):
-                following = joint.towards(v, a, 0.0)
-                a, v = (following - v) / self.dt, following
-                if abs(v) < _REST:
-                    break
-                ends[i] += v * self.dt
-        return np.minimum(np.maximum(ends, self._low), self._high)
+        stops = self.stops(plan)
+        return stops[-1] if stops else plan.positions
+
+    def stops(self, plan: Plan) -> list[np.ndarray]:
+        """Return the commands (n,) rad of an arm that stops after ``plan``; the last one is where it rests."""
+        moving = self._moving(plan)
+        steps: list[np.ndarray] = []
+        position = plan.positions
+        while any(abs(v) >= _REST for _, v, _ in moving) and len(steps) < _LONGEST_STOP:
+            velocity = [joint.towards(v, a, 0.0) if abs(v) >= _REST else 0.0 for joint, v, a in moving]
+            moving = [(joint, w, (w - v) / self.dt) for (joint, v, _), w in zip(moving, velocity, strict=True)]
+            position = np.minimum(np.maximum(position + np.array(velocity) * self.dt, self._low), self._high)
+            steps.append(position)
+        return steps
 
     def _last(self) -> Plan:
         if self.last is None:

@@ -12,6 +12,7 @@ from engram.core.control import ChunkExecutor, ControlConfig, EndEffectorControl
 from engram.core.errors import InvalidInputError, NonFiniteError
 from engram.core.input_rules import LONGEST_CHUNK, NEAR_NS, is_near, unfit_chunk, unfit_human
 from engram.core.joint_watch import JointWatch
+from engram.core.registry import make_barrier
 from engram.core.robot import RobotConfig
 from engram.core.safety import SafetyConfig, SafetyFilter
 from engram.core.types import EE_ACTION_DIM, ActionChunk, HumanAction, JointCommand, JointState
@@ -90,7 +91,8 @@ class CommandPipeline:
         self.robot = robot
         self.executor = ChunkExecutor(lockstep=lockstep)
         self.controller = EndEffectorController(kinematics, robot, control)
-        self.filter = SafetyFilter(robot, kinematics, safety, self.controller.config.control_dt_s)
+        period_s = self.controller.config.control_dt_s
+        self.filter = SafetyFilter(robot, kinematics, safety, period_s, make_barrier(robot))
         speed = np.append(robot.velocity_max, robot.gripper_velocity_max)
         self.watch = JointWatch(robot.joint_names, speed, self.filter.config.slack_s)
         self._jump_grace_ns = round(jump_grace_s * 1e9)

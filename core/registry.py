@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from engram.core.contracts import Kinematics
+from engram.core.contracts import Kinematics, MotionBarrier
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, unknown_name
 from engram.core.robot import RobotConfig
 
@@ -25,6 +25,7 @@ FORM = "package.module:attribute"
 ROBOTS = {"panda_2f85": "engram.core.robot:PANDA_2F85", "so101": "engram.sim.robots.so101:SO101"}
 """Robots that come with Engram: name -> where its RobotConfig is."""
 MODEL_KINEMATICS = "engram.sim.robots.kinematics:ModelKinematics"
+MODEL_BARRIER = "engram.sim.robots.barrier:ModelBarrier"
 
 
 def is_spec(name: str) -> bool:
@@ -123,6 +124,17 @@ def make_kinematics(robot: RobotConfig) -> Kinematics:
         raise InvalidInputError(f"robot {robot.name!r} names neither kinematics nor a model")
     spec = robot.kinematics or MODEL_KINEMATICS
     return resolve("kinematics", spec, {}, Kinematics, robot)  # type: ignore[type-abstract]
+
+
+def make_barrier(robot: RobotConfig) -> MotionBarrier | None:
+    """Return what keeps ``robot`` from collisions.
+
+    None where its configuration wants nothing (``collision``), or where its shape is not known.
+    """
+    if robot.collision is None or not (robot.barrier or robot.model):
+        return None
+    spec = robot.barrier or MODEL_BARRIER
+    return resolve("barrier", spec, {}, MotionBarrier, robot)  # type: ignore[type-abstract]
 
 
 def _wanted(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

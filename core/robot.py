@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engram.core.camera import CameraConfig
+from engram.core.collision import USUAL_DISTANCES, CollisionConfig
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import Embodiment
 
@@ -81,6 +82,11 @@ class RobotConfig:
     servo_lead_s: float = 0.0
     """How far the simulated servos trail a moving target; their set points run ahead by so much [s]."""
     table: TableConfig = FULL_SIZE_TABLE
+    collision: CollisionConfig | None = USUAL_DISTANCES
+    """How far it stays away from itself, the table and obstacles; None: nothing checks that."""
+    barrier: str = ""
+    """``package.module:attribute``, called with this configuration; gives the MotionBarrier that keeps ``collision``.
+    Empty: the one that knows the shapes of the simulated model, if there is one."""
 
     def __post_init__(self) -> None:
         n = len(self.arm_joints)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.contracts import Kinematics
+from engram.core.apart import kept_apart
+from engram.core.contracts import Kinematics, MotionBarrier
 from engram.core.motion_limits import MotionLimits, Plan, slowed
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
@@ -49,11 +50,13 @@ class SafetyFilter:
         kinematics: Kinematics,
         config: SafetyConfig | None = None,
         control_dt_s: float = 0.1,
+        barrier: MotionBarrier | None = None,
     ) -> None:
         self.robot = robot
         self.kinematics = kinematics
         self.config = config or SafetyConfig()
         self.control_dt_s = control_dt_s
+        self.barrier = barrier
         self.counts: Counter[str] = Counter()
         self.stopped = ""  # reason of the latched stop; empty = running
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
@@ -123,7 +126,10 @@ class SafetyFilter:
             return self.hold(joints, reason)
         assert positions is not None
         self._begin(joints)
-        arm, gripper = self._limit(np.asarray(positions, np.float64), joints)
+        kept = self._apart(*self._limit(np.asarray(positions, np.float64), joints))
+        if kept is None:
+            return self.hold(joints, "collision")
+        arm, gripper = kept
         if self._leaves_workspace(arm):
             return self.hold(joints, "workspace")
         self._arm.take(arm)
@@ -193,6 +199,17 @@ class SafetyFilter:
             limits.add("velocity")
         self.counts.update(f"{limit}_limited" for limit in limits)
         return plan, gripper
+
+    def _apart(self, plan: Plan, gripper: float) -> tuple[Plan, float] | None:
+        """Return the command nearest to ``plan`` and ``gripper`` that touches nothing, counting what was near."""
+        if self.barrier is None:
+            return plan, gripper
+        assert self._gripper is not None
+        kept = kept_apart(self.barrier, self._arm, plan, (self._gripper, gripper))
+        if self.barrier.nearest:
+            self.counts[f"near {self.barrier.nearest}"] += 1
+            self.counts["collision_limited"] += kept is not None
+        return kept
 
     def _leaves_workspace(self, plan: Plan) -> bool:
         """Tell whether the tool, now or when it stops after ``plan``, is further outside than at the last command."""

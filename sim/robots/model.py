@@ -37,13 +37,13 @@ def robot_spec(robot: RobotConfig, profile: Profile = "fast") -> mujoco.MjSpec:
     """
     if profile not in PROFILES:
         raise unknown_name("render profile", profile, PROFILES)
-    spec = _checked_spec(robot, profile)
+    spec = checked_spec(robot, profile)
     for camera in robot.cameras:
         _add_camera(spec, camera, robot)
     return spec
 
 
-def _checked_spec(robot: RobotConfig, profile: Profile) -> mujoco.MjSpec:
+def checked_spec(robot: RobotConfig, profile: Profile) -> mujoco.MjSpec:
     """Return what the robot's ``model`` gives; InvalidInputError unless joints, actuators, tool and hand are there."""
     if not robot.model:
         raise InvalidInputError(f"robot {robot.name!r} cannot be simulated: its configuration names no model")
@@ -73,7 +73,7 @@ def _add_camera(spec: mujoco.MjSpec, camera: CameraConfig, robot: RobotConfig) -
 
 def kinematic_spec(robot: RobotConfig) -> mujoco.MjSpec:
     """Return the chain from the base to the tool site alone: no geoms, actuators, or joints but the arm's."""
-    spec = _checked_spec(robot, "none")
+    spec = checked_spec(robot, "none")
     for group in (spec.actuators, spec.equalities, spec.tendons, spec.sensors, spec.excludes, spec.geoms):
         for element in list(group):
             spec.delete(element)
