@@ -34,7 +34,7 @@ class Certificate:
         self._separation, self._chosen, self._margins = separation, chosen, margins[chosen]
         self._start = separation.place(start)
         self._reach = np.full(len(chosen), -np.inf)
-        self._at_start = Distances(self._reach, np.zeros(0), np.zeros(0))
+        self._at_start = Distances(self._reach, np.zeros(0), np.zeros(0, bool))
         self.worst = 0
         """The pair that failed last."""
 
@@ -44,7 +44,7 @@ class Certificate:
         if not near.any():
             return True
         pairs, margins = self._chosen[near], self._margins[near]
-        here = self._start, _part(self._at_start, near)
+        here = self._start, self._at_start.part(near)
         least = np.minimum(margins, here[1].value) - EQUAL_M
         for positions in way:
             span = levers[near] @ np.abs(positions - here[0].positions)
@@ -98,8 +98,9 @@ class Certificate:
         step = np.abs(at_there.positions - at_here.positions)
         span, turn = levers @ step, float(self._separation.turns @ step)
         low = (from_here.value + from_there.value - span) / 2.0 < least
-        for i in np.flatnonzero(low).tolist():
-            low[i] = self._along_normals(here, there, int(pairs[i]), i) - span[i] * turn / 8.0 < least[i]
+        if low.any():
+            least_along = least + span * turn / 8.0
+            low[low] = self._along_normals(here, there, pairs, low) < least_along[low]
         if not low.any():
             return True
         if halvings == 0:
@@ -110,23 +111,22 @@ class Certificate:
         between = middle, self._separation.distances(middle, pairs, least + span[low])
         if not self._enough(pairs, between[1].value, least):
             return False
-        first, last = (at_here, _part(from_here, low)), (at_there, _part(from_there, low))
+        first, last = (at_here, from_here.part(low)), (at_there, from_there.part(low))
         halves = (first, between), (between, last)
         return all(self._clear(one, other, pairs, least, levers, halvings - 1) for one, other in halves)
 
-    def _along_normals(self, here: Known, there: Known, pair: int, i: int) -> float:
-        """Return how far apart ``pair`` is at both placements along one direction, the better of the two normals [m].
+    def _along_normals(self, here: Known, there: Known, pairs: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return how far apart the ``chosen`` pairs are at both placements along one direction, (c,) m.
 
-        Seen from the first link, every point of the second moves on an arc. It deviates from the straight line by an
-        eighth of its acceleration, so in between the pair is at most so much nearer.
+        It is the better of the normals at the two. Seen from the first link, every point of the second moves on an arc.
+        It deviates from the straight line by an eighth of its acceleration, so in between the pair is at most so much
+        nearer.
         """
-        best = -np.inf
+        best = np.full(int(chosen.sum()), -np.inf)
         for (at, known), (other, _) in ((here, there), (there, here)):
-            normal = known.normal[i]
-            if normal.any():
-                best = max(best, min(float(known.value[i]), self._separation.gap(other, pair, normal, at)))
+            those = known.part(chosen)
+            for i, normal in enumerate(those.normals()):
+                if normal.any():
+                    gap = self._separation.gap(other, int(pairs[chosen][i]), normal, at)
+                    best[i] = max(best[i], min(float(those.value[i]), gap))
         return best
-
-
-def _part(distances: Distances, chosen: np.ndarray) -> Distances:
-    return Distances(distances.value[chosen], distances.ends[chosen], distances.normal[chosen])

@@ -33,8 +33,20 @@ class Distances:
     """Distances of some pairs of geoms, and where the two come nearest."""
 
     value: np.ndarray  # (k,) m, below zero where they overlap
-    ends: np.ndarray  # (k, 6) m, the nearest points of first and second; of those that are measured
-    normal: np.ndarray  # (k, 3) from the first to the second; zero where it is not known
+    ends: np.ndarray  # (k, 6) m, the nearest points of first and second; zero where they were not measured
+    plane: np.ndarray  # (k,) whether the first is the table
+
+    def part(self, chosen: np.ndarray) -> Distances:
+        """Return those that are ``chosen``, a mask (k,)."""
+        return Distances(self.value[chosen], self.ends[chosen], self.plane[chosen])
+
+    def normals(self) -> np.ndarray:
+        """Return the unit vectors from first to second (k, 3); zero where they are not known."""
+        way = self.ends[:, 3:] - self.ends[:, :3]
+        length = np.sqrt(np.einsum("ij,ij->i", way, way))
+        normals = way * np.where(length > 1e-9, np.sign(self.value) / np.maximum(length, 1e-9), 0.0)[:, None]
+        normals[self.plane] = 0.0, 0.0, 1.0
+        return normals
 
 
 class Separation:
@@ -91,7 +103,7 @@ class Separation:
     def distances(self, at: Placement, chosen: np.ndarray, reach: np.ndarray) -> Distances:
         """Return the distance of each of the ``chosen`` pairs (k,).
 
-        What is above ``reach`` (k,) may be told too small, but never below ``reach``; its ends and normal are zero.
+        What is above ``reach`` (k,) may be told too small, but never below ``reach``.
         """
         self._data.geom_xpos[:], self._data.geom_xmat[:] = at.geom_position, at.geom_axes.reshape(-1, 9)
         first, second = self.first[chosen], self.second[chosen]
@@ -102,17 +114,13 @@ class Separation:
         ends = np.zeros((len(chosen), 6))
         for i in np.flatnonzero(apart <= reach).tolist():
             apart[i] = self._distance(int(first[i]), int(second[i]), float(reach[i]) + 1e-3, ends[i])
-        way = ends[:, 3:] - ends[:, :3]
-        length = np.sqrt(np.einsum("ij,ij->i", way, way))
-        normal = way * np.where(length > 1e-9, np.sign(apart) / np.maximum(length, 1e-9), 0.0)[:, None]
-        normal[plane] = 0.0, 0.0, 1.0
-        return Distances(apart, ends, normal)
+        return Distances(apart, ends, plane)
 
     def slopes(self, at: Placement, chosen: np.ndarray, found: Distances) -> np.ndarray:
         """Return how the distances that were ``found`` change with the joints, (k, n) m/unit."""
         lever = found.ends[:, None, 3:] - at.anchor  # (k, nq, 3)
         moves = np.where(self._slides[:, None], at.axis, np.cross(at.axis, lever))
-        return np.asarray((np.einsum("kj,kqj->kq", found.normal, moves) * self._alone[chosen]) @ self._matrix)
+        return np.asarray((np.einsum("kj,kqj->kq", found.normals(), moves) * self._alone[chosen]) @ self._matrix)
 
     def gap(self, at: Placement, pair: int, normal: np.ndarray, there: Placement) -> float:
         """Return how far apart the shapes of ``pair`` are along one direction [m]; their distance is never smaller.

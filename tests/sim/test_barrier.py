@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-import mujoco
 import numpy as np
 import pytest
 
+from engram.benchmarks.makers_meshes import MakersMeshes
 from engram.core.collision import CollisionConfig, Obstacle
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
@@ -16,7 +16,6 @@ from engram.sim.robots.barrier import ModelBarrier
 from engram.sim.robots.certificate import SAG_M
 from engram.sim.robots.collision_model import OBSTACLES_MAX
 from engram.sim.robots.kinematics import ModelKinematics
-from engram.sim.robots.panda import assets_dir
 from examples.robot import GANTRY
 from tests.contracts.barrier import MotionBarrierContract, at_once
 
@@ -106,60 +105,14 @@ def test_what_is_wanted_of_a_robot():
         CollisionConfig(obstacles=(WALL, WALL))
 
 
-class Truth:
-    """The collision meshes of the Panda's and the gripper's makers, which the barrier does not know."""
-
-    def __init__(self) -> None:
-        self.model = mujoco.MjModel.from_xml_path(str(assets_dir() / "panda.xml"))
-        self.data = mujoco.MjData(self.model)
-        self.geoms = [g for g in range(self.model.ngeom) if self.model.geom_group[g] == 3]
-        arm = {f"link{i}" for i in range(8)}
-        self.in_arm = {g: self.model.body(self.model.geom_bodyid[g]).name in arm for g in range(self.model.ngeom)}
-
-    def place(self, positions: np.ndarray) -> None:
-        names = {"right_driver_joint": 1, "right_spring_link_joint": 1, "right_follower_joint": -1}
-        names |= {name.replace("right", "left"): ratio for name, ratio in names.items()}
-        for name, position in zip(PANDA_2F85.arm_joints, positions, strict=False):
-            self.data.qpos[self.model.joint(name).qposadr[0]] = position
-        for name, ratio in names.items():
-            self.data.qpos[self.model.joint(name).qposadr[0]] = ratio * positions[-1]
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_comPos(self.model, self.data)
-        mujoco.mj_collision(self.model, self.data)
-
-    def self_collisions(self) -> list[tuple[str, str]]:
-        """Return which links of the arm overlap with another link or with the hand, by more than rounding."""
-        bodies = []
-        for contact in self.data.contact:
-            ends = contact.geom1, contact.geom2
-            if contact.dist < -1e-4 and any(self.in_arm[g] for g in ends):
-                bodies.append(tuple(self.model.body(self.model.geom_bodyid[g]).name for g in ends))
-        return bodies
-
-    def lowest(self) -> float:
-        """Return the height of the lowest point of all links but the two at the base [m]."""
-        least = np.inf
-        for geom in self.geoms:
-            if self.model.body(self.model.geom_bodyid[geom]).name in ("link0", "link1"):
-                continue
-            mesh = self.model.geom_dataid[geom]
-            if mesh < 0:  # a pad: a box
-                corners = np.array(np.meshgrid(*[(-1, 1)] * 3)).reshape(3, -1).T * self.model.geom_size[geom]
-            else:
-                corners = self.model.mesh_vert[self.model.mesh_vertadr[mesh] :][: self.model.mesh_vertnum[mesh]]
-            z = corners @ self.data.geom_xmat[geom].reshape(3, 3)[2] + self.data.geom_xpos[geom, 2]
-            least = min(least, float(z.min()))
-        return least
-
-
 def hostile(robot, seed: int, steps: int) -> tuple[int, float]:
     """Drive an arm that goes where it is told towards random joint positions; return collisions and the lowest point.
 
     The collisions are steps with one, looked at four times between two commands.
     """
-    truth, rng = Truth(), np.random.default_rng(seed)
+    meshes, rng = MakersMeshes(), np.random.default_rng(seed)
+    robot = replace(robot, workspace_min=(-2.0,) * 3, workspace_max=(2.0,) * 3)  # the barrier alone
     pipeline = CommandPipeline(ModelKinematics(robot), robot, lockstep=False)
-    pipeline.filter._workspace = np.full(3, -9.0), np.full(3, 9.0)  # the barrier alone
     low, high = np.array((*robot.position_min, 0.0)), np.array((*robot.position_max, 0.8))
     here, velocity, target = np.array((*robot.home, 0.0)), np.zeros(8), np.zeros(8)
     collided, lowest = 0, np.inf
@@ -173,9 +126,9 @@ def hostile(robot, seed: int, steps: int) -> tuple[int, float]:
         there = decision.command.positions
         hit = False
         for share in (0.25, 0.5, 0.75, 1.0):
-            truth.place(here + share * (there - here))
-            hit |= bool(truth.self_collisions())
-            lowest = min(lowest, truth.lowest())
+            meshes.place(here + share * (there - here))
+            hit |= meshes.overlaps()
+            lowest = min(lowest, meshes.lowest())
         collided += hit
         here, velocity = there.copy(), (there - here) / 0.1
     return collided, lowest

@@ -79,8 +79,8 @@ def test_the_distance_is_the_gap_along_its_normal(panda):
     for _ in range(40):
         at = panda.place(rng.uniform(LOW, HIGH))
         found = panda.distances(at, chosen, np.full(len(chosen), 0.1))
-        for pair in np.flatnonzero((found.value < 0.1) & found.normal.any(axis=1)):
-            assert found.value[pair] == pytest.approx(panda.gap(at, int(pair), found.normal[pair], at), abs=5e-4)
+        for pair in np.flatnonzero((found.value < 0.1) & found.normals().any(axis=1)):
+            assert found.value[pair] == pytest.approx(panda.gap(at, int(pair), found.normals()[pair], at), abs=5e-4)
 
 
 def test_slopes_are_those_of_finite_differences(panda):
