@@ -3,9 +3,9 @@
     python -m engram.benchmarks.barrier [--quick]
 
 A hostile policy asks the simulated Panda for random joint positions, far out of the workspace too. The same episodes
-run with and without the barrier. The arm is judged where it is measured, at the end of each control step, by the makers'
-collision meshes. The cost is that of the scripted experts' steps in the shipped tasks, where a robot works, and that of
-the hostile steps.
+run with and without the barrier. The arm is judged where it is measured, at the end of each control step, by the
+makers' collision meshes. The cost is that of the scripted experts' steps in the shipped tasks, where a robot works,
+and that of the hostile steps.
 """
 
 from __future__ import annotations

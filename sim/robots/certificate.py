@@ -32,7 +32,7 @@ class Certificate:
     def __init__(self, separation: Separation, margins: np.ndarray, chosen: np.ndarray, start: np.ndarray) -> None:
         """Judge the ``chosen`` pairs, indices into ``margins`` (p,) m, for ways from ``start`` (n,)."""
         self._separation, self._chosen, self._margins = separation, chosen, margins[chosen]
-        self._start = separation.place(start)
+        self._start, self._levers = separation.place(start), separation.levers[chosen]
         self._reach = np.full(len(chosen), -np.inf)
         self._at_start = Distances(self._reach, np.zeros(0), np.zeros(0, bool))
         self.worst = 0
@@ -40,19 +40,21 @@ class Certificate:
 
     def holds(self, way: Sequence[np.ndarray]) -> bool:
         """Tell whether the steps to each position of ``way`` (n,) keep every margin, or what there is of it now."""
-        near, levers = self._near(way)
+        near, span = self._near(way)
         if not near.any():
             return True
-        pairs, margins = self._chosen[near], self._margins[near]
-        here = self._start, self._at_start.part(near)
-        least = np.minimum(margins, here[1].value) - EQUAL_M
-        for positions in way:
-            span = levers[near] @ np.abs(positions - here[0].positions)
-            stop = self._separation.place(positions)
-            there = stop, self._separation.distances(stop, pairs, margins + span)
-            if not self._enough(pairs, there[1].value, least):
-                return False
-            if not self._clear(here, there, pairs, least - SAG_M, levers[near], HALVINGS):
+        pairs, least = self._chosen[near], np.minimum(self._margins, self._at_start.value)[near] - EQUAL_M
+        first = self._start, self._at_start.part(near)
+        last = self._measure(way[-1], pairs, self._margins[near] + span[near])
+        if not self._enough(pairs, last[1].value, least):
+            return False
+        low = (first[1].value + last[1].value - span[near]) / 2.0 < least
+        pairs, least = pairs[low], least[low]
+        here, last = (first[0], first[1].part(low)), (last[0], last[1].part(low))
+        for positions in way if len(pairs) else ():
+            step = self._separation.levers[pairs] @ np.abs(positions - here[0].positions)
+            there = last if positions is way[-1] else self._measure(positions, pairs, least + step)
+            if not self._enough(pairs, there[1].value, least) or not self._clear(here, there, pairs, least - SAG_M):
                 return False
             here = there
         return True
@@ -73,15 +75,18 @@ class Certificate:
         return rows, least + spare - found.value + rows @ asked
 
     def _near(self, way: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return which pairs (k,) could fall short of their margin on ``way``, and levers (k, n) m for it."""
+        """Return which pairs (k,) could fall short of their margin on ``way``, and how much nearer they can get [m]."""
         stops = np.array((self._start.positions, *way))
-        moved = np.abs(stops[1:] - stops[:-1]).sum(axis=0)
-        levers = self._separation.levers(self._start, moved)[self._chosen]
-        reach = self._margins + levers @ moved
+        span = self._levers @ np.abs(stops[1:] - stops[:-1]).sum(axis=0)
+        reach = self._margins + span
         if (reach > self._reach).any():
             self._reach = np.maximum(reach, self._reach)
             self._at_start = self._separation.distances(self._start, self._chosen, self._reach)
-        return self._at_start.value <= reach, levers
+        return self._at_start.value <= reach, span
+
+    def _measure(self, positions: np.ndarray, pairs: np.ndarray, reach: np.ndarray) -> Known:
+        placed = self._separation.place(positions)
+        return placed, self._separation.distances(placed, pairs, reach)
 
     def _enough(self, pairs: np.ndarray, distances: np.ndarray, least: np.ndarray) -> bool:
         spare = distances - least
@@ -90,43 +95,40 @@ class Certificate:
         self.worst = int(pairs[spare.argmin()])
         return False
 
-    def _clear(
-        self, here: Known, there: Known, pairs: np.ndarray, least: np.ndarray, levers: np.ndarray, halvings: int
-    ) -> bool:
+    def _clear(self, here: Known, there: Known, pairs: np.ndarray, least: np.ndarray, halvings: int = HALVINGS) -> bool:
         """Tell whether no distance of ``pairs`` (k,) gets below ``least`` (k,) m between two placements."""
         (at_here, from_here), (at_there, from_there) = here, there
         step = np.abs(at_there.positions - at_here.positions)
-        span, turn = levers @ step, float(self._separation.turns @ step)
+        span, turn = self._separation.levers[pairs] @ step, float(self._separation.turns @ step)
         low = (from_here.value + from_there.value - span) / 2.0 < least
         if low.any():
-            least_along = least + span * turn / 8.0
-            low[low] = self._along_normals(here, there, pairs, low) < least_along[low]
+            low[low] = self._along_normals(here, there, pairs, least + span * turn / 8.0, low)
         if not low.any():
             return True
         if halvings == 0:
             self.worst = int(pairs[low][0])
             return False
-        pairs, least, levers = pairs[low], least[low], levers[low]
-        middle = self._separation.place((at_here.positions + at_there.positions) / 2.0)
-        between = middle, self._separation.distances(middle, pairs, least + span[low])
+        pairs, least = pairs[low], least[low]
+        between = self._measure((at_here.positions + at_there.positions) / 2.0, pairs, least + span[low])
         if not self._enough(pairs, between[1].value, least):
             return False
         first, last = (at_here, from_here.part(low)), (at_there, from_there.part(low))
         halves = (first, between), (between, last)
-        return all(self._clear(one, other, pairs, least, levers, halvings - 1) for one, other in halves)
+        return all(self._clear(one, other, pairs, least, halvings - 1) for one, other in halves)
 
-    def _along_normals(self, here: Known, there: Known, pairs: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return how far apart the ``chosen`` pairs are at both placements along one direction, (c,) m.
+    def _along_normals(
+        self, here: Known, there: Known, pairs: np.ndarray, least: np.ndarray, chosen: np.ndarray
+    ) -> np.ndarray:
+        """Return which of the ``chosen`` pairs are not ``least`` (k,) m apart at both placements along one direction.
 
-        It is the better of the normals at the two. Seen from the first link, every point of the second moves on an arc.
-        It deviates from the straight line by an eighth of its acceleration, so in between the pair is at most so much
-        nearer.
+        (c,). The directions that are tried are the normals at the two. Seen from the first link, every point of the
+        second moves on an arc. It deviates from the straight line by an eighth of its acceleration, so in between the
+        pair is nearer by no more than that.
         """
-        best = np.full(int(chosen.sum()), -np.inf)
-        for (at, known), (other, _) in ((here, there), (there, here)):
-            those = known.part(chosen)
-            for i, normal in enumerate(those.normals()):
-                if normal.any():
-                    gap = self._separation.gap(other, int(pairs[chosen][i]), normal, at)
-                    best[i] = max(best[i], min(float(those.value[i]), gap))
-        return best
+        short = np.minimum(here[1].value, there[1].value)[chosen] < least[chosen]
+        normals = [known.part(chosen).normals() for _, known in (here, there)]
+        for i in np.flatnonzero(~short & ~here[1].plane[chosen]).tolist():
+            pair, wanted = int(pairs[chosen][i]), float(least[chosen][i])
+            tries = (there[0], normals[0][i], here[0]), (here[0], normals[1][i], there[0])
+            short[i] = not any(n.any() and self._separation.gap(at, pair, n, seen) >= wanted for at, n, seen in tries)
+        return short

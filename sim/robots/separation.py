@@ -72,10 +72,9 @@ class Separation:
         self._alone = (moved[self.second] & ~moved[self.first]) * 1.0  # (p, nq) 1: changes the distance
         if (moved[self.first] & ~moved[self.second]).any():
             raise InvalidInputError("a pair of geoms on two branches: expected the first nearer to the base")
-        self._links = np.flatnonzero(moved.any(axis=1))
-        self._radius = model.geom_rbound[self._links, None]
-        self._longest = np.array([_longest_levers(model, geom) for geom in self._links])  # (l, nq) m
-        self._mover = np.searchsorted(self._links, self.second)  # (p,)
+        longest = np.array([_longest_levers(model, geom) for geom in self.second])  # (p, nq) m
+        self.levers = (longest * self._alone) @ self._spread
+        """(p, n) how far a pair can come nearer for each unit that a joint of the robot moves, at most [m]."""
         self._corners = [_corners(model, geom) for geom in range(model.ngeom)]
 
     def place(self, positions: np.ndarray) -> Placement:
@@ -85,20 +84,6 @@ class Separation:
         mujoco.mj_kinematics(self.model, data)
         axes = data.geom_xmat.reshape(-1, 3, 3).copy()
         return Placement(positions, data.geom_xpos.copy(), axes, data.xanchor.copy(), data.xaxis.copy())
-
-    def levers(self, at: Placement, way: np.ndarray) -> np.ndarray:
-        """Return how far each pair can come nearer for each unit that a joint of the robot moves, at most (p, n) m.
-
-        True for every motion from ``at`` in which no joint goes farther than ``way`` (n,) in all. The lever of a joint
-        is the distance from its axis to the farthest point of the geom, and grows by what the joints after it move.
-        """
-        arm = at.geom_position[self._links, None] - at.anchor  # (l, nq, 3)
-        along = np.einsum("lqi,qi->lq", arm, at.axis)
-        across = np.sqrt(np.maximum(np.einsum("lqi,lqi->lq", arm, arm) - along * along, 0.0))
-        shifts = self._longest * (self._spread @ way)  # (l, nq) m, that each joint can move the geom
-        after = shifts[:, ::-1].cumsum(axis=1)[:, ::-1] - shifts
-        levers = np.where(self._slides, 1.0, across + self._radius + after)
-        return np.asarray((levers[self._mover] * self._alone) @ self._spread)
 
     def distances(self, at: Placement, chosen: np.ndarray, reach: np.ndarray) -> Distances:
         """Return the distance of each of the ``chosen`` pairs (k,).
