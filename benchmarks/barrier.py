@@ -72,6 +72,11 @@ class TimedBarrier(MotionBarrier):
         """Return what the barrier kept apart."""
         return self.barrier.nearest
 
+    @property
+    def obstacles_max(self) -> int:
+        """Return what the barrier has room for."""
+        return self.barrier.obstacles_max
+
     def set_obstacles(self, obstacles: Sequence[Obstacle]) -> None:
         """Pass them on."""
         self.barrier.set_obstacles(obstacles)

@@ -63,7 +63,15 @@ class MotionBarrier(ABC):
 
     @abstractmethod
     def set_obstacles(self, obstacles: Sequence[Obstacle]) -> None:
-        """Replace the obstacles that were told last; those of the robot's configuration stay."""
+        """Replace the obstacles that were told last; those of the robot's configuration stay.
+
+        Raises InvalidInputError for more than ``obstacles_max``.
+        """
+
+    @property
+    @abstractmethod
+    def obstacles_max(self) -> int:
+        """How many obstacles there is room for, besides those of the robot's configuration."""
 
     @property
     @abstractmethod

@@ -21,6 +21,7 @@ from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.known_obstacles import ObstacleFeed
 from engram.nodes.process import run
 from engram.runtime.parameters.safety import SafetyNodeConfig
 from engram.runtime.safety_session import SafetySession, SessionConfig
@@ -77,6 +78,8 @@ class SafetyNode(EngramNode):
         self.subscribe(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
         self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         self.subscribe(Intervention, "intervention", self._on_intervention, qos.EVENTS)
+        barrier = self.pipeline.filter.barrier
+        self.obstacles = ObstacleFeed(self, self.robot, barrier) if barrier and config.memory_obstacles else None
         self.serve(Trigger, "safety/stop", self._on_stop)
         self.serve(Trigger, "safety/reset", self._on_release)
         self.every(min(0.1, config.chunk_timeout_s / 2), self.session.watch, "waiting")

@@ -21,3 +21,5 @@ class SafetyNodeConfig(NodeConfig):
     """Hold the last command when there were no valid joint states for this long [s], wall clock."""
     stop_folder: str = "~/.local/share/engram/{robot_id}/safety"
     """Folder that keeps a latched stop over restarts; "{robot_id}" is filled in; empty: a restart releases it."""
+    memory_obstacles: bool = False
+    """Keep the arm away from objects in memory/graph that its gripper cannot take. Not for bins or drawers to use."""

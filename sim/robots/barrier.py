@@ -31,10 +31,14 @@ class ModelBarrier(MotionBarrier):
     def __init__(self, robot: RobotConfig) -> None:
         if robot.collision is None:
             raise InvalidInputError(f"robot {robot.name!r}: its collision is None, expected a CollisionConfig")
-        self._fixed, self._told = robot.collision.obstacles, ()
+        self._fixed = robot.collision.obstacles
+        if self.obstacles_max < 0:
+            raise InvalidInputError(f"robot {robot.name!r}: {len(self._fixed)} obstacles, at most {OBSTACLES_MAX}")
         self._model = copy.copy(collision_model(robot))
         pairs, self._margins = _pairs(self._model, robot, robot.collision)
         self._separation = Separation(self._model, robot, pairs)
+        self._names = {geom: self._model.geom(geom).name for geom in range(self._model.ngeom)}
+        self._names[self._model.geom(TABLE).id] = "table"
         self._nearest = ""
         self.set_obstacles(())
 
@@ -43,27 +47,27 @@ class ModelBarrier(MotionBarrier):
         """Return what the last call of :meth:`limit` kept apart; empty: nothing was in the way."""
         return self._nearest
 
+    @property
+    def obstacles_max(self) -> int:
+        """Return how many obstacles there is room for, besides those of the robot's configuration."""
+        return OBSTACLES_MAX - len(self._fixed)
+
     def set_obstacles(self, obstacles: Sequence[Obstacle]) -> None:
         """Put the robot's own and these ``obstacles`` into the scene.
 
         Raises:
             InvalidInputError: there are more than there is room for.
         """
+        if len(obstacles) > self.obstacles_max:
+            raise InvalidInputError(f"{len(obstacles)} obstacles, expected at most {self.obstacles_max}")
         boxes = (*self._fixed, *obstacles)
-        if len(boxes) > OBSTACLES_MAX:
-            raise InvalidInputError(f"{len(boxes)} obstacles, expected at most {OBSTACLES_MAX}")
-        self._names = {geom: self._model.geom(geom).name for geom in range(self._model.ngeom)}
-        self._names[self._model.geom(TABLE).id] = "table"
-        unused = []
-        for i in range(OBSTACLES_MAX):
-            geom = self._model.geom(f"{OBSTACLE}{i}").id
-            if i < len(boxes):
-                _place(self._model, geom, boxes[i])
-                self._names[geom] = boxes[i].name
-            else:
-                self._model.geom_pos[geom] = FAR
-                unused.append(geom)
-        self._separation.refresh()
+        geoms = [self._model.geom(f"{OBSTACLE}{i}").id for i in range(OBSTACLES_MAX)]
+        used, unused = geoms[: len(boxes)], geoms[len(boxes) :]
+        for geom, box in zip(used, boxes, strict=True):
+            _place(self._model, geom, box)
+            self._names[geom] = box.name
+        self._model.geom_pos[unused] = FAR
+        self._separation.refresh(used)
         self._used = np.flatnonzero(~np.isin(self._separation.first, unused))
 
     def limit(self, start: np.ndarray, goal: np.ndarray, follow: Follow) -> np.ndarray | None:

@@ -62,20 +62,22 @@ class Separation:
         self.turns = self._spread.sum(axis=0)
         """(n,) how much all joints of the model move together for each unit of a joint of the robot."""
         self._slides = model.jnt_type == mujoco.mjtJoint.mjJNT_SLIDE
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take note that geoms of the world were moved or changed their size."""
-        model = self.model
-        self._bound = model.geom_rbound[self.first] + model.geom_rbound[self.second]  # (p,) m
         moved = _moved(model)
-        self._alone = (moved[self.second] & ~moved[self.first]) * 1.0  # (p, nq) 1: changes the distance
         if (moved[self.first] & ~moved[self.second]).any():
             raise InvalidInputError("a pair of geoms on two branches: expected the first nearer to the base")
-        longest = np.array([_longest_levers(model, geom) for geom in self.second])  # (p, nq) m
-        self.levers = (longest * self._alone) @ self._spread
+        self._alone = (moved[self.second] & ~moved[self.first]) * 1.0  # (p, nq) 1: changes the distance
+        longest = np.array([_longest_levers(model, geom) for geom in range(model.ngeom)])  # (ngeom, nq) m
+        self.levers = (longest[self.second] * self._alone) @ self._spread
         """(p, n) how far a pair can come nearer for each unit that a joint of the robot moves, at most [m]."""
         self._corners = [_corners(model, geom) for geom in range(model.ngeom)]
+        self.refresh(())
+
+    def refresh(self, geoms: Sequence[int]) -> None:
+        """Take note that these ``geoms`` of the world were moved or changed their size."""
+        bound = self.model.geom_rbound
+        self._bound = bound[self.first] + bound[self.second]  # (p,) m
+        for geom in geoms:
+            self._corners[geom] = _corners(self.model, geom)
 
     def place(self, positions: np.ndarray) -> Placement:
         """Return where everything is at joint ``positions`` (n,)."""

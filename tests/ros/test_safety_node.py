@@ -13,11 +13,12 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.app import cli
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
+from engram.core.types import EMBEDDING_DIM, ActionChunk, EpisodeStatus, GraphUpdate, HumanAction, Pose, SceneNode
+from engram.core.types import JointState as JointStateValue
 from engram.nodes import messages, qos
 from engram.runtime.loop import Runtime
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
-from engram_interfaces.msg import Intervention, TaskStatus
+from engram_interfaces.msg import Intervention, SceneGraphUpdate, TaskStatus
 from tests.core.gantry import GANTRY, GantryKinematics, joints
 from tests.runtime.test_loop import GantryWorld, GoRight
 
@@ -223,3 +224,42 @@ def test_a_jump_stops_the_robot_and_is_named(graph):
     t += STEP_NS
     assert robot.step(t, x=-1.5, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
     graph.problem("safety_node", "stopped: joint_jump: x measured at -1.500")
+
+
+def crate_at(x: float) -> SceneNode:
+    return SceneNode(
+        id="crate", layer="object", label="crate", pose=Pose(np.array((x, 0.0, 0.3))),
+        position_covariance=np.zeros((3, 3)), size=np.array((0.2, 0.4, 0.6)), color=np.zeros(3),
+        embedding=np.zeros(EMBEDDING_DIM, np.float32), belief=1.0, state="visible", first_seen_ns=0, last_seen_ns=0,
+        observations=1,
+    )  # fmt: skip
+
+
+def test_what_the_memory_has_seen_stops_the_arm(graph):
+    """A crate whose near face is at x = 0.7, less what the box grows by; the hand's box reaches 0.03 ahead."""
+    robot = "examples.robot:GANTRY"
+    graph.start("safety_node", robot=robot, memory_obstacles=True, diagnostics_period_s=0.1)
+    make = graph.node.create_publisher
+    seen = make(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    states, status = make(JointState, "joint_states", qos.SENSOR), make(TaskStatus, "task/status", qos.LATCHED)
+    chunks = make(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
+    commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
+    graph.active("safety_node")
+    graph.matched(seen, states, status, chunks)
+    crate = crate_at(0.8)
+    seen.publish(messages.graph_to_msg(GraphUpdate(0, 1, True, (crate,)), "boot"))
+    graph.wait(lambda: graph.value("safety_node", "obstacles") == "1", 60, "the crate is known")
+    here = np.array((0.5, 0.0, 0.3, 0.0))
+    for step in range(1, 8):
+        stamp = step * STEP_NS
+        status.publish(messages.status_to_msg(EpisodeStatus(stamp, "r", 1, "reach", "go", 0, "running")))
+        targets = np.array([[0.9, 0.0, 0.3, 0.0]])
+        chunks.publish(messages.chunk_to_msg(ActionChunk(stamp, 1, "joint_position", targets, 0.1, 1, "v")))
+        measured = JointStateValue(stamp, ("x", "y", "z", "grip"), here, np.zeros(4))
+        states.publish(messages.joints_to_msg(measured))
+        answer = graph.wait(
+            lambda at=stamp: [c for c in commands if messages.from_stamp(c.header.stamp) == at], 60, f"step {step}"
+        )
+        here = np.array(answer[-1].points[0].positions)
+    assert 0.62 < here[0] <= 0.7 - 0.005 - 0.01 - 0.03 + 1e-4  # half of the grid, the margin, the hand
+    graph.wait(lambda: graph.value("safety_node", "filter near hand/crate"), 60, "what was near is named")

@@ -1,0 +1,82 @@
+"""What the robot's memory has seen and the arm cannot take: obstacles for its motion barrier. No ROS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from engram.core.collision import Obstacle
+from engram.core.geometry import rotation
+from engram.core.robot import RobotConfig
+from engram.core.types import GraphUpdate, SceneNode
+from engram.runtime.graph_mirror import GraphMirror
+
+LABEL = "obstacle"
+"""An object of this label is one whatever its size."""
+BELIEF = 0.5
+"""A thing that is believed to be there with less is none."""
+SIGMAS = 2.0
+"""A box grows by so many standard deviations of the object's position on every side."""
+GRID_M = 0.01
+"""Positions are rounded to this, and boxes grow by as much: not every sighting changes the obstacles [m]."""
+UPRIGHT = 0.995
+"""Cosine of the tilt up to which a box keeps its turn; what lies askew becomes the upright box around it."""
+
+
+class KnownObstacles:
+    """Follows the scene graph and tells a barrier's obstacles whenever they change.
+
+    Args:
+        robot: whose gripper decides what can be taken.
+        most: obstacles at most; the nearest to the base count.
+        tell: takes the obstacles, at each change.
+    """
+
+    def __init__(self, robot: RobotConfig, most: int, tell: Callable[[Sequence[Obstacle]], None]) -> None:
+        self._robot, self._most, self._tell = robot, most, tell
+        self._mirror = GraphMirror()
+        self._told: tuple[Obstacle, ...] = ()
+
+    def take(self, boot_id: str, update: GraphUpdate) -> bool:
+        """Take in a change of the graph. False: one before it was lost, so the full graph must be asked for."""
+        known = self._mirror.apply(boot_id, update)
+        found = obstacles(self._mirror.nodes.values(), self._robot)[: self._most]
+        if found != self._told:
+            self._told = found
+            self._tell(found)
+        return known
+
+
+def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle, ...]:
+    """Return the objects among ``nodes`` that ``robot`` cannot take, as boxes, the nearest to its base first.
+
+    Such are those called ``LABEL``, and those that are wider than the gripper opens in two directions.
+    """
+    there = [
+        node
+        for node in nodes
+        if node.layer == "object"
+        and node.pose.frame == "base_link"
+        and node.state != "absent"
+        and node.belief >= BELIEF
+        and (node.label == LABEL or int((node.size > robot.gripper_opening_m).sum()) >= 2)
+    ]
+    there.sort(key=lambda node: (round(float(np.linalg.norm(node.pose.position)), 2), node.id))
+    return tuple(_box(node) for node in there)
+
+
+def _box(node: SceneNode) -> Obstacle:
+    axes = rotation(node.pose).as_matrix()
+    size, yaw = np.maximum(node.size, 1e-3), 0.0
+    if axes[2, 2] > UPRIGHT:
+        yaw = math.atan2(axes[1, 0], axes[0, 0])
+    else:
+        size = np.abs(axes) @ size
+    turn = np.array([[math.cos(yaw), math.sin(yaw), 0.0], [-math.sin(yaw), math.cos(yaw), 0.0], [0.0, 0.0, 1.0]])
+    spread = np.sqrt(np.maximum(np.diag(turn @ node.position_covariance @ turn.T), 0.0))
+    grown = (np.ceil((size + 2.0 * SIGMAS * spread) / GRID_M - 1e-6) + 1.0) * GRID_M
+    x, y, z = (np.round(node.pose.position / GRID_M) * GRID_M).tolist()
+    width, depth, height = grown.tolist()
+    return Obstacle(node.id, (x, y, z), (width, depth, height), round(yaw, 2))
