@@ -65,10 +65,13 @@ class Spool:
         self.config = config or SpoolConfig()
         self._database = Database(Path(folder) / "spool.sqlite", SCHEMA, VERSION, MIGRATIONS)
         try:
+            self._dropped = self._dropped_on_disk = int(self._state("dropped", 0))
+            self._waiting = self._count()
             self._streams = self._restore()
         except StoreError:
             self._database.close()
             raise
+        self._own = self._streams[-1]
         self.boot_id = self._own.boot_id
         self._newest = 0  # sequence in the own stream of the last one added
         self._turn = 0  # which stream sends first
@@ -207,15 +210,12 @@ class Spool:
     def _restore(self) -> list[Stream]:
         """Return the streams that earlier openings left, oldest first, and at the end a new one."""
         run = self._database.execute
-        self._dropped = self._dropped_on_disk = int(self._state("dropped", 0))
-        self._waiting = self._count()
         found = [Stream(*row) for row in run("SELECT base, boot_id, acknowledged FROM streams ORDER BY base")]
         top = int(run("SELECT coalesce(max(place), 0) FROM spool").fetchone()[0])
         bases = [*(one.base for one in found), max([top, *(one.base + one.acknowledged for one in found)])]
         for stream, end in zip(found, bases[1:], strict=True):
             stream.last = end - stream.base
-        self._own = Stream(bases[-1], uuid.uuid4().hex)
-        return [one for one in found if self._oldest(one) <= one.last] + [self._own]
+        return [*(one for one in found if self._oldest(one) <= one.last), Stream(bases[-1], uuid.uuid4().hex)]
 
     def _due_of(self, stream: Stream, now_s: float, limit: int) -> list[Transition]:
         if stream.begins_round(now_s, self.config.resend_s) and stream.tells_gone:
