@@ -25,6 +25,7 @@ from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, p
 from engram.app.up import LineSink, Supervisor, child_environment, end_on_signals
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import require_free_port
+from engram.core.registry import is_spec, split_options
 from engram.core.statistics import wilson
 from engram.nodes.loop_client import OUTCOMES, EpisodeReport, LoopClient, LoopError
 from engram.runtime.factories import check_policy_name
@@ -130,8 +131,12 @@ def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
     """Return the launch arguments that ``config`` stands for."""
+    shows = memory_shows(config)
+    tasks = (*config.tasks, config.memory_task, *(show.task for show in shows))
     values = {
         "policy": config.policy,
+        "policies": ",".join(dict.fromkeys(show.policy for show in shows)),
+        "tasks": ",".join(dict.fromkeys(filter(is_spec, (split_options(task)[0] for task in tasks)))),
         "profile": config.profile,
         "learner": str(config.learner).lower(),
         "viewer": str(not config.headless).lower(),

@@ -16,6 +16,7 @@ from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.contracts import ViewableWorld, World
+from engram.core.declared import check_named
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.registry import make_robot
 from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
@@ -117,6 +118,11 @@ class SimNode(EngramNode):
     async def _on_reset(self, request: ResetSim.Request, response: ResetSim.Response) -> ResetSim.Response:
         if self.stopped:
             response.message = REFUSED_WHILE_STOPPED
+            return response
+        try:
+            check_named("task", request.task, (self.config.task, *self.config.tasks.split(",")))
+        except UnknownNameError as error:
+            response.message = str(error)
             return response
         answered = self.promise()
         self.loop.reset(request.task or self.task, request.seed, request.instruction).add_done_callback(

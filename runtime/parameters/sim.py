@@ -17,6 +17,8 @@ class SimNodeConfig(NodeConfig):
     """Robot in it: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     task: str = ""
     """Task to begin with; empty: wait for sim/reset."""
+    tasks: str = ""
+    """Tasks of your own that sim/reset may ask for, as package.module:attribute, separated by commas."""
     seed: int = 0
     """Seed of the first episode."""
     control_dt_s: float = param(0.1, 0.01, 1.0)

@@ -26,5 +26,4 @@ class ViewerNodeConfig(NodeConfig):
     choose_task: bool = True
     """Find the simulated task that the words fit and begin it; false: words go to the robot as they are."""
     tasks: str = ""
-    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas; the running
-    one is understood without being named here."""
+    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""

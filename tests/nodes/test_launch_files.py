@@ -78,7 +78,8 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     sim = nodes["sim_node"][1]
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
-        "robot": "panda_2f85", "world": "tabletop", "task": "reach", "seed": 7, "world_config.profile": "photo",
+        "robot": "panda_2f85", "world": "tabletop", "task": "reach", "tasks": "reach", "seed": 7,
+        "world_config.profile": "photo",
     }  # fmt: skip
     policy = nodes["policy_node"][1]
     assert policy["policy"] == "mine"
