@@ -20,6 +20,7 @@ from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.policy_choice import PolicyChoice
 from engram.nodes.process import run
@@ -80,10 +81,10 @@ class PolicyNode(EngramNode):
             subscribe_camera(self, camera, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         every_step = partial(qos.every_step, lockstep=config.lockstep)
-        self.subscribe(JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
+        subscribe_bound(self, JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
         if config.episodes == "status":
             topic, profile = qos.every_status(lockstep=config.lockstep)
-            self.subscribe(TaskStatus, topic, self._on_status, profile)
+            subscribe_bound(self, TaskStatus, topic, self._on_status, profile)
         self.subscribe(ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR))
         if config.memory != "off":
             self.subscribe(MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND))

@@ -34,6 +34,8 @@ from engram_interfaces.msg import PolicyManifest, SceneGraphUpdate, TaskStatus
 
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
+MOST_CAMERAS = 16
+"""Cameras that the page knows at most."""
 CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
 
 

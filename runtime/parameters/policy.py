@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engram.learning.weights.keys import ACCEPT
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 AS_USED = -1.0
 """Of ``adaptive_m``: what the policy's own configuration says."""
 
 
 @dataclass(frozen=True)
-class PolicyNodeConfig(NodeConfig):
+class PolicyNodeConfig(BoundNodeConfig):
     """Parameters of the policy node."""
 
     policy: str = param("base", live=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class SimNodeConfig(NodeConfig):
+class SimNodeConfig(BoundNodeConfig):
     """Parameters of the simulation node."""
 
     world: str = "tabletop"

@@ -79,6 +79,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
         "robot": "panda_2f85", "world": "tabletop", "task": "reach", "tasks": "reach", "seed": 7,
+        "writers": ["command=safety_node", "safety/stopped=safety_node"],
         "world_config.profile": "photo",
     }  # fmt: skip
     policy = nodes["policy_node"][1]

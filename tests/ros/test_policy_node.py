@@ -64,7 +64,7 @@ class Robot:
 
     def publish(self, step, image=None, state="running", color=True, episode=1):
         stamp = step * STEP_NS
-        status = EpisodeStatus(stamp, "r", episode, "", "go", step, state, state == "succeeded")
+        status = EpisodeStatus(stamp, "robot0", episode, "", "go", step, state, state == "succeeded")
         self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
