@@ -22,7 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
-from engram.app.up import LineSink, Supervisor, child_environment, end_on_signals
+from engram.app.up import DISCOVERY, LineSink, Supervisor, child_environment, end_on_signals
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import require_free_port
 from engram.core.registry import is_spec, split_options
@@ -315,8 +315,8 @@ def demo(config: DemoConfig) -> int:
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
     log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))
-    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config)), log_dir)
-    environment = child_environment(config.domain, os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"))
+    environment = child_environment(config.domain, os.environ.get(DISCOVERY, "LOCALHOST"))
+    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config), environment), log_dir)
     os.environ.update({**environment, **graph.environment})  # the demo's own ROS node lives in the same world
     sink = LineSink(sys.stderr if config.verbose else None, log_dir)
     supervisor = Supervisor(graph, environment, sink)

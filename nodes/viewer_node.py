@@ -68,7 +68,7 @@ class ViewerNode(EngramNode):
             self.page.show_span,
             lambda: self.get_clock().now().nanoseconds,
         )
-        self.get_logger().info(f"page: http://localhost:{config.port}")
+        self.get_logger().info(f"page: {self.page.link}")
 
     def start(self) -> None:
         """Listen to everything that is shown."""
