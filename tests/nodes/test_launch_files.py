@@ -74,7 +74,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     assert "learner_node" not in nodes
     assert {n.namespace for n, _ in nodes.values()} == {"r1"}
     assert not any(n.respawn for n, _ in nodes.values())
-    assert all(n.ros_args == ("--log-level", "debug") for n, _ in nodes.values())
+    assert all(n.ros_args == ("--log-level", "debug", "--enclave", f"/engram/{n.name}") for n, _ in nodes.values())
     sim = nodes["sim_node"][1]
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
