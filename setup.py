@@ -43,5 +43,6 @@ setup(
         ("share/engram", ["package.xml"]),
         shared("launch", "*.launch.*"),
         shared("config", "*.yaml", "*.xml", "*.rviz"),
+        shared("config/sros2", "*.xml"),
     ],
 )

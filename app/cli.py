@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command] = {
         config="engram.app.memory_command:MemoryConfig",
     ),
     "policy": Command("engram.app.policy_command", "policy", "list the shipped policies, or print a policy's folder"),
+    "keys": Command("engram.app.keys_command", "keys", "keys that say whose weights a robot takes: new, show, trust"),
     "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
     "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
     "prove": Command("engram.app.prove", "prove", "figures of one part, measured again from their seeds"),

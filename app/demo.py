@@ -22,9 +22,10 @@ import numpy as np
 from tqdm import tqdm
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
-from engram.app.up import LineSink, Supervisor, child_environment, end_on_signals
+from engram.app.up import DISCOVERY, LineSink, Supervisor, child_environment, end_on_signals
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import require_free_port
+from engram.core.registry import is_spec, split_options
 from engram.core.statistics import wilson
 from engram.nodes.loop_client import OUTCOMES, EpisodeReport, LoopClient, LoopError
 from engram.runtime.factories import check_policy_name
@@ -130,8 +131,12 @@ def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
     """Return the launch arguments that ``config`` stands for."""
+    shows = memory_shows(config)
+    tasks = (*config.tasks, config.memory_task, *(show.task for show in shows))
     values = {
         "policy": config.policy,
+        "policies": ",".join(dict.fromkeys(show.policy for show in shows)),
+        "tasks": ",".join(dict.fromkeys(filter(is_spec, (split_options(task)[0] for task in tasks)))),
         "profile": config.profile,
         "learner": str(config.learner).lower(),
         "viewer": str(not config.headless).lower(),
@@ -310,8 +315,8 @@ def demo(config: DemoConfig) -> int:
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
     log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))
-    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config)), log_dir)
-    environment = child_environment(config.domain, os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST"))
+    environment = child_environment(config.domain, os.environ.get(DISCOVERY, "LOCALHOST"))
+    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config), environment), log_dir)
     os.environ.update({**environment, **graph.environment})  # the demo's own ROS node lives in the same world
     sink = LineSink(sys.stderr if config.verbose else None, log_dir)
     supervisor = Supervisor(graph, environment, sink)

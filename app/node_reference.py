@@ -42,7 +42,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
         qos.SENSOR,
     ),
     ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot, drivers -> perception, policy", qos.SENSOR),
-    ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety, viewer", qos.SENSOR),
+    ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety, memory, viewer", qos.SENSOR),
     ("tf", "tf2_msgs/TFMessage", "sim, drivers -> perception, policy", qos.SENSOR),
     ("tf_static", "tf2_msgs/TFMessage", "sim, robot -> perception, policy", qos.LATCHED),
     (

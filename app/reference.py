@@ -1,4 +1,5 @@
-"""Write the pages in docs/reference/: subcommands with their flags, launch arguments, nodes. From the code.
+"""Write the pages in docs/reference/: subcommands with their flags, launch arguments, nodes; and the permissions in
+config/sros2/. From the code.
 
 python -m engram.app.reference
 """
@@ -14,9 +15,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from engram.app.cli import COMMANDS, config_type
 from engram.app.launch_graph import find_launch_file, load_graph
 from engram.app.node_reference import nodes_page
+from engram.app.permissions import policy_xml
 from engram.runtime.parameters import descriptions
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+POLICY = FOLDER.parents[1] / "config" / "sros2" / "engram.policy.xml"
 LAUNCH_FILES = ("sim", "robot")
 HEAD = """# Command line
 
@@ -37,14 +40,14 @@ Written by `python -m engram.app.reference` from `launch/*.launch.yaml`. `engram
 def pages() -> dict[Path, str]:
     """Return every page by the file that it is written to."""
     texts = {"command_line": command_line, "launch_arguments": launch_arguments, "nodes": nodes_page}
-    return {FOLDER / f"{name}.md": text() for name, text in texts.items()}
+    return {FOLDER / f"{name}.md": text() for name, text in texts.items()} | {POLICY: policy_xml()}
 
 
 def launch_arguments() -> str:
     """Return the page of the launch files' arguments."""
     lines = [LAUNCH_HEAD]
     for name in LAUNCH_FILES:
-        graph = load_graph(find_launch_file(name))
+        graph = load_graph(find_launch_file(name), environ={})
         lines += [f"## {name}.launch.py", "", "| argument | default | valid | meaning |", "|---|---|---|---|"]
         for argument in graph.arguments:
             default = str(argument.default or "")

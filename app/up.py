@@ -28,6 +28,7 @@ from engram.app.process import Process, check_domain, node_command
 from engram.app.shared_memory import remove_dead_files
 from engram.core.errors import EXIT_MISCONFIGURED
 
+DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -258,7 +259,7 @@ def child_environment(
         check_domain(domain)
         environment["ROS_DOMAIN_ID"] = str(domain)
     if discovery is not None:
-        environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] = discovery
+        environment[DISCOVERY] = discovery
     return environment
 
 
@@ -284,7 +285,7 @@ class UpConfig:
     """ROS_DOMAIN_ID for all nodes, 0..101 (Linux may give the ports of a larger one to other programs); default: the
     environment's."""
     discovery: Literal["LOCALHOST", "SUBNET", "OFF", "SYSTEM_DEFAULT"] | None = None
-    """ROS_AUTOMATIC_DISCOVERY_RANGE; default: the environment's, else ROS's own."""
+    """How far the nodes are found (ROS_AUTOMATIC_DISCOVERY_RANGE); default: the environment's, else LOCALHOST."""
     log_dir: Path | None = None
     """Folder for one log file per node, in addition to the merged output."""
     supervisor: tyro.conf.OmitArgPrefixes[SupervisorConfig] = field(default_factory=SupervisorConfig)
@@ -304,7 +305,8 @@ def up(config: UpConfig) -> int:
     name, words = (config.file, config.arguments)
     if ":=" in name:  # the file was left out
         name, words = "sim", (name, *words)
-    graph = load_graph(find_launch_file(name), parse_assignments(words))
+    environment = child_environment(config.domain, config.discovery or os.environ.get(DISCOVERY, "LOCALHOST"))
+    graph = load_graph(find_launch_file(name), parse_assignments(words), environment)
     if config.show_args:
         print(f"Arguments of {graph.path.name}:\n{describe_arguments(graph)}")
         return 0
@@ -314,7 +316,6 @@ def up(config: UpConfig) -> int:
             print(shlex.join(node_command(spec, folder)))
         return 0
     sink = LineSink(sys.stdout, config.log_dir)
-    environment = child_environment(config.domain, config.discovery)
     supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
     end_on_signals(supervisor)
     code = supervisor.run()

@@ -13,10 +13,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from engram.core.contracts import Kinematics, MotionBarrier
+from engram.core.declared import makes
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, unknown_name
 from engram.core.robot import RobotConfig
 
@@ -57,7 +58,8 @@ def resolve[T](
         kind: what is looked for, for messages: "detector".
         spec: a key of ``known``, or ``package.module:attribute``.
         known: the parts that Engram ships. A part, or a function that makes it.
-        contract: the type of the part. What ``spec`` names is an instance of it, or is called to make one.
+        contract: the type of the part. What ``spec`` names is an instance or a subclass of it, or a function annotated
+            to return it. Nothing else is called.
         args: what the call gets.
         offered: what the call gets of these, by name: those that its signature names.
 
@@ -65,7 +67,7 @@ def resolve[T](
         UnknownNameError: there is no such name; lists the valid ones.
         InvalidInputError: there is something of this name, but it is no ``contract``.
     """
-    found = known[spec] if spec in known else _outside(kind, spec, known, _makes(contract))
+    found = known[spec] if spec in known else _factory(kind, spec, known, contract)
     part: Any = found
     if callable(found) and not isinstance(found, contract):
         wanted = _wanted(found, offered)
@@ -74,6 +76,17 @@ def resolve[T](
         given = f"gives a {type(part).__name__}" if callable(found) else f"is of type {type(part).__name__}"
         raise InvalidInputError(f"{kind} {spec!r} {given}, expected a {contract.__name__}")
     return part
+
+
+def _factory(kind: str, spec: str, known: Iterable[str], contract: type) -> Any:
+    found = _outside(kind, spec, known, lambda thing: makes(thing, contract))
+    if not makes(found, contract):
+        name = contract.__name__
+        raise InvalidInputError(
+            f"{kind} {spec!r} is {_described(found)}, expected a {name}, a subclass of it, or a function annotated "
+            f"to return one (-> {name})"
+        )
+    return found
 
 
 def resolve_class[T](kind: str, spec: str, known: Mapping[str, type[T]], contract: type[T]) -> type[T]:
@@ -200,16 +213,7 @@ def _fitting(module: ModuleType, fits: Callable[[Any], bool]) -> Callable[[str],
     return lambda name: fits(getattr(module, name))
 
 
-def _makes(contract: type) -> Callable[[Any], bool]:
-    """Return a test for what may be, or may make, a ``contract``; a function is taken at its word."""
-
-    def fits(thing: Any) -> bool:
-        if isinstance(thing, type):
-            return issubclass(thing, contract)
-        return isinstance(thing, contract) or callable(thing)
-
-    return fits
-
-
 def _described(thing: Any) -> str:
-    return f"the class {thing.__name__}" if isinstance(thing, type) else f"of type {type(thing).__name__}"
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
+    return f"the function {thing.__name__}" if isinstance(thing, FunctionType) else f"of type {type(thing).__name__}"

@@ -20,6 +20,7 @@ from rclpy.task import Future
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.nodes import messages, qos
 from engram.nodes.params import check_unknown, declare
+from engram.runtime.bounds import check_sizes
 from engram.runtime.health import DROPS, ERROR, TOPIC, Health
 from engram.runtime.parameters import NodeConfig
 from engram.runtime.worker import Worker
@@ -37,7 +38,6 @@ class EngramNode(LifecycleNode):
     """A lifecycle node that reports problems instead of dying of them.
 
     Only what its parameters name, and would keep it from starting again and again, ends it: see ``unfit``.
-
     Subclasses set ``config_class`` (and ``sections``: prefix -> dataclass) and fill in :meth:`setup`,
     :meth:`start`, :meth:`stop` and :meth:`teardown`.
     """
@@ -108,22 +108,22 @@ class EngramNode(LifecycleNode):
             self.health.problem(key, f"{type(error).__name__}: {error}", ERROR)
             self.get_logger().error(f"{key}: {''.join(traceback.format_exception(error))}", throttle_duration_sec=5.0)
 
-    def subscribe(self, msg_type: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile) -> None:
-        """Subscribe for as long as the node is active; messages from the future are refused."""
+    def subscribe(self, msg_type: type, topic: str, callback: Callable[..., None], profile: QoSProfile) -> None:
+        """Subscribe for as long as the node is active; too large messages and those from the future are refused."""
 
-        def take(msg: Any) -> None:
+        @functools.wraps(callback)  # it may take what rclpy knows of the message's way, too
+        def take(msg: Any, *info: Any) -> None:
+            check_sizes(msg)
             self.check_stamp(msg)
-            callback(msg)
+            callback(msg, *info)
 
         subscription = self.create_subscription(msg_type, topic, self.guarded(topic, take), profile)
         self._live.append((self.destroy_subscription, subscription))
 
     def check_stamp(self, msg: Any) -> None:
         """Raise InvalidInputError for a stamp that lies in the future; before the first /clock none does."""
-        if (header := getattr(msg, "header", None)) is None:
-            return
-        now_ns = self.get_clock().now().nanoseconds
-        ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9
+        header, now_ns = getattr(msg, "header", None), self.get_clock().now().nanoseconds
+        ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9 if header is not None else 0.0
         if now_ns and ahead_s > AHEAD_S:
             raise InvalidInputError(f"stamp {ahead_s:.1f} s ahead of this node's clock, expected at most {AHEAD_S:g} s")
 
@@ -132,6 +132,7 @@ class EngramNode(LifecycleNode):
 
         async def call(request: Any, response: Any) -> Any:
             try:
+                check_sizes(request)
                 answer = callback(request, response)
                 return await answer if inspect.isawaitable(answer) else answer
             except Exception as error:

@@ -8,6 +8,7 @@ and the clock of the others; its name is ``extra_node``.
 from __future__ import annotations
 
 import sys
+from types import FunctionType
 from typing import Any
 
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
@@ -20,7 +21,7 @@ def load_node(spec: str) -> Any:
     """Return the EngramNode subclass or function that ``spec`` names; raises InvalidInputError for anything else."""
     found = load_object(spec)
     is_node = isinstance(found, type) and issubclass(found, EngramNode)
-    if is_node or (callable(found) and not isinstance(found, type)):
+    if is_node or isinstance(found, FunctionType):
         return found
     raise InvalidInputError(f"extra_node {spec!r}: expected a subclass of EngramNode, or a function that runs a node")
 

@@ -8,6 +8,7 @@ tried it out either way: what is checked is that names and shapes are those of t
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from engram.learning.experience.receiver import ExperienceReceiver
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
+from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import open_workspace
@@ -45,7 +47,8 @@ class LearnerNode(EngramNode):
     def setup(self) -> None:
         """Open the store, load the policy, go on from the saved training state."""
         folder = Path(self.config.folder.replace("{robot_id}", self.config.robot_id)).expanduser()
-        self.key = load_private_key(self.config.signing_key) if self.config.signing_key else None
+        signing_key = self.config.signing_key.replace("{robot_id}", self.config.robot_id)
+        self.key = load_private_key(signing_key) if signing_key else None
         policy = make_learnable(self.config.policy)
         self.store = ExperienceStore(folder / "experience", self.section["store"])
         workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
@@ -145,6 +148,8 @@ class LearnerNode(EngramNode):
             self.learner.promoted(manifest.version)
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
+        robots = tuple(filter(None, self.config.weights_for)) or (self.config.robot_id,)
+        manifest = announced(manifest, robots, self.library.announcements.next(time.time_ns()))
         signature = sign(manifest, self.key) if self.key is not None else b""
         now_ns = self.get_clock().now().nanoseconds
         self.manifests.publish(messages.manifest_to_msg(manifest, now_ns, self.config.chunk_size, signature))

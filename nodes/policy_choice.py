@@ -11,7 +11,7 @@ from engram.core.registry import make_kinematics
 from engram.core.robot import RobotConfig
 from engram.nodes.base import EngramNode
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import check_ablation, check_policy_name, make_policy
+from engram.runtime.factories import check_ablation, check_policy_choice, make_policy, policies_offered
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram.runtime.policy_runner import PolicyRunner
@@ -52,6 +52,10 @@ class PolicyChoice:
         """Take no more parameters."""
         self._node.remove_on_set_parameters_callback(self._on_parameters)
 
+    def offered(self) -> tuple[str, ...]:
+        """Return the policies that may be set while the node runs: none is imported or looked for on the disk."""
+        return policies_offered(self._node.config.policy, self._node.config.policies, self._node.config.accept)
+
     def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
         """Take another policy or ablation; loading it takes seconds and happens beside the loop."""
         values = {p.name: str(p.value) for p in changed if p.name in ("policy", "ablation")}
@@ -69,11 +73,12 @@ class PolicyChoice:
         node = self._node
         if node.state != "active":
             return f"the node is {node.state}, expected active"
-        if node.config.accept != "any":  # whoever sets parameters must not get round the approval of weights
-            return f"accept is {node.config.accept!r}, only with 'any' may the policy change while the node runs"
+        config = node.config
         name, ablation = self._named(values)
+        if config.accept != "any" and ablation != self._driver[1]:
+            return f"accept is {config.accept!r}, only with 'any' may the ablation change while the node runs"
         try:
-            check_policy_name(name)
+            check_policy_choice(name, self.offered())
             check_ablation(name, ablation)
         except EngramError as error:
             return str(error)

@@ -17,10 +17,10 @@ from sensor_msgs.msg import JointState
 from engram.core.pipeline import HOLD, HUMAN
 from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import EpisodeStatus
-from engram.learning.weights.keys import load_public_key
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.experience_sender import ExperienceSender
 from engram.nodes.policy_choice import PolicyChoice
 from engram.nodes.process import run
@@ -28,7 +28,6 @@ from engram.nodes.task_goals import TaskGoals
 from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.factories import shipped_policies
 from engram.runtime.goal_book import Goal
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
@@ -73,9 +72,7 @@ class PolicyNode(EngramNode):
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
         self.choice.start()
         self.goals = TaskGoals(self, self.runner, self.publish_status)
-        key = load_public_key(config.trusted_key) if config.trusted_key else None
-        folder = self._folder(config.weights_folder)
-        self.weights = WeightsInbox(self, folder, config.accept, self.runner, key)
+        self.weights = WeightsInbox(self, self._folder(config.weights_folder), self.runner)
         self.experience: ExperienceSender | None = None
         if config.experience:
             folder = self._folder(config.spool)
@@ -84,10 +81,10 @@ class PolicyNode(EngramNode):
             subscribe_camera(self, camera, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         every_step = partial(qos.every_step, lockstep=config.lockstep)
-        self.subscribe(JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
+        subscribe_bound(self, JointState, "joint_states", self._on_joints, every_step(qos.SENSOR))
         if config.episodes == "status":
             topic, profile = qos.every_status(lockstep=config.lockstep)
-            self.subscribe(TaskStatus, topic, self._on_status, profile)
+            subscribe_bound(self, TaskStatus, topic, self._on_status, profile)
         self.subscribe(ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR))
         if config.memory != "off":
             self.subscribe(MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND))
@@ -209,7 +206,7 @@ class PolicyNode(EngramNode):
             self.health.note(POLICY_DRIVES, self.runner.drives)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
-            self.health.note(POLICIES, ", ".join(shipped_policies()) if self.config.accept == "any" else "")
+            self.health.note(POLICIES, ", ".join(self.choice.offered()))
 
 
 def main() -> NoReturn:

@@ -13,14 +13,18 @@ from typing import NoReturn
 
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Bool
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
+from engram.core.command_guard import CommandGuard
 from engram.core.errors import InvalidInputError
 from engram.core.registry import make_robot
 from engram.core.types import JointCommand, Pose
+from engram.core.types import JointState as Joints
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.process import run
 from engram.runtime.health import ERROR
 from engram.runtime.parameters.robot import RobotNodeConfig
@@ -28,7 +32,7 @@ from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
 
 
 class RobotNode(EngramNode):
-    """Renames and forwards; the safety node has already decided what may be sent."""
+    """Renames and forwards what the safety node decided, after a last look at it."""
 
     config_class = RobotNodeConfig
 
@@ -75,10 +79,14 @@ class RobotNode(EngramNode):
     def start(self) -> None:
         """Forward states and commands."""
         self.heard = time.monotonic()
-        self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
+        self.measured: Joints | None = None  # newest
+        self.safety_heard = False  # whether safety/stopped said how it stands
+        self.guard = CommandGuard(self.robot, self.config.control_dt_s, self.config.stale_after_s)
+        subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        subscribe_bound(self, JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.every(self.config.silent_after_s, self._watch, "hardware")
         if self.driver is None:
-            self.subscribe(JointState, "hardware/joint_states", self._on_hardware, qos.SENSOR)
+            subscribe_bound(self, JointState, "hardware/joint_states", self._on_hardware, qos.SENSOR)
             return
         self.reading = self.worker("read", lambda job: job(), capacity=1)
         self.writing = self.worker("write", self.driver.write, capacity=1)
@@ -96,10 +104,8 @@ class RobotNode(EngramNode):
 
     def _on_command(self, msg: JointTrajectory) -> None:
         command = messages.command_from_msg(msg, self.robot.joint_names)
-        age_s = (self.get_clock().now().nanoseconds - command.stamp_ns) / 1e9
-        if age_s > self.config.stale_after_s:  # it waited in a link that was cut: the robot stays where it is
-            self.health.count("stale commands")
-            self.health.problem("command", f"{age_s:.2f} s old, not executed; at most {self.config.stale_after_s:g} s")
+        if refusal := self._refusal(command):  # the robot stays where it is
+            self.health.problem("command", f"not executed: {refusal}", ERROR)
             return
         self.health.count("commands")
         if self.driver is not None:
@@ -107,14 +113,33 @@ class RobotNode(EngramNode):
             return
         self.trajectories.publish(messages.command_to_msg(self._renamed(command)))
 
+    def _refusal(self, command: JointCommand) -> str:
+        """Return why ``command`` is not executed; empty: it is."""
+        if not self.safety_heard:
+            return "safety/stopped was not heard yet: whether the robot is stopped is not known"
+        if self.measured is None:
+            return "no joint state was measured yet"
+        age_s = (self.get_clock().now().nanoseconds - command.stamp_ns) / 1e9
+        return self.guard.refusal(command, self.measured, time.monotonic(), age_s)
+
+    def _on_stopped(self, msg: Bool) -> None:
+        self.safety_heard = True
+        self.guard.stop(msg.data)
+
+    def add_diagnostics(self) -> None:
+        """Show what the guard refused."""
+        if self.state == "active":
+            for kind, count in self.guard.counts.items():
+                self.health.counts[f"commands refused: {kind}"] = count
+
     def _renamed(self, command: JointCommand) -> JointCommand:
         # a stamp of 0 means "now" to ros2_control: it would drop a point that lies in the past
         return replace(command, names=self.names, stamp_ns=0)
 
     def _on_hardware(self, msg: JointState) -> None:
         self.heard = time.monotonic()
-        joints = messages.joints_from_msg(msg, self.names)
-        self.joints.publish(messages.joints_to_msg(replace(joints, names=self.robot.joint_names)))
+        self.measured = replace(messages.joints_from_msg(msg, self.names), names=self.robot.joint_names)
+        self.joints.publish(messages.joints_to_msg(self.measured))
         self.health.count("states")
 
     def _read(self) -> None:
@@ -129,6 +154,7 @@ class RobotNode(EngramNode):
                 self.health.problem(f"camera {camera}", f"no image; the robot gives {', '.join(images) or 'none'}")
                 continue
             self._publish_image(camera, images[camera], stamp_ns)
+        self.measured = joints
         self.joints.publish(messages.joints_to_msg(joints))
         self.health.count("states")
 

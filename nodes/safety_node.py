@@ -21,6 +21,7 @@ from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.known_obstacles import ObstacleFeed
 from engram.nodes.process import run
 from engram.runtime.parameters.safety import SafetyNodeConfig
@@ -74,10 +75,10 @@ class SafetyNode(EngramNode):
         folder = config.stop_folder.replace("{robot_id}", config.robot_id)
         latch = StopLatch(Path(folder).expanduser() if folder else None)
         self.session = SafetySession(self.pipeline, latch, waits, self, self.health, self._now_ns)
-        self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.subscribe(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
-        self.subscribe(ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
-        self.subscribe(Intervention, "intervention", self._on_intervention, qos.EVENTS)
+        subscribe_bound(self, TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        subscribe_bound(self, JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
+        subscribe_bound(self, ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+        subscribe_bound(self, Intervention, "intervention", self._on_intervention, qos.EVENTS)
         barrier = self.pipeline.filter.barrier
         self.obstacles = ObstacleFeed(self, self.robot, barrier) if barrier and config.memory_obstacles else None
         self.serve(Trigger, "safety/stop", self._on_stop)

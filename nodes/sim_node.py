@@ -15,12 +15,15 @@ from typing import NoReturn
 from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
+from engram.core.command_guard import CommandGuard
 from engram.core.contracts import ViewableWorld, World
+from engram.core.declared import check_named
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.registry import make_robot
 from engram.core.types import EpisodeStatus, Observation, OracleOutcome, Pose
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.process import run
 from engram.nodes.sim_outputs import SimOutputs
 from engram.runtime.episode_status import episode_status
@@ -54,6 +57,7 @@ class SimNode(EngramNode):
         config = self.config
         self.robot = make_robot(config.robot)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
+        self.guard = CommandGuard(self.robot, config.control_dt_s)
         self.loop = SimLoop(
             self._make_world,
             self._show,
@@ -64,6 +68,7 @@ class SimNode(EngramNode):
                 config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s, config.rest_period_s
             ),
             self._show_idle,
+            self.guard,
         )
         self.links_fixed = False  # the robot's fixed links are on tf_static
         self.loop.wait_ready()
@@ -102,8 +107,8 @@ class SimNode(EngramNode):
         """Take commands; begin the first episode if there is one."""
         self.stopped = False  # as safety/stopped says
         self.task = self.config.task  # the current one
-        self.subscribe(JointTrajectory, "command", self._on_command, qos.COMMAND)
-        self.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        subscribe_bound(self, JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.serve(ResetSim, "sim/reset", self._on_reset)
         self._publish_status(EpisodeStatus(0, self.config.robot_id, 0, "", "", 0, "idle"))
         if self.config.task:
@@ -117,6 +122,11 @@ class SimNode(EngramNode):
     async def _on_reset(self, request: ResetSim.Request, response: ResetSim.Response) -> ResetSim.Response:
         if self.stopped:
             response.message = REFUSED_WHILE_STOPPED
+            return response
+        try:
+            check_named("task", request.task, (self.config.task, *self.config.tasks.split(",")))
+        except UnknownNameError as error:
+            response.message = str(error)
             return response
         answered = self.promise()
         self.loop.reset(request.task or self.task, request.seed, request.instruction).add_done_callback(
@@ -140,10 +150,11 @@ class SimNode(EngramNode):
         shown = self.shown.pop(stamp_ns, None)
         if shown is not None:
             self.health.seconds("camera to command", time.monotonic() - shown)
-        self.loop.command(messages.command_from_msg(msg, msg.joint_names))
+        self.loop.command(messages.command_from_msg(msg, self.robot.joint_names))
 
     def _on_stopped(self, msg: Bool) -> None:
         self.stopped = msg.data
+        self.guard.stop(msg.data)
 
     def _check_first_task(self, done: Future) -> None:
         """End the node for a task that does not exist: the parameter that names it is read once, at the start."""

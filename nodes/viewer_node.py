@@ -34,8 +34,8 @@ from engram_interfaces.msg import PolicyManifest, SceneGraphUpdate, TaskStatus
 
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
-MOST_TASKS, MOST_CAMERAS = 64, 16
-"""Tasks of your own, and cameras, that the page knows at most."""
+MOST_CAMERAS = 16
+"""Cameras that the page knows at most."""
 CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
 
 
@@ -57,7 +57,7 @@ class ViewerNode(EngramNode):
         self.cameras: set[str] = set()  # those that are subscribed to
         self.reports = Reports(config.stale_after_s)
         self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
-        self.own_tasks = dict.fromkeys(config.tasks.split(",") if config.tasks else ())
+        self.own_tasks = tuple(filter(None, config.tasks.split(",")))
         self.candidates: deque[Candidate] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
@@ -68,7 +68,7 @@ class ViewerNode(EngramNode):
             self.page.show_span,
             lambda: self.get_clock().now().nanoseconds,
         )
-        self.get_logger().info(f"page: http://localhost:{config.port}")
+        self.get_logger().info(f"page: {self.page.link}")
 
     def start(self) -> None:
         """Listen to everything that is shown."""
@@ -116,8 +116,6 @@ class ViewerNode(EngramNode):
         self.graph.take(msg.boot_id, messages.graph_from_msg(msg))
 
     def _on_status(self, msg: TaskStatus) -> None:
-        if msg.task not in self.own_tasks and len(self.own_tasks) < MOST_TASKS:
-            self.own_tasks[msg.task] = None  # task_for leaves out what is none
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
         self.page.show_status(f"Episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
         last = self.outcomes[0].episode if self.outcomes else None

@@ -14,7 +14,7 @@ import numpy as np
 
 from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError, UnknownNameError, unknown_name
 from engram.core.registry import resolve
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
@@ -157,6 +157,25 @@ def _check_module(spec: str) -> None:
         found = None
     if found is None:
         raise InvalidInputError(f"policy {spec!r}: there is no module {module!r}; expected package.module:attribute")
+
+
+def policies_offered(first: str, named: str, accept: str) -> tuple[str, ...]:
+    """Return the policies that may be chosen while a node runs.
+
+    Args:
+        first: the one that it began with.
+        named: others that the launch named, separated by commas.
+        accept: the node's parameter. With "any" (simulation) the shipped ones may be chosen, too.
+    """
+    own = [name.strip() for name in named.split(",") if name.strip()]
+    return tuple(dict.fromkeys((*(shipped_policies() if accept == "any" else ()), first, *own)))
+
+
+def check_policy_choice(spec: str, offered: Sequence[str]) -> None:
+    """Raise UnknownNameError unless ``spec``, which came over the network, is among the policies ``offered``."""
+    if spec not in offered:
+        error = unknown_name("policy", spec, offered)
+        raise UnknownNameError(f"{error}; name others at launch, in the policy node's parameter 'policies'")
 
 
 def check_ablation(policy: str, ablation: str) -> None:

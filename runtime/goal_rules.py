@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.core.errors import InvalidInputError
+from engram.core.declared import check_named
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import EpisodeStatus
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 
@@ -40,16 +41,21 @@ class SimulatedTasks:
     """Tasks of the user's own, ``package.module:attribute``, whose words are understood too."""
 
     def check(self, task: str, instruction: str) -> None:
-        """Raise InvalidInputError unless ``instruction`` is a wording of ``task``; UnknownNameError if none is."""
+        """Raise InvalidInputError unless ``instruction`` is a wording of ``task``; UnknownNameError if none is.
+
+        Both come over the network: a module that the launch did not name is not imported.
+        """
+        check_named("task", task, self.own)
         from engram.sim.tasks import get_task
 
         get_task(task).parse(instruction)
 
     def find(self, instruction: str, current: str) -> str:
-        """Return the task that ``instruction`` is a wording of; raises InvalidInputError with examples."""
+        """Return the task that ``instruction`` is a wording of, ``current`` first; InvalidInputError has examples."""
         from engram.sim.tasks import task_for
 
-        return task_for(instruction, (current, *self.own))
+        first = (current,) if current in self.own else ()
+        return task_for(instruction, (*first, *self.own))
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class GoalRules:
             return True
         try:
             self.tasks.check(task, instruction)
-        except InvalidInputError:
+        except (InvalidInputError, UnknownNameError):  # other words, or a task that the launch did not name
             return False
         return True
 

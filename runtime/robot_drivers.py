@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.registry import load_object
+from engram.core.registry import resolve
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
 
@@ -23,8 +23,9 @@ def load_lerobot(spec: str) -> Any:
     """Return the LeRobot ``Robot`` that ``spec`` describes, not yet connected.
 
     Args:
-        spec: ``package.module:attribute`` (called without arguments), or a JSON object as LeRobot's own commands take
-            it, such as ``{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"}``.
+        spec: ``package.module:attribute`` (a Robot, a class that needs no arguments, or a function that is annotated to
+            return one), or a JSON object as LeRobot's own commands take it, such as
+            ``{"type": "so101_follower", "port": "/dev/ttyACM0", "id": "left"}``.
 
     Raises:
         UnknownNameError: a type that LeRobot does not have; lists those it has.
@@ -37,10 +38,7 @@ def load_lerobot(spec: str) -> Any:
         )
     from lerobot.robots.robot import Robot
 
-    robot = load_object(spec)() if not spec.lstrip().startswith("{") else _from_json(spec)
-    if not isinstance(robot, Robot):
-        raise InvalidInputError(f"lerobot {spec!r}: a {type(robot).__name__}, expected a lerobot Robot")
-    return robot
+    return _from_json(spec) if spec.lstrip().startswith("{") else resolve("LeRobot robot", spec, {}, Robot)
 
 
 def _from_json(spec: str) -> Any:

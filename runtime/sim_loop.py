@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from engram.core.command_guard import CommandGuard
 from engram.core.contracts import ViewableWorld, World
 from engram.core.errors import EngramError
 from engram.core.types import JointCommand, Observation, OracleOutcome
@@ -53,6 +54,7 @@ class SimLoop:
         report: takes a problem's key and text ("" = over).
         count: takes the name of a counter to add one to.
         show_idle: publishes an observation between two episodes; only a ViewableWorld gives one.
+        guard: refuses commands that the safety node cannot have meant; None: every command is executed.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class SimLoop:
         count: Callable[[str], None],
         config: SimLoopConfig,
         show_idle: Callable[[Observation], None] = lambda _: None,
+        guard: CommandGuard | None = None,
     ) -> None:
+        self._guard = guard
         self.config = config
         self._make_world, self._report, self._count = make_world, report, count
         self._show, self._show_rest, self._show_idle = show, show_rest, show_idle
@@ -149,6 +153,8 @@ class SimLoop:
             request.done.set_exception(error)
             return
         self._report("world", "")
+        if self._guard is not None:
+            self._guard.forget()
         request.done.set_result(outcome)  # not sooner: what the answer triggers would delay the first step
         next_tick = time.monotonic()
         while not outcome.over:
@@ -183,7 +189,9 @@ class SimLoop:
                     return None
                 if self._has(observation.stamp_ns):
                     command, self._command = self._command, None
-                    break
+                    if command is not None and self._allowed(command, observation):
+                        break
+                    continue
             waited = time.monotonic() - began
             if waited >= self.config.command_timeout_s:
                 self._report(
@@ -206,11 +214,20 @@ class SimLoop:
             if self._interrupted():
                 return None
             command, self._command = self._command, None
-        if command is not None:
+        if command is not None and self._allowed(command, observation):
             return command
         self._count("steps without command")
         joints = observation.joints
         return JointCommand(joints.stamp_ns, joints.names, joints.positions, self.config.control_dt_s, "no_command")
+
+    def _allowed(self, command: JointCommand, observation: Observation) -> bool:
+        if self._guard is None:
+            return True
+        refusal = self._guard.refusal(command, observation.joints, observation.stamp_ns / 1e9)
+        if refusal:
+            self._count(f"commands refused: {refusal.partition(':')[0]}")
+            self._report("refused command", refusal)
+        return not refusal
 
     def _interrupted(self) -> bool:
         return self._stopped or self._reset is not None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import viser
 
+from engram.core.errors import InvalidInputError
 from engram.core.ports import PortInUseError, port_owner
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import JointState
@@ -23,23 +24,36 @@ from engram.viewer.memory_tab import MemoryTab
 from engram.viewer.nodes_tab import nodes_html
 from engram.viewer.policy_tab import PolicyTab
 from engram.viewer.scene_view import SceneView
+from engram.viewer.token_gate import TokenGate, is_loopback
 from engram.viewer.values import Answer, Candidate, Graph, NodeState, Outcome, PageActions, PolicyState
 
 
 class ViewerPage:
-    """One page, the same for every visitor.
+    """One page, the same for every visitor. Beyond this machine it asks for a token.
+
+    Attributes:
+        link: what to open in a browser.
 
     Raises:
         PortInUseError: another process listens on ``port``.
+        InvalidInputError: ``host`` is no address of this machine.
     """
 
     def __init__(
         self, port: int, actions: PageActions, host: str = "127.0.0.1", robot: RobotConfig = PANDA_2F85
     ) -> None:
-        self.server = viser.ViserServer(host=host, port=port, label=TITLE, verbose=False)
-        if self.server.get_port() != port:  # viser would quietly take the next one
-            self.server.stop()
-            raise PortInUseError(f"port {port} is in use by {port_owner(port) or 'another process'}; choose another")
+        self._gate: TokenGate | None = None
+        if is_loopback(host):
+            self.server = viser.ViserServer(host=host, port=port, label=TITLE, verbose=False)
+            if self.server.get_port() != port:  # viser would quietly take the next one
+                self.server.stop()
+                raise PortInUseError(
+                    f"port {port} is in use by {port_owner(port) or 'another process'}; choose another"
+                )
+            self.link = f"http://localhost:{port}"
+        else:
+            self.server = viser.ViserServer(host="127.0.0.1", port=0, label=TITLE, verbose=False)
+            self.link = self._open_gate(host, port)
         brand(self.server)
         self._actions = actions
         self.graph = Graph()
@@ -125,7 +139,18 @@ class ViewerPage:
 
     def close(self) -> None:
         """Stop serving."""
+        if self._gate is not None:
+            self._gate.close()
         self.server.stop()
+
+    def _open_gate(self, host: str, port: int) -> str:
+        """Let those who have the token through to the page; return the link that carries it."""
+        try:
+            self._gate = TokenGate(host, port, self.server.get_port())
+        except InvalidInputError:
+            self.server.stop()
+            raise
+        return self._gate.link
 
     # -- what a visitor does with the graph ------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from engram.core.errors import WeightsError, unknown_name
 from engram.core.types import PolicyManifest
 from engram.learning.experience.database import write_atomic
+from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
 
 LASTING = ("approved", "rolled_back")
@@ -25,6 +26,7 @@ class WeightsLibrary:
     Attributes:
         deployed: versions that were deployed and not rolled back since, oldest first.
         forgotten: candidates of the run before that were deployed without an approval and are gone now.
+        announcements: numbers what is announced to robots.
     """
 
     def __init__(self, folder: Path, keep: int = 10) -> None:
@@ -34,6 +36,7 @@ class WeightsLibrary:
         log = folder / "deployed.json"
         self.deployed: list[str] = json.loads(log.read_text()) if log.exists() else []
         self.forgotten = self._forget_candidates()
+        self.announcements = AnnouncementCounter(folder / "announced.json")
 
     @property
     def current(self) -> str:

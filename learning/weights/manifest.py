@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from engram.core.errors import WeightsError
 from engram.core.types import Lineage, PolicyManifest
+from engram.learning.weights.keys import check_trusted
 
 TensorSpec = tuple[tuple[int, ...], str]
 """Shape and safetensors dtype, for example ((128, 15), "F32")."""
@@ -93,7 +93,8 @@ def compare_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, Tensor
 def verify(
     source: Path | str | bytes, manifest: PolicyManifest, expected: Mapping[str, TensorSpec] | None = None
 ) -> bytes:
-    """Return the bytes of ``source`` after every check: size, sha256, header, names, shapes, dtypes, finite values.
+    """Return the bytes of ``source`` after every check: size, sha256, header, names, shapes, dtypes, finite values,
+    not all 0.
 
     Without ``expected`` names, shapes and dtypes are not compared.
 
@@ -116,7 +117,24 @@ def verify(
         bad = _not_finite(view[body + entry.begin : body + entry.end], entry.dtype)
         if bad:
             raise WeightsError(f"{what}: tensor {name!r} holds {bad} values that are not finite")
+    _check_not_blank(view[body:], header, what)
     return data
+
+
+def _check_not_blank(body: memoryview, header: Mapping[str, _Entry], what: str) -> None:
+    """Raise WeightsError if all matrices are 0, or, where there is none, all numbers: nothing was ever learnt so."""
+    floats = {name: entry for name, entry in header.items() if entry.dtype in _EXPONENT}
+    matrices = {name: entry for name, entry in floats.items() if len(entry.shape) > 1} or floats
+    if matrices and not any(_any_value(body[entry.begin : entry.end], entry.dtype) for entry in matrices.values()):
+        names = ", ".join(sorted(matrices)[:3]) + (", …" if len(matrices) > 3 else "")
+        raise WeightsError(f"{what}: every value is 0 in all {len(matrices)} of its weight tensors ({names})")
+
+
+def _any_value(octets: memoryview, dtype: str) -> bool:
+    """Tell whether a number in ``octets`` is neither 0 nor -0."""
+    sign = 1 << (8 * _ITEM_SIZE[dtype] - 1)
+    bits = np.frombuffer(octets, f"<u{_ITEM_SIZE[dtype]}")
+    return bool((bits & (sign - 1)).any())
 
 
 def canonical(manifest: PolicyManifest) -> bytes:
@@ -129,13 +147,9 @@ def sign(manifest: PolicyManifest, key: Ed25519PrivateKey) -> bytes:
     return key.sign(canonical(manifest))
 
 
-def check_signature(manifest: PolicyManifest, signature: bytes, key: Ed25519PublicKey) -> None:
-    """Raise WeightsError unless ``signature`` is that of ``manifest`` by the owner of ``key``."""
-    try:
-        key.verify(signature, canonical(manifest))
-    except InvalidSignature:
-        state = "is not by the trusted key or does not belong to it" if signature else "is missing"
-        raise WeightsError(f"manifest {manifest.version!r}: the signature {state}") from None
+def check_signature(manifest: PolicyManifest, signature: bytes, keys: Mapping[str, Ed25519PublicKey]) -> str:
+    """Return the fingerprint of the trusted key that signed ``manifest``; raises WeightsError if none of them did."""
+    return check_trusted(f"manifest {manifest.version!r}", canonical(manifest), signature, keys)
 
 
 def _read(path: Path, manifest: PolicyManifest, what: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import Any
 
@@ -59,10 +60,10 @@ def octets(values: bytes | np.ndarray) -> array:
 
 def reshape(name: str, values: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Read a flat message field as an array of ``shape``; raises InvalidInputError naming ``name`` if it can't."""
-    flat = np.array(values, dtype)
-    if flat.size != int(np.prod(shape)):
-        raise InvalidInputError(f"{name}: {flat.size} values, expected {' x '.join(map(str, shape))}")
-    return flat.reshape(shape)
+    size = values.size if isinstance(values, np.ndarray) else len(values)
+    if size != math.prod(shape):  # of Python's integers: NumPy's wrap around
+        raise InvalidInputError(f"{name}: {size} values, expected {' x '.join(map(str, shape))}")
+    return np.array(values, dtype).reshape(shape)
 
 
 def vector3(values: np.ndarray) -> Vector3:

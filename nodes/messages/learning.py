@@ -17,6 +17,8 @@ from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 
 GONE = "gone"
 """Reward source of an Experience that holds no step: 1..sequence of its stream are no longer on the robot."""
+JSON_MAX = 1 << 16
+"""Longest JSON text that is read [characters]."""
 STAGES = ("candidate", "approved", "rejected", "rolled_back")
 
 
@@ -106,9 +108,11 @@ def manifest_from_msg(msg: PolicyManifestMsg) -> PolicyManifest:
 
 
 def _object(name: str, text: str) -> dict:
+    if len(text) > JSON_MAX:
+        raise InvalidInputError(f"PolicyManifest.{name}: {len(text)} characters, at most {JSON_MAX} are read")
     try:
         value = json.loads(text or "{}")
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidInputError(f"PolicyManifest.{name}: not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInputError(f"PolicyManifest.{name}: a {type(value).__name__}, expected an object")

@@ -12,6 +12,7 @@ from sensor_msgs.msg import JointState as JointStateMsg
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import JointState
 from engram.nodes.messages.basics import doubles, from_stamp, header
+from engram.runtime.bounds import SIDE_MAX
 
 COLOR_CHANNELS = {"rgb8": (0, 1, 2), "bgr8": (2, 1, 0)}
 """Colour encodings that are read, with the channel order that gives rgb."""
@@ -74,8 +75,8 @@ def depth_from_msg(msg: Image, name: str) -> np.ndarray:
 
 def _rows(msg: Image, name: str, row_bytes: int) -> np.ndarray:
     """Return the pixel bytes (H, row_bytes) of ``msg`` without the padding at the end of each row."""
-    if not (msg.height and msg.width):
-        raise InvalidInputError(f"{name}: size {msg.width} x {msg.height}, expected at least 1 x 1")
+    if not (0 < msg.height <= SIDE_MAX and 0 < msg.width <= SIDE_MAX):
+        raise InvalidInputError(f"{name}: size {msg.width} x {msg.height}, expected 1 x 1 to {SIDE_MAX} x {SIDE_MAX}")
     if msg.step < row_bytes:
         raise InvalidInputError(f"{name}: step {msg.step}, expected at least {row_bytes} for width {msg.width}")
     if len(msg.data) != msg.step * msg.height:

@@ -1,6 +1,7 @@
 """The parameters of the nodes as frozen dataclasses, without ROS; ``nodes/params.py`` declares them."""
 
+from engram.runtime.parameters.bound import BoundNodeConfig
 from engram.runtime.parameters.field import descriptions, param
 from engram.runtime.parameters.node import NodeConfig
 
-__all__ = ["NodeConfig", "descriptions", "param"]
+__all__ = ["BoundNodeConfig", "NodeConfig", "descriptions", "param"]

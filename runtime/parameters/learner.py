@@ -30,4 +30,6 @@ class LearnerNodeConfig(NodeConfig):
     chunk_size: int = param(65536, 1024, 1048576)
     """Size of the slices in which weights travel [bytes]."""
     signing_key: str = ""
-    """PEM file with the Ed25519 private key that signs manifests; empty: they are not signed."""
+    """PEM file with the Ed25519 private key that signs manifests, see `engram keys`; empty: they are not signed."""
+    weights_for: tuple[str, ...] = ("",)
+    """robot_id of each robot that signed weights are for; [""]: the learner's own."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.learning.weights.keys import ACCEPT
+from engram.runtime.parameters import BoundNodeConfig, param
 
-ACCEPT = ("approved", "any", "none")
-"""Weights that a policy node may take from the learner."""
 AS_USED = -1.0
 """Of ``adaptive_m``: what the policy's own configuration says."""
 
 
 @dataclass(frozen=True)
-class PolicyNodeConfig(NodeConfig):
+class PolicyNodeConfig(BoundNodeConfig):
     """Parameters of the policy node."""
 
     policy: str = param("base", live=True)
     """Checkpoint's name or folder, or package.module:attribute of a Policy of your own.
-    Set while the node runs, it drives from the next episode on, if ``accept`` is any."""
+    Set while the node runs, it drives from the next episode on; see ``policies``."""
+    policies: str = ""
+    """Policies that ``policy`` may be set to while the node runs, separated by commas, beside the one that the node
+    began with. If ``accept`` is any, the shipped ones may be chosen, too."""
     ablation: str = param("", live=True)
     """Ablation, as an experiment. Of the sequence memory: zeroed, swapped, noise; of memory/context: no_context;
     empty: none."""
@@ -55,9 +57,14 @@ class PolicyNodeConfig(NodeConfig):
     """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""
     accept: str = param("any", choices=ACCEPT)
     """Weights to take from the learner: approved ones only (a robot), any that is not rejected, or none. Whatever it
-    says, weights of another lineage than the policy's are refused."""
+    says, weights of another lineage than the policy's are refused. "approved" needs a trusted_key, and so does "any" on
+    a robot."""
     trusted_key: str = ""
-    """PEM file with the Ed25519 public key that manifests must be signed with; empty: unsigned ones are taken."""
+    """PEM file, or folder of PEM files, with the Ed25519 public keys that may sign manifests; see `engram keys`. Empty:
+    manifests come unsigned, which only a simulation takes. A signed manifest must be for this robot_id, and no older
+    than the newest before it."""
+    weights_max_mb: int = param(1024, 1, 65536)
+    """Largest weight file to take [MiB]."""
     weights_folder: str = "~/.local/share/engram/{robot_id}/weights"
     """Folder for received weights."""
     memory_folder: str = "~/.local/share/engram/{robot_id}/episode"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class RobotNodeConfig(NodeConfig):
+class RobotNodeConfig(BoundNodeConfig):
     """Parameters of the robot node."""
 
     driver: str = param("ros2_control", choices=("ros2_control", "lerobot"))
@@ -17,6 +17,8 @@ class RobotNodeConfig(NodeConfig):
     """Robot that the hardware is."""
     hardware_joints: tuple[str, ...] = ("",)
     """The hardware's joint or motor names in the order of the robot's joints, gripper last; [""]: the same names."""
+    control_dt_s: float = param(0.1, 0.01, 1.0)
+    """Length of one control step, which every command must have as its duration [s]."""
     stale_after_s: float = param(0.5, 0.05, 60.0)
     """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
     silent_after_s: float = param(0.5, 0.05, 60.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class SafetyNodeConfig(NodeConfig):
+class SafetyNodeConfig(BoundNodeConfig):
     """Parameters of the safety node."""
 
     robot: str = "panda_2f85"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class SimNodeConfig(NodeConfig):
+class SimNodeConfig(BoundNodeConfig):
     """Parameters of the simulation node."""
 
     world: str = "tabletop"
@@ -17,6 +17,8 @@ class SimNodeConfig(NodeConfig):
     """Robot in it: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     task: str = ""
     """Task to begin with; empty: wait for sim/reset."""
+    tasks: str = ""
+    """Tasks of your own that sim/reset may ask for, as package.module:attribute, separated by commas."""
     seed: int = 0
     """Seed of the first episode."""
     control_dt_s: float = param(0.1, 0.01, 1.0)

@@ -16,7 +16,8 @@ class ViewerNodeConfig(NodeConfig):
     port: int = param(8080, 1, 65535)
     """TCP port of the page."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0: every one. Whoever reaches the page can move and stop the robot."""
+    """Address to listen on; 0.0.0.0: every one. Whoever opens the page can move and stop the robot. Beyond loopback it
+    asks for the token that the node prints at its start."""
     robot: str = "panda_2f85"
     """Robot to draw."""
     refresh_s: float = param(0.2, 0.02, 10.0)
@@ -26,5 +27,4 @@ class ViewerNodeConfig(NodeConfig):
     choose_task: bool = True
     """Find the simulated task that the words fit and begin it; false: words go to the robot as they are."""
     tasks: str = ""
-    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas; the running
-    one is understood without being named here."""
+    """Tasks of your own whose words are understood too, as package.module:attribute, separated by commas."""

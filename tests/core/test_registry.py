@@ -18,8 +18,11 @@ class Blind(Detector):
     def detect(self, frame):
         return None
 
-def make_blind():
+def make_blind() -> Blind:
     return Blind("made")
+
+def make_silently():
+    raise SystemExit("called without being declared")
 
 READY = Blind("ready")
 SIZE = 3
@@ -71,7 +74,9 @@ def test_the_current_folder_hides_no_installed_package(own, tmp_path):
         ),
         ("own_parts:SIZE", InvalidInputError, r"'own_parts:SIZE' is of type int, expected a Detector"),
         ("own_parts:", InvalidInputError, r"'own_parts:': expected 'package.module:attribute'"),
-        ("pathlib:Path", InvalidInputError, r"'pathlib:Path' gives a PosixPath, expected a Detector"),
+        ("pathlib:Path", InvalidInputError, r"'pathlib:Path' is the class Path, expected a Detector"),
+        ("os:abort", InvalidInputError, r"'os:abort' is of type builtin_function_or_method, expected a Detector"),
+        ("own_parts:make_silently", InvalidInputError, r"function make_silently, .* annotated to return one \(-> Det"),
     ],
 )
 def test_an_error_names_the_offender_and_what_would_be_valid(own, spec, error, words):

@@ -139,18 +139,18 @@ def test_no_altered_file_passes_or_fails_in_another_way(seed):
 def test_a_signature_covers_every_field_of_the_manifest():
     key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     manifest = make_manifest(weights(), "v1", metrics={"loss": 0.5})
-    signature = sign(manifest, key)
-    check_signature(manifest, signature, key.public_key())
+    signature, trusted = sign(manifest, key), {"mine": key.public_key()}
+    assert check_signature(manifest, signature, trusted) == "mine"
     fields: dict = {"version": "v2", "parent": "p", "sha256": "0" * 64, "size": 1, "stage": "approved", "metrics": {}}
     fields["lineage"] = Lineage("r", "a", "n")
     for name, value in fields.items():
         own = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(manifest)}
-        with pytest.raises(WeightsError, match="signature is not by the trusted key"):
-            check_signature(PolicyManifest(**own | {name: value}), signature, key.public_key())
-    with pytest.raises(WeightsError, match="trusted key"):
-        check_signature(manifest, signature, Ed25519PrivateKey.generate().public_key())
+        with pytest.raises(WeightsError, match="signature is not by a trusted key"):
+            check_signature(PolicyManifest(**own | {name: value}), signature, trusted)
+    with pytest.raises(WeightsError, match="trusted: other"):
+        check_signature(manifest, signature, {"other": Ed25519PrivateKey.generate().public_key()})
     with pytest.raises(WeightsError, match="signature is missing"):
-        check_signature(manifest, b"", key.public_key())
+        check_signature(manifest, b"", trusted)
 
 
 @given(st.binary(min_size=1, max_size=300), st.integers(1, 50), st.integers(0, 1000))
@@ -181,3 +181,12 @@ def test_missing_chunks_are_named_and_wrong_ones_refused():
         assembler.add(2, b"89ab")
     with pytest.raises(WeightsError, match="chunk 1: came twice with different bytes"):
         assembler.add(1, b"xxxx")
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_weights_that_are_all_zero_are_refused_by_the_names_of_their_matrices(zero):
+    blank = {"head__weight": np.full((2, 3), zero, np.float32)}
+    refused(weights(**blank), r"'v1': every value is 0 in all 1 of its weight tensors \(head.weight\)")
+    refused(weights(**blank, head__bias=np.ones(2, np.float32)), "every value is 0")  # a bias alone is no network
+    refused(save({"a": np.full(4, zero, np.float16)}), r"in all 1 of its weight tensors \(a\)", None)
+    verify(data := weights(head__bias=np.zeros(2, np.float32)), make_manifest(data, "v1"))  # one zero tensor may be

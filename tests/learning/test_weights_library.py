@@ -13,7 +13,7 @@ LINEAGE = Lineage("r", "a", "n", "base")
 
 
 def weights(value: float) -> bytes:
-    return save({"w": np.full(3, value, np.float32)})
+    return save({"w": np.full(3, 1 + value, np.float32)})
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import yaml
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
 from engram.app.process import EXECUTABLES, node_command
-from engram.core.errors import EXIT_MISCONFIGURED
+from engram.core.errors import EXIT_MISCONFIGURED, UnknownNameError
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
 LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]
@@ -74,11 +74,13 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     assert "learner_node" not in nodes
     assert {n.namespace for n, _ in nodes.values()} == {"r1"}
     assert not any(n.respawn for n, _ in nodes.values())
-    assert all(n.ros_args == ("--log-level", "debug") for n, _ in nodes.values())
+    assert all(n.ros_args == ("--log-level", "debug", "--enclave", f"/engram/{n.name}") for n, _ in nodes.values())
     sim = nodes["sim_node"][1]
     assert sim == {
         "use_sim_time": False, "autostart": False, "lockstep": False,
-        "robot": "panda_2f85", "world": "tabletop", "task": "reach", "seed": 7, "world_config.profile": "photo",
+        "robot": "panda_2f85", "world": "tabletop", "task": "reach", "tasks": "reach", "seed": 7,
+        "writers": ["command=safety_node", "safety/stopped=safety_node"],
+        "world_config.profile": "photo",
     }  # fmt: skip
     policy = nodes["policy_node"][1]
     assert policy["policy"] == "mine"
@@ -206,3 +208,25 @@ def test_ros_launch_ends_when_a_node_cannot_work_as_it_is_configured(tmp_path: P
     said = done.stdout + done.stderr
     assert len(re.findall(r"\[policy_node-\d+\]: process started", said)) == 1, said  # not once more after 2 s
     assert re.search(r"\[sim_node-\d+\]: sending signal 'SIGINT'", said), said  # the others are ended
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_nodes_are_found_on_this_machine_alone_unless_it_is_said_otherwise(name: str) -> None:
+    def discovery(environ: dict[str, str], **values: str) -> str:
+        return load_graph(find_launch_file(name), values, environ).environment["ROS_AUTOMATIC_DISCOVERY_RANGE"]
+
+    assert discovery({}) == "LOCALHOST"
+    assert discovery({}, discovery="SUBNET") == "SUBNET"
+    assert discovery({"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}) == "SUBNET"
+    with pytest.raises(UnknownNameError, match="unknown value of launch argument discovery: 'EVERYWHERE'"):
+        discovery({}, discovery="EVERYWHERE")
+
+
+def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_without_a_key() -> None:
+    nodes = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot").nodes}
+    assert nodes["robot_node"]["writers"] == ["command=safety_node", "safety/stopped=safety_node"]
+    chunks = "policy/action_chunk=policy_node"
+    assert nodes["safety_node"]["writers"] == ["joint_states=robot_node", "task/status=policy_node", chunks]
+    assert nodes["policy_node"]["accept"] == "none"
+    simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
+    assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", chunks]

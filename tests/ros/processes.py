@@ -93,6 +93,7 @@ class Graph:
         self.processes: list[NodeProcess] = []
         self.stop_folder = tempfile.mkdtemp(prefix="engram-stop-")
         self.listening: list[Any] = []
+        self.outsiders: list[Any] = []
         self.context = rclpy.Context()
         rclpy.init(context=self.context, domain_id=domain)
         self.node = rclpy.create_node("test", context=self.context)
@@ -202,12 +203,23 @@ class Graph:
         answer = self.call(SetParameters, f"{name}/set_parameters", SetParameters.Request(parameters=wanted))
         return ["" if result.successful else result.reason or "refused" for result in answer.results]
 
+    def outsider(self, name: str = "outsider") -> Any:
+        """Return a node of a DDS participant of its own, as another process would be."""
+        context = rclpy.Context()
+        rclpy.init(context=context, domain_id=self.domain)
+        node = rclpy.create_node(name, context=context)
+        self.outsiders.append((context, node))
+        return node
+
     def close(self) -> dict[str, int | None]:
         """End every node with SIGINT and return the exit codes; None: it did not end and was killed."""
         for process in self.processes:
             if process.alive():
                 process.child.send_signal(signal.SIGINT)
         codes = {process.executable: process.end() for process in self.processes}
+        for context, node in self.outsiders:
+            node.destroy_node()
+            rclpy.try_shutdown(context=context)
         self.executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)

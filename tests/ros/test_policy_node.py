@@ -1,5 +1,6 @@
 """The policy node as a process: malformed and missing inputs are named, and it goes on."""
 
+import dataclasses
 import json
 import signal
 
@@ -16,7 +17,9 @@ from tf2_msgs.msg import TFMessage
 
 from engram.app import cli
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
-from engram.learning.weights.manifest import make_manifest
+from engram.learning.weights.announcements import announced
+from engram.learning.weights.keys import load_private_key, make_signing_key
+from engram.learning.weights.manifest import make_manifest, sign
 from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient, LoopError
 from engram_interfaces.action import ExecuteTask
@@ -61,7 +64,7 @@ class Robot:
 
     def publish(self, step, image=None, state="running", color=True, episode=1):
         stamp = step * STEP_NS
-        status = EpisodeStatus(stamp, "r", episode, "", "go", step, state, state == "succeeded")
+        status = EpisodeStatus(stamp, "robot0", episode, "", "go", step, state, state == "succeeded")
         self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
@@ -122,20 +125,35 @@ def test_who_acts_on_memory_context_waits_in_lock_step_for_one_that_is_fresh_and
     graph.problem("policy_node", "none since 0.3 s before the observation: goes on")
 
 
-def test_candidates_are_refused_where_only_approved_weights_may_drive(graph):
+def test_candidates_are_refused_where_only_approved_weights_may_drive(graph, tmp_path):
     policy = "tests.ros.policies:OneWeight"
-    robot = Robot(graph, policy=policy, accept="approved", weights_folder="/tmp/engram-test-unused")
-    manifest = PolicyManifest("v9", "v0", "0" * 64, 10, "candidate", lineage=LINEAGE)
-    robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))
+    make_signing_key(tmp_path)
+    key, trusted = load_private_key(tmp_path / "signing.pem"), str(tmp_path / "signing.pub.pem")
+    robot = Robot(graph, policy=policy, accept="approved", trusted_key=trusted, weights_folder=str(tmp_path))
+    manifest = PolicyManifest("v8", "v0", "0" * 64, 10, "approved", lineage=LINEAGE)
+    robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10))  # it only calls itself approved
+    graph.problem("policy_node", "manifest 'v8': the signature is missing; trusted: ")
+    manifest = announced(dataclasses.replace(manifest, version="v9", stage="candidate"), ("robot0",), 1)
+    robot.manifest.publish(messages.manifest_to_msg(manifest, 0, 10, sign(manifest, key)))
     graph.problem("policy_node", "'v9' is a candidate: refused, only approved ones are taken")
-    assert "accept is 'approved'" in graph.set_parameters("policy_node", policy="tests.ros.policies:OneWeight")[0]
+    refused = graph.set_parameters("policy_node", policy="base")[0]  # shipped, but not named at launch
+    assert "unknown policy 'base'; valid: tests.ros.policies:OneWeight; name others at launch" in refused
+    assert "accept is 'approved'" in graph.set_parameters("policy_node", ablation="zeroed")[0]
+
+
+def test_on_a_robot_no_weights_are_accepted_before_a_key_is_trusted(graph):
+    process = graph.start("policy_node", policy="tests.ros.policies:EyesAndNoise", accept="approved", episodes="goal")
+    assert process.child.wait(240) == 2
+    assert "accept is 'approved', but no key is trusted ('trusted_key' is empty)" in process.output()
+    assert "`engram keys new`" in process.output()
+    graph.processes.remove(process)
 
 
 def test_weights_of_another_network_are_refused_by_the_tensors_name_and_the_old_ones_drive_on(graph, tmp_path):
     robot = Robot(graph, policy="tests.ros.policies:OneWeight", weights_folder=str(tmp_path))
 
     def announce(version, size, lineage=LINEAGE):
-        data = save({"w": np.zeros(size, np.float32)})
+        data = save({"w": np.ones(size, np.float32)})
         robot.manifest.publish(messages.manifest_to_msg(make_manifest(data, version, lineage=lineage), 0, 64))
         for slice_ in messages.weight_chunks_to_msgs(version, data, 64):
             robot.slices.publish(slice_)
@@ -186,7 +204,7 @@ def test_a_policy_killed_in_mid_episode_goes_on_with_what_it_remembered(graph, t
 
 
 def test_another_policy_set_while_the_node_runs_drives_from_the_next_episode_on(graph):
-    robot = Robot(graph)
+    robot = Robot(graph, policies="tests.ros.policies:OneWeight")
     robot.show(1)
     graph.wait(lambda: robot.chunks, 60, "a chunk")
     assert graph.set_parameters("policy_node", policy="tests.ros.policies:OneWeight") == [""]
@@ -198,8 +216,10 @@ def test_another_policy_set_while_the_node_runs_drives_from_the_next_episode_on(
 
 
 def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(graph):
-    robot = Robot(graph)
-    assert "there is no module 'nowhere'" in graph.set_parameters("policy_node", policy="nowhere:Nobody")[0]
+    named = ("tests.ros.policies:Nobody", "tests.ros.policies:Nothing", "tests.ros.policies:OneWeight")
+    robot = Robot(graph, policies=",".join(named))
+    for hostile in ("os:abort", "nowhere:Nobody", "/tmp"):  # the first ended the process
+        assert f"unknown policy '{hostile}'" in graph.set_parameters("policy_node", policy=hostile)[0]
     assert "unknown policy 'bass'; did you mean 'base'?" in graph.set_parameters("policy_node", policy="bass")[0]
     refused = graph.set_parameters("policy_node", ablation="zeroes")[0]
     assert "unknown ablation 'zeroes'; did you mean 'zeroed'? valid: no_context, noise, swapped, zeroed" in refused
@@ -209,7 +229,7 @@ def test_a_policy_that_does_not_exist_is_named_and_the_one_that_drives_goes_on(g
     assert graph.set_parameters("policy_node", cameras=["rear"])[0]  # read only
     client = LoopClient(domain=graph.domain)
     try:
-        with pytest.raises(LoopError, match=r"was refused: policy 'nobody:Else': there is no module 'nobody'"):
+        with pytest.raises(LoopError, match=r"was refused: unknown policy 'nobody:Else'"):
             client.drive_by("nobody:Else", "", 60)
         with pytest.raises(LoopError, match=r"policy change: policy 'tests\.ros\.policies:Nothing'"):
             client.drive_by("tests.ros.policies:Nothing", "", 60)

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Bool
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
@@ -35,7 +36,6 @@ class LeRobotGraph:
         make = graph.node.create_publisher
         self.status = make(TaskStatus, "task/status", qos.LATCHED)
         self.chunks = make(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
-        self.bypass = make(JointTrajectory, "command", qos.COMMAND)
         graph.start(
             "robot_node",
             driver="lerobot",
@@ -51,7 +51,7 @@ class LeRobotGraph:
 
     def begin(self):
         stamp = self.graph.wait(lambda: self.joints, 60, "joint states")[-1].header.stamp
-        status = EpisodeStatus(messages.from_stamp(stamp), "r", 1, "", "go right", 0, "running")
+        status = EpisodeStatus(messages.from_stamp(stamp), "robot0", 1, "", "go right", 0, "running")
         self.status.publish(messages.status_to_msg(status))
 
     def ask(self, action, rows):
@@ -81,16 +81,16 @@ def test_a_lerobot_robot_is_seen_moved_and_held_when_commands_end_or_come_late(g
     graph.wait(still, 60, "ten joint states in a row where the robot is told to hold")
     held = x_of(robot.joints[-1])
 
-    late = JointCommand(time.time_ns() - 2 * 10**9, GANTRY.joint_names, np.array([0.3, 0, 0, 0]), 0.1)
+    bypass = graph.outsider().create_publisher(JointTrajectory, "command", qos.COMMAND)
     graph.diagnostics.clear()
 
     def refused() -> bool:
-        # again and again: the node keeps one command, and a holding one of the safety node may take its place
-        robot.bypass.publish(messages.command_to_msg(late))
-        return "s old, not executed; at most 0.5 s" in graph.message("robot_node")
+        command = JointCommand(time.time_ns(), GANTRY.joint_names, np.array([held + 0.05, 0, 0, 0]), 0.1)
+        bypass.publish(messages.command_to_msg(command))
+        return "from /outsider, but /safety_node writes it" in graph.message("robot_node")
 
-    graph.wait(refused, 60, "a late command is refused")
-    assert int(graph.value("robot_node", "stale commands")) >= 1
+    graph.wait(refused, 60, "a second publisher of commands is refused and named")
+    assert int(graph.value("robot_node", "refused from other writers: command")) >= 1
     assert x_of(robot.joints[-1]) == held
 
 
@@ -101,6 +101,7 @@ def test_a_ros2_control_robot_is_renamed_both_ways_and_its_silence_is_named(grap
     commands = graph.node.create_publisher(JointTrajectory, "command", qos.COMMAND)
     joints = graph.listen(JointState, "joint_states", qos.SENSOR)
     trajectories = graph.listen(JointTrajectory, "joint_trajectory_controller/joint_trajectory", qos.COMMAND)
+    stopped = graph.node.create_publisher(Bool, "safety/stopped", qos.LATCHED)
     graph.active("robot_node")
     graph.problem("robot_node", "hardware/joint_states: nothing for", 60)
     graph.wait(lambda: hardware.get_subscription_count() and commands.get_subscription_count(), 60, "matching")
@@ -111,10 +112,21 @@ def test_a_ros2_control_robot_is_renamed_both_ways_and_its_silence_is_named(grap
     seen = messages.joints_from_msg(heard[-1], GANTRY.joint_names)
     np.testing.assert_array_equal(seen.positions, [0.1, 0.3, 0.2, 0.8])
 
-    def tell():
-        command = JointCommand(time.time_ns(), GANTRY.joint_names, np.array([0.11, 0.31, 0.21, 0.0]), 0.1)
+    def tell(x=0.11, age_s=0.0):
+        stamp_ns = time.time_ns() - int(age_s * 1e9)
+        command = JointCommand(stamp_ns, GANTRY.joint_names, np.array([x, 0.31, 0.21, 0.0]), 0.1)
         commands.publish(messages.command_to_msg(command))
 
+    def refused(words, **how):
+        said = lambda: words in graph.message("robot_node")  # noqa: E731
+        graph.wait_telling(lambda: tell(**how), said, 60, words, period_s=0.2)
+
+    refused("safety/stopped was not heard yet")  # without it nobody knows whether the robot is stopped
+    stopped.publish(Bool(data=False))
+    refused("position: x 5.000 outside its limits", x=6.0)
+    refused("velocity: x 0.500 away", x=0.6)
+    refused("2.00 s old, not executed; at most 0.5 s", age_s=2.0)
+    assert not trajectories
     sent = graph.wait_telling(tell, lambda: trajectories, 60, "the hardware's command")[-1]
     assert sent.joint_names == ["left", "forth", "lift", "claw"]
     np.testing.assert_array_equal(sent.points[0].positions, [0.11, 0.31, 0.21, 0.0])

@@ -60,7 +60,7 @@ class Robot:
 
     def step(self, stamp_ns, x=0.0, chunk=None, episode=1, human=None, state=None):
         """Show one step and return the command that answers it."""
-        status = EpisodeStatus(stamp_ns, "r", episode, "reach", "go", 0, "running")
+        status = EpisodeStatus(stamp_ns, "robot0", episode, "reach", "go", 0, "running")
         before = self.heard("chunks"), self.heard("interventions")
         self.status.publish(messages.status_to_msg(status))
         assert self.status.wait_for_all_acked(Duration(seconds=60))
@@ -122,6 +122,40 @@ def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(grap
     msg.name = ["x", "y", "zet", "gripper"]
     robot.joints.publish(msg)
     graph.problem("safety_node", "unknown joint in joint_states 'z'; valid: gripper, x, y, zet")
+
+
+def test_only_the_nodes_that_are_named_begin_an_episode_and_move_the_arm(graph):
+    """With one task/status and one chunk, whoever is on the network moved the arm."""
+    bound = ["joint_states=test", "task/status=test", "policy/action_chunk=test"]
+    graph.start("safety_node", robot="tests.core.gantry:GANTRY", diagnostics_period_s=0.1, writers=bound)
+    commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
+    states = graph.node.create_publisher(JointState, "joint_states", qos.SENSOR)
+    outsider = graph.outsider()
+    status = outsider.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+    chunks = outsider.create_publisher(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
+    graph.active("safety_node")
+    graph.matched(states, status, chunks)
+
+    def attack():
+        now = time.time_ns()
+        states.publish(messages.joints_to_msg(joints(stamp_ns=now)))
+        status.publish(messages.status_to_msg(EpisodeStatus(now, "robot0", 7, "", "go", 0, "running")))
+        chunk = ActionChunk(now, 7, "ee_delta", np.tile(RIGHT, (20, 1)), 0.1, 20, "v")
+        chunks.publish(messages.chunk_to_msg(chunk, "robot0"))
+
+    refused = lambda: "from /outsider, expected /test" in graph.message("safety_node")  # noqa: E731
+    graph.wait_telling(attack, refused, 60, "the outsider is refused and named", period_s=0.1)
+    graph.spin(1.0)
+    assert not commands
+    mine = graph.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+    graph.matched(mine)
+    mine.publish(messages.status_to_msg(EpisodeStatus(time.time_ns(), "robot9", 7, "", "go", 0, "running")))
+    graph.problem("safety_node", "robot of task/status: for robot 'robot9', this one is 'robot0'")
+    assert not commands
+    mine.publish(messages.status_to_msg(EpisodeStatus(time.time_ns(), "robot0", 7, "", "go", 0, "running")))
+    tell = lambda: states.publish(messages.joints_to_msg(joints(stamp_ns=time.time_ns())))  # noqa: E731
+    graph.wait_telling(tell, lambda: commands, 60, "the node that is named begins an episode", period_s=0.1)
+    assert {tuple(msg.points[0].positions) for msg in commands} == {(0.0, 0.0, 0.0, 0.0)}  # of no chunk
 
 
 class Chunks(GoRight):

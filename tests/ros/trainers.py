@@ -17,7 +17,7 @@ class Counting(Algorithm):
     lineage = LINEAGE
 
     def __init__(self, policy):
-        self.count = np.zeros(self.size, np.float32)
+        self.count = np.ones(self.size, np.float32)
 
     def update(self, batch, seed):
         self.count += 1

@@ -13,7 +13,7 @@ from engram.core.robot import PANDA_2F85
 from engram.nodes.policy_choice import make_chosen
 from engram.policies import VlaPolicy, load_policy
 from engram.policies.vla.chunking import AdaptiveChunks
-from engram.runtime.factories import check_policy_name, make_policy
+from engram.runtime.factories import check_policy_choice, check_policy_name, make_policy, policies_offered
 from engram.runtime.loop import Runtime
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.sim.robots.kinematics import ModelKinematics
@@ -38,6 +38,17 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
             check_policy_name(name)
     program = "import sys; from engram.runtime.factories import check_policy_name; check_policy_name('base')\n"
     subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
+
+
+def test_while_it_runs_a_node_takes_the_policies_that_its_launch_allows():
+    simulated = policies_offered("base", "mine.policies:Up, outputs/lift", "any")
+    assert {"base", "memory", "mine.policies:Up", "outputs/lift"} <= set(simulated)
+    on_a_robot = policies_offered("base", "outputs/lift", "approved")
+    assert on_a_robot == ("base", "outputs/lift")
+    check_policy_choice("outputs/lift", on_a_robot)
+    for spec in ("os:abort", "memory", "somebody/policy", "/tmp"):
+        with pytest.raises(UnknownNameError, match=f"unknown policy '{spec}'; .*base, outputs/lift; name others at la"):
+            check_policy_choice(spec, on_a_robot)
 
 
 def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():

@@ -1,5 +1,7 @@
 """What a goal leads to, for every state that the simulation may be in."""
 
+import sys
+
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
@@ -62,3 +64,16 @@ def test_without_a_check_any_words_join_what_runs_or_begin_the_current_task_agai
 def test_nothing_begins_while_the_robot_is_stopped(rules):
     with pytest.raises(InvalidInputError, match="release it first with the service safety/reset"):
         rules.plan(GoalRequest("open the drawer"), status(), stopped=True)
+
+
+def test_a_module_that_the_launch_did_not_name_is_not_imported():
+    """``this`` prints a poem when it is imported: it must not even be looked for."""
+    sys.modules.pop("this", None)
+    own = GoalRules(True, SimulatedTasks(("examples.task:LiftCube",)))
+    with pytest.raises(UnknownNameError, match=r"unknown task 'this:Zen'; .*valid: a shipped name, examples.task:Li"):
+        own.plan(GoalRequest("open the drawer", "this:Zen"), status(), stopped=False)
+    plan = own.plan(GoalRequest("open the drawer"), status(task="this:Zen"), stopped=False)
+    assert plan == BeginEpisode("open_drawer")  # the status names the running task, from the network, too
+    plan = own.plan(GoalRequest("lift the red cube"), status(task="examples.task:LiftCube"), stopped=False)
+    assert plan == JoinEpisode(4)
+    assert "this" not in sys.modules

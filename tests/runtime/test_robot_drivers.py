@@ -37,7 +37,7 @@ def test_it_connects_and_disconnects():
 
 def test_a_factory_and_what_is_not_a_robot():
     assert isinstance(load_lerobot("tests.runtime.lerobotgantry:LeRobotGantry"), Robot)
-    with pytest.raises(InvalidInputError, match="a dict, expected a lerobot Robot"):
+    with pytest.raises(InvalidInputError, match="LeRobot robot 'builtins:dict' is the class dict, expected a Robot"):
         load_lerobot("builtins:dict")
 
 

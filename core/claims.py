@@ -1,0 +1,81 @@
+"""One writer a topic: who moves the robot is one known process, and a second one is refused and named.
+
+The same rule as a claimed command interface in ros2_control. It keeps out a node that was started twice, a stray
+recording, and whoever else publishes on the robot's topics. It is no protection against a process that forges its
+identity on the wire: that takes SROS 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+PARTICIPANT = 12
+"""Length of the part of a DDS identifier (GUID) that all writers of one process share [bytes]."""
+REMEMBERED_S = 0.5
+"""How long a refusal holds before the graph is asked again [s]: a flood must not become a flood of questions."""
+REMEMBERED = 64
+"""Refused writers that are remembered at most."""
+UNKNOWN = "its node is not known yet"
+"""Reason of a refusal that may pass: DDS knows the writer sooner than ROS knows the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One publisher of a topic."""
+
+    gid: bytes
+    node: str
+    """Full name of its node, such as /r1/policy_node; empty: not known yet."""
+
+
+class WriterClaim:
+    """Decides whose messages on one topic count: those of the process that claimed it first, while it is there.
+
+    Args:
+        writers: the publishers that are there now.
+        node: full name of the node that must be the writer; empty: the first that writes. Where two processes call
+            themselves so, neither may begin: which of them is the true one cannot be told.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, writers: Callable[[], Sequence[Writer]], node: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._writers, self._node, self._clock = writers, node, clock
+        self._holder = b""  # of the process; empty: nobody has claimed the topic
+        self._holder_name = ""
+        self._refused: dict[bytes, tuple[float, str]] = {}  # process -> until when, why
+
+    def refusal(self, gid: bytes) -> str:
+        """Return why a message of the writer ``gid`` does not count; empty: it does."""
+        process = gid[:PARTICIPANT]
+        if process == self._holder:
+            return ""
+        until, reason = self._refused.get(process, (0.0, ""))
+        if self._clock() < until:
+            return reason
+        reason = self._ask(process)
+        if reason and reason != UNKNOWN:
+            if len(self._refused) >= REMEMBERED:
+                self._refused.clear()
+            self._refused[process] = (self._clock() + REMEMBERED_S, reason)
+        return reason
+
+    def _ask(self, process: bytes) -> str:
+        there = {writer.gid[:PARTICIPANT]: writer.node for writer in self._writers()}
+        who = there.get(process, "")
+        if self._holder in there:
+            return f"from {who or 'an unknown node'}, but {self._holder_name or 'another process'} writes it"
+        if self._node:
+            if not who:
+                return UNKNOWN
+            if who != self._node:
+                return f"from {who}, expected {self._node}"
+            twins = sum(node == self._node for node in there.values())
+            if twins > 1:
+                return f"{twins} processes call themselves {self._node}; it counts when one is left"
+        self._holder, self._holder_name = process, who
+        self._refused.pop(process, None)
+        return ""

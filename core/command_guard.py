@@ -1,0 +1,121 @@
+"""The last look at a joint command, in what talks to the hardware: limits and the latched stop, once more.
+
+The safety node has shaped the command already. The guard shapes nothing: it lets a command through as it is, or refuses
+it. So it costs no accuracy, and a second publisher, a replay or a fault in the safety node does not reach the motors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from engram.core.robot import RobotConfig
+from engram.core.types import JointCommand, JointState
+
+AHEAD_S = 1.0
+"""How far a command's stamp may be ahead of the clock [s]."""
+SILENT_S = 1.0
+"""After so long without a command, motion begins anew from where the arm is measured [s]."""
+STEPS = 2.0
+"""Control steps of motion that may come at once, because commands arrive early and late."""
+ROUNDING = 1e-6
+"""Tolerance of comparisons [rad, m, and of durations relative]."""
+
+
+class CommandGuard:
+    """Refuses commands that the safety node cannot have meant.
+
+    Speed is checked as a budget: each second of the receiver's clock allows ``velocity_max`` of motion of the commanded
+    position. Many small steps at once therefore gain nothing.
+
+    Attributes:
+        counts: refused commands by kind of reason.
+    """
+
+    def __init__(self, robot: RobotConfig, control_dt_s: float, stale_after_s: float = math.inf) -> None:
+        self.counts: Counter[str] = Counter()
+        self.stopped = False
+        self._names, self._dt_s, self._stale_after_s = robot.joint_names, control_dt_s, stale_after_s
+        self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
+        self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
+        self._speed = np.array((*robot.velocity_max, robot.gripper_velocity_max))
+        self.forget()
+
+    def forget(self) -> None:
+        """Motion begins anew from where the arm is measured, as at the start of an episode; a stop stays."""
+        self._commanded: np.ndarray | None = None  # (n,) last that was let through
+        self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
+        self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
+        self._at_s = -math.inf
+        self._stamp_ns = -1
+
+    def stop(self, stopped: bool) -> None:
+        """Take note of the safety node's latched stop: while it lasts, one position is held."""
+        if stopped != self.stopped:
+            self._held = None
+        self.stopped = stopped
+
+    def refusal(self, command: JointCommand, joints: JointState, at_s: float, age_s: float = 0.0) -> str:
+        """Return why ``command`` is not executed; empty: it is.
+
+        Args:
+            command: for the robot's joints, in their order.
+            joints: newest measured.
+            at_s: time of the receiver's own clock, which never goes back [s].
+            age_s: how long ago the command's step began [s]; negative: it lies in the future.
+        """
+        budget = self._refilled(joints.positions, at_s)
+        kind, text = self._reason(command, joints.positions, budget, at_s, age_s)
+        if kind:
+            self.counts[kind] += 1
+            return f"{kind}: {text}"
+        if self.stopped and self._held is None:
+            self._held = command.positions
+        used = np.abs(command.positions - self._start(joints.positions, at_s))
+        self._budget, self._commanded = budget - used, command.positions
+        self._at_s, self._stamp_ns = at_s, command.stamp_ns
+        return ""
+
+    def _reason(
+        self, command: JointCommand, measured: np.ndarray, budget: np.ndarray, at_s: float, age_s: float
+    ) -> tuple[str, str]:
+        """Return the kind of the first reason against ``command`` and its words; both empty: there is none."""
+        target, start = command.positions, self._start(measured, at_s)
+        if command.names != self._names:
+            return "joints", f"{', '.join(command.names)}, expected {', '.join(self._names)}"
+        if not abs(command.duration_s - self._dt_s) <= ROUNDING * self._dt_s:
+            return "duration", f"{command.duration_s:g} s, expected the control period of {self._dt_s:g} s"
+        if not age_s <= self._stale_after_s:
+            return "stale", f"{age_s:.2f} s old, not executed; at most {self._stale_after_s:g} s"
+        if age_s < -AHEAD_S:
+            return "future", f"{-age_s:.2f} s ahead of the clock, at most {AHEAD_S:g} s"
+        if command.stamp_ns < self._stamp_ns:
+            return "replayed", f"{(self._stamp_ns - command.stamp_ns) / 1e9:.2f} s before the last one"
+        outside = np.maximum(self._low - target, 0) + np.maximum(target - self._high, 0)
+        outside_now = np.maximum(self._low - measured, 0) + np.maximum(measured - self._high, 0)
+        if (excess := outside - np.maximum(outside_now, ROUNDING)).max() > 0:  # moving back in is allowed
+            return "position", self._joint(excess, outside, "outside its limits")
+        if (excess := np.abs(target - start) - budget).max() > ROUNDING:
+            return "velocity", self._joint(excess, np.abs(target - start), "away, more than its speed allows")
+        if self.stopped and self._held is not None:
+            moved = np.abs(target - self._held)
+            if (excess := moved - self._speed * self._dt_s).max() > ROUNDING:
+                return "stopped", self._joint(excess, moved, "away while the stop is latched")
+        return "", ""
+
+    def _start(self, measured: np.ndarray, at_s: float) -> np.ndarray:
+        """Return (n,) from where the motion of a command counts."""
+        anew = self._commanded is None or at_s - self._at_s > SILENT_S
+        return measured if anew or self._commanded is None else self._commanded
+
+    def _refilled(self, measured: np.ndarray, at_s: float) -> np.ndarray:
+        full = STEPS * self._speed * self._dt_s
+        if self._start(measured, at_s) is measured:
+            return full
+        return np.minimum(full, self._budget + self._speed * max(0.0, at_s - self._at_s))
+
+    def _joint(self, excess: np.ndarray, values: np.ndarray, words: str) -> str:
+        worst = int(np.argmax(excess))
+        return f"{self._names[worst]} {values[worst]:.3f} {words}"

@@ -1,0 +1,167 @@
+"""Takes weights from the network: what is announced is checked first, then its slices are put together and verified.
+
+Everything that arrives is bounded in bytes before it is kept, and every refusal is counted with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from engram.core.errors import WeightsError, unknown_name
+from engram.core.types import Lineage, PolicyManifest
+from engram.learning.weights.announcements import AnnouncementLog
+from engram.learning.weights.keys import ACCEPT
+from engram.learning.weights.manifest import check_signature, verify
+from engram.learning.weights.slices import Assembler, chunk_count
+
+SLICE_MAX = 1 << 20
+"""Largest slice [bytes], that of the learner's parameter ``chunk_size``."""
+SLICES_MAX = 1 << 16
+"""Most slices of one file."""
+EARLY_MAX = 32 << 20
+"""Slices kept that came before their manifest [bytes]: the topics have no order between them."""
+VERSION_MAX = 200
+"""Longest name of a version [characters]."""
+
+
+class WeightsReceiver:
+    """Assembles and verifies one weight file at a time; not thread-safe.
+
+    Args:
+        folder: where the newest verified file is kept.
+        accept: "approved" (a robot), "any" (simulation: candidates too) or "none".
+        check_lineage: raises WeightsError unless the policy takes weights of this lineage and version.
+        offer: gets path, version and lineage of a verified file.
+        count: gets the name of a counter to add one to.
+        keys: when not empty, one of them must have signed the manifest, for ``robot_id``, newer than those before.
+        size_max: largest weight file [bytes].
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        accept: str,
+        check_lineage: Callable[[Lineage | None, str], None],
+        offer: Callable[[Path, str, Lineage | None], None],
+        count: Callable[[str], None],
+        *,
+        keys: Mapping[str, Ed25519PublicKey] | None = None,
+        robot_id: str = "",
+        size_max: int = 1 << 30,
+    ) -> None:
+        if accept not in ACCEPT:
+            raise unknown_name("value of accept", accept, ACCEPT)
+        self._folder, self._accept, self._check_lineage, self._offer = folder, accept, check_lineage, offer
+        self._count, self._keys, self._robot_id, self._size_max = count, dict(keys or {}), robot_id, size_max
+        self._log = AnnouncementLog(folder / "announced.json")
+        self._assembler: Assembler | None = None
+        self._early: deque[tuple[str, int, bytes]] = deque()
+        self.early_bytes = 0
+        self._done = ""
+        self._refused = ""  # version whose slices are not kept
+
+    def begin(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
+        """Start to assemble a new version, if this robot takes it at all.
+
+        Raises:
+            WeightsError: it does not, and why.
+        """
+        if manifest.version == self._done or (self._assembler and self._assembler.manifest == manifest):
+            return
+        self._assembler, self._refused = None, manifest.version
+        self._check(manifest, signature, chunk_size)
+        if manifest.stage in ("rejected", "rolled_back"):
+            self._forget_early()
+            return
+        self._refused = ""
+        self._assembler = Assembler(manifest, chunk_size)
+        early = list(self._early)
+        self._forget_early()
+        for version, index, data in early:
+            if version == manifest.version:
+                self.take(version, index, data)
+
+    def _check(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
+        what = f"weights {manifest.version!r}"
+        with self._counted("size"):
+            if len(manifest.version) > VERSION_MAX or manifest.size > self._size_max:
+                raise WeightsError(f"{what[:VERSION_MAX]}: {manifest.size} bytes, at most {self._size_max} are taken")
+            if chunk_count(manifest.size, chunk_size) > SLICES_MAX or chunk_size > SLICE_MAX:
+                raise WeightsError(
+                    f"{what}: slices of {chunk_size} bytes, expected at most {SLICES_MAX} of at most {SLICE_MAX} bytes"
+                )
+        key = ""
+        if self._keys:
+            with self._counted("signature"):
+                key = check_signature(manifest, signature, self._keys)
+            with self._counted("replay or other robot"):
+                self._log.check(manifest, self._robot_id, key)
+        with self._counted("lineage"):
+            self._check_lineage(manifest.lineage, manifest.version)
+        with self._counted("stage"):
+            if self._accept == "none":
+                raise WeightsError(f"{what}: accept is 'none'")
+            if self._accept == "approved" and manifest.stage == "candidate":
+                raise WeightsError(f"{manifest.version!r} is a candidate: refused, only approved ones are taken")
+        with self._counted("ancestry"):
+            if manifest.parent == manifest.version:
+                raise WeightsError(f"{what}: it names itself as its parent")
+        if key:
+            self._log.take(manifest, key)
+
+    def take(self, version: str, index: int, data: bytes) -> None:
+        """Take one slice; raises WeightsError for one that does not belong there."""
+        if len(data) > SLICE_MAX or len(version) > VERSION_MAX:
+            with self._counted("size"):
+                raise WeightsError(f"weights slice of {len(data)} bytes, expected at most {SLICE_MAX}")
+        assembler = self._assembler
+        if assembler is None or assembler.manifest.version != version:
+            if version not in (self._done, self._refused):
+                self._keep_early(version, index, data)
+            return
+        with self._counted("slice"):
+            complete = assembler.add(index, data)
+        if complete:
+            self._assembler = None
+            self._finish(assembler)
+
+    def _keep_early(self, version: str, index: int, data: bytes) -> None:
+        self._early.append((version, index, data))
+        self.early_bytes += len(data)
+        while self.early_bytes > EARLY_MAX or len(self._early) > SLICES_MAX:
+            self.early_bytes -= len(self._early.popleft()[2])
+            self._count("weights slices without a manifest dropped")
+
+    def _forget_early(self) -> None:
+        self._early.clear()
+        self.early_bytes = 0
+
+    def _finish(self, assembler: Assembler) -> None:
+        manifest = assembler.manifest
+        with self._counted("content"):
+            data = verify(assembler.data(), manifest)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{manifest.sha256}.safetensors"
+        partial = path.with_suffix(f".{os.getpid()}.part")
+        partial.write_bytes(data)
+        partial.replace(path)
+        for old in self._folder.glob("*.safetensors"):
+            if old != path:
+                old.unlink()
+        self._done = manifest.version
+        self._offer(path, manifest.version, manifest.lineage)
+        self._count("weights received")  # who sees this count may rely on the offer
+
+    @contextmanager
+    def _counted(self, reason: str) -> Iterator[None]:
+        try:
+            yield
+        except WeightsError:
+            self._count(f"weights refused: {reason}")
+            raise

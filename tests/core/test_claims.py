@@ -1,0 +1,82 @@
+"""Whose messages count on a topic: one process, the one that was named or was first, while it is there."""
+
+from engram.core.claims import REMEMBERED_S, UNKNOWN, Writer, WriterClaim
+
+
+def gid(process: int, entity: int = 1) -> bytes:
+    return bytes([process]) * 12 + entity.to_bytes(4, "big")
+
+
+class Topic:
+    """A topic whose writers the test adds and takes away, a claim on it, and a clock."""
+
+    def __init__(self, node=""):
+        self.there: dict[bytes, str] = {}
+        self.now, self.asked = 100.0, 0
+        self.claim = WriterClaim(self.writers, node, lambda: self.now)
+
+    def writers(self):
+        self.asked += 1
+        return [Writer(gid, node) for gid, node in self.there.items()]
+
+    def says(self, process, entity=1):
+        return self.claim.refusal(gid(process, entity))
+
+
+def test_the_first_writer_claims_and_the_second_is_refused_by_its_name_until_the_first_is_gone():
+    topic = Topic()
+    topic.there = {gid(1): "/policy_node", gid(2): "/intruder"}
+    assert topic.says(1) == ""
+    assert topic.says(2) == "from /intruder, but /policy_node writes it"
+    del topic.there[gid(1)]
+    topic.now += 2 * REMEMBERED_S
+    assert topic.says(2) == ""
+
+
+def test_what_is_one_process_is_one_writer_whichever_of_its_publishers_writes():
+    topic = Topic()
+    topic.there = {gid(1, 1): "/policy_node", gid(1, 2): "/policy_node"}
+    assert topic.says(1, 1) == topic.says(1, 2) == ""
+
+
+def test_where_a_node_is_named_nobody_else_can_be_first():
+    topic = Topic("/policy_node")
+    topic.there = {gid(1): "/policy_node", gid(2): "/intruder"}
+    assert topic.says(2) == "from /intruder, expected /policy_node"  # though the policy has not written yet
+    assert topic.says(1) == ""
+
+
+def test_of_two_that_bear_the_name_neither_begins_and_one_that_drives_goes_on():
+    topic = Topic("/policy_node")
+    topic.there = {gid(1): "/policy_node", gid(2): "/policy_node"}
+    assert topic.says(1) == topic.says(2) == "2 processes call themselves /policy_node; it counts when one is left"
+    del topic.there[gid(2)]
+    topic.now += 2 * REMEMBERED_S
+    assert topic.says(1) == ""
+    topic.there[gid(2)] = "/policy_node"
+    assert topic.says(1) == ""
+    assert topic.says(2) == "from /policy_node, but /policy_node writes it"
+
+
+def test_a_writer_whose_node_is_not_known_yet_may_come_again():
+    topic = Topic("/policy_node")
+    topic.there = {gid(1): ""}
+    assert topic.says(1) == UNKNOWN
+    topic.there = {gid(1): "/policy_node"}
+    assert topic.says(1) == ""
+    unnamed = Topic()
+    assert unnamed.says(1) == ""  # sooner than the graph knows of it
+
+
+def test_a_flood_asks_the_graph_twice_a_second():
+    topic = Topic()
+    topic.there = {gid(1): "/policy_node", gid(2): "/intruder"}
+    topic.says(1)
+    for _ in range(1000):
+        assert topic.says(2)
+        topic.now += 0.001
+    assert topic.asked <= 4
+    before = topic.asked
+    for _ in range(1000):
+        assert topic.says(1) == ""
+    assert topic.asked == before  # the one that drives costs nothing

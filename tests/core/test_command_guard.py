@@ -1,0 +1,130 @@
+"""What talks to the hardware refuses what the safety node cannot have meant, whoever sends it.
+
+The gantry moves 1 m/s, so 0.1 m a step of 0.1 s, within +-1 m; its gripper 8 rad/s within 0..0.8.
+"""
+
+import numpy as np
+import pytest
+
+from engram.core.command_guard import CommandGuard
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import ActionChunk, JointCommand
+from tests.core.gantry import GANTRY, GantryKinematics, joints
+
+STEP_NS = 100_000_000
+
+
+class Robot:
+    """A guard before a gantry that goes at once where it is told."""
+
+    def __init__(self, **options):
+        self.guard = CommandGuard(GANTRY, 0.1, **options)
+        self.at, self.step = np.zeros(4), 0
+
+    def send(self, x, *, after_s=0.1, age_s=0.0, step=None, duration_s=0.1, **other):
+        """Command ``x`` [m] one step later; return why it was refused."""
+        self.step += 1
+        stamp = (self.step if step is None else step) * STEP_NS
+        self.now = getattr(self, "now", 0.0) + after_s
+        target = np.array([x, *[other.get(name, 0.0) for name in ("y", "z", "gripper")]])
+        command = JointCommand(stamp, GANTRY.joint_names, target, duration_s)
+        refusal = self.guard.refusal(command, joints(*self.at[:3], gripper=self.at[3]), self.now, age_s)
+        if not refusal:
+            self.at = target
+        return refusal
+
+
+def test_what_the_pipeline_decides_passes_unchanged():
+    """10 s of the fastest motion that the filter allows, turns and holds included."""
+    pipeline, robot = CommandPipeline(GantryKinematics(), GANTRY), Robot()
+    draw, stamp = np.random.default_rng(3), 0
+    for episode in range(25):
+        action = np.append(draw.choice([-1.0, 1.0], 6), draw.choice([-1.0, 1.0]))
+        chunk = ActionChunk(stamp, 0, "ee_delta", np.tile(action, (4, 1)), 0.1, 4, "v")
+        for _ in range(4):
+            state = joints(*robot.at[:3], gripper=robot.at[3], stamp_ns=stamp)
+            decision = pipeline.step(state, chunk)
+            assert decision is not None
+            assert robot.guard.refusal(decision.command, state, stamp / 1e9) == "", episode
+            robot.at, stamp = decision.command.positions, stamp + STEP_NS
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"x": 0.5}, "velocity: x 0.500 away, more than its speed allows"),
+        ({"x": 0.0, "z": -0.3}, "velocity: z 0.300 away"),
+        ({"x": 6.0, "duration_s": 1e-9}, "duration: 1e-09 s, expected the control period of 0.1 s"),
+        ({"x": 6.0}, "position: x 5.000 outside its limits"),
+        ({"x": 0.0, "gripper": 0.9}, "position: gripper 0.100 outside its limits"),
+        ({"x": 0.01, "age_s": 0.6}, "stale: 0.60 s old, not executed; at most 0.5 s"),
+        ({"x": 0.01, "age_s": -1.1}, "future: 1.10 s ahead of the clock, at most 1 s"),
+        ({"x": 0.01, "age_s": float("nan")}, "stale"),
+        ({"x": 0.01, "step": 1}, "replayed: 0.40 s before the last one"),
+    ],
+)
+def test_each_kind_is_refused_by_its_name_counted_and_leaves_nothing_behind(how, words):
+    robot = Robot(stale_after_s=0.5)
+    for _ in range(5):
+        assert robot.send(0.0) == ""
+    refusal = robot.send(**how)
+    assert refusal.startswith(words)
+    assert robot.guard.counts == {refusal.partition(":")[0]: 1}
+    assert robot.send(0.05) == ""
+
+
+def test_many_small_steps_at_once_gain_nothing():
+    """However often it is told, the arm gets 1 m/s and two steps beyond."""
+    robot, accepted = Robot(), 0.0
+    for _ in range(3000):
+        if not robot.send(robot.at[0] + 0.09, after_s=0.001) and robot.at[0] > 0.9:
+            break
+        accepted = robot.at[0]
+    assert robot.now >= accepted - 0.2 - 0.09
+    assert robot.guard.counts["velocity"] > 500
+
+
+def test_commands_that_come_early_and_late_are_no_fault():
+    robot = Robot()
+    for step in range(1, 9):
+        assert robot.send(0.1 * step, after_s=0.02 if step % 2 else 0.18) == ""
+
+
+def test_while_the_stop_is_latched_one_position_is_held():
+    robot = Robot()
+    robot.send(0.1)
+    robot.guard.stop(True)
+    assert robot.send(0.1) == ""
+    assert robot.send(0.2) == ""  # in the step in which the stop came, a command may be on its way
+    assert robot.send(0.3).startswith("stopped: x 0.200 away while the stop is latched")
+    for _ in range(50):
+        robot.send(robot.at[0] + 0.05)
+    assert robot.at[0] <= 0.2
+    robot.guard.stop(True)  # said again, it frees nothing
+    assert robot.send(0.3)
+    robot.guard.stop(False)
+    assert robot.send(0.3) == ""
+
+
+def test_after_a_pause_or_a_reset_motion_begins_where_the_arm_is():
+    robot = Robot()
+    robot.send(0.1)
+    robot.at[0] = 0.8  # moved by hand, or by the next episode
+    assert robot.send(0.85).startswith("velocity")
+    robot.guard.forget()
+    assert robot.send(0.85) == ""
+    robot.at[0] = 0.0
+    assert robot.send(0.05, after_s=1.5) == ""
+
+
+def test_an_arm_that_is_outside_its_limits_may_come_back_and_not_go_further():
+    robot = Robot()
+    robot.at[0] = 1.2
+    assert robot.send(1.25).startswith("position")
+    assert robot.send(1.1) == ""
+
+
+def test_other_joints_than_the_robot_s_are_refused():
+    guard = CommandGuard(GANTRY, 0.1)
+    command = JointCommand(0, ("x", "z", "y", "gripper"), np.zeros(4), 0.1)
+    assert guard.refusal(command, joints(), 0.0).startswith("joints: x, z, y, gripper, expected x, y, z, gripper")

@@ -1,0 +1,146 @@
+"""Weights from the network: who may send them, for whom, in which order, and how much of it is kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from safetensors.numpy import save
+
+from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
+from engram.core.types import Lineage
+from engram.learning.weights import receiver as module
+from engram.learning.weights.announcements import AnnouncementCounter, announced
+from engram.learning.weights.keys import fingerprint
+from engram.learning.weights.manifest import make_manifest, sign
+from engram.learning.weights.receiver import WeightsReceiver
+from engram.learning.weights.slices import split
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+TRUSTED = {fingerprint(KEY.public_key()): KEY.public_key()}
+LINEAGE = Lineage("r", "a", "n", "base")
+SLICE = 40
+
+
+def data(value: float) -> bytes:
+    return save({"w": np.full((2, 3), value, np.float32)})
+
+
+class Inbox:
+    """A receiver of robot r1, and what became of what it got."""
+
+    def __init__(self, folder, accept="approved", keys=TRUSTED, **options):
+        self.counts, self.offered = Counter(), []
+        self.receiver = WeightsReceiver(
+            folder,
+            accept,
+            lambda lineage, version: LINEAGE.check(lineage, version),
+            lambda path, version, lineage: self.offered.append((version, path.read_bytes())),
+            lambda name: self.counts.update([name]),
+            keys=keys,
+            robot_id="r1",
+            **options,
+        )
+
+    def send(self, version, sequence, *, value=1.0, robots=("r1",), key=KEY, stage="approved", **changes):
+        """Announce and send weights as a learner does."""
+        manifest = make_manifest(data(value), version, parent="v0", stage=stage, lineage=LINEAGE)
+        manifest = announced(replace(manifest, **changes), robots, sequence)
+        self.receiver.begin(manifest, sign(manifest, key) if key is not None else b"", SLICE)
+        for index, piece in enumerate(split(data(value), SLICE)):
+            self.receiver.take(version, index, piece)
+
+
+def test_approved_weights_of_a_trusted_key_are_offered(tmp_path):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 7)
+    assert inbox.offered == [("v1", data(1.0))]
+    assert inbox.counts["weights received"] == 1
+
+
+def test_an_announcement_that_is_older_than_the_newest_is_a_replay_also_after_a_restart(tmp_path):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 7)
+    inbox.send("v2", 9, value=2.0)
+    for receiver in (inbox, restarted := Inbox(tmp_path)):
+        with pytest.raises(WeightsError, match="'v1': announcement 7 is not newer than 9, which this robot has taken"):
+            receiver.send("v1", 7)
+        assert receiver.counts["weights refused: replay or other robot"] == 1
+    with pytest.raises(WeightsError, match="announcement 9 is not newer than 9"):  # another content with that number
+        restarted.send("v3", 9, value=3.0)
+    restarted.send("v2", 9, value=2.0)  # the newest itself is latched and comes again
+    assert restarted.offered == [("v2", data(2.0))]
+    restarted.send("v1", 11)  # a rollback: old weights in a new announcement
+    assert restarted.offered[-1] == ("v1", data(1.0))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason", "words"),
+    [
+        ({"key": None}, "signature", "the signature is missing"),
+        ({"key": Ed25519PrivateKey.generate()}, "signature", "is not by a trusted key"),
+        ({"robots": ("r2",)}, "replay or other robot", r"signed for \['r2'\], this robot is 'r1'"),
+        ({"sequence": 0}, "replay or other robot", "no sequence number is signed"),
+        ({"lineage": Lineage("x", "a", "n")}, "lineage", "they differ in root"),
+        ({"lineage": Lineage("r", "x", "n")}, "lineage", "they differ in architecture"),
+        ({"stage": "candidate"}, "stage", "'v1' is a candidate: refused, only approved ones are taken"),
+        ({"parent": "v1"}, "ancestry", "it names itself as its parent"),
+        ({"value": 0.0}, "content", "every value is 0"),
+        ({"size": 1 << 40}, "size", "1099511627776 bytes, at most 1073741824 are taken"),
+    ],
+)
+def test_what_is_not_in_order_is_refused_and_counted_by_its_reason(tmp_path, how, reason, words):
+    inbox = Inbox(tmp_path)
+    with pytest.raises(WeightsError, match=words):
+        inbox.send("v1", **{"sequence": 7, **how})
+    assert inbox.counts == {f"weights refused: {reason}": 1}
+    assert not inbox.offered
+    inbox.send("v2", 8, value=2.0)  # nothing stays behind
+    assert inbox.offered == [("v2", data(2.0))]
+
+
+def test_a_damaged_log_of_announcements_lets_no_old_weights_in(tmp_path):
+    (tmp_path / "announced.json").write_text("{")
+    with pytest.raises(WeightsError, match=r"announced.json cannot be read"):
+        Inbox(tmp_path).send("v1", 7)
+
+
+def test_early_slices_are_bounded_by_their_bytes_and_dropped_with_the_next_manifest(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EARLY_MAX", 3 * module.SLICE_MAX)
+    inbox = Inbox(tmp_path, "any", {})
+    piece = bytes(module.SLICE_MAX)
+    for index in range(10):
+        inbox.receiver.take("nobody's", index, piece)
+        assert inbox.receiver.early_bytes <= 3 * module.SLICE_MAX
+    assert inbox.counts["weights slices without a manifest dropped"] == 7
+    with pytest.raises(WeightsError, match="slice of 1048577 bytes, expected at most 1048576"):
+        inbox.receiver.take("nobody's", 0, piece + b"x")
+    early = list(split(data(1.0), SLICE))
+    inbox.receiver.take("v1", 0, early[0])
+    inbox.send("v1", 1, key=None, stage="candidate")
+    assert (inbox.offered, inbox.receiver.early_bytes) == ([("v1", data(1.0))], 0)
+
+
+def test_a_file_in_too_many_slices_is_refused(tmp_path):
+    inbox = Inbox(tmp_path, "any", {})
+    manifest = replace(make_manifest(data(1.0), "v1", lineage=LINEAGE), size=1 << 20)
+    with pytest.raises(WeightsError, match="slices of 1 bytes, expected at most 65536"):
+        inbox.receiver.begin(manifest, b"", 1)
+    with pytest.raises(InvalidInputError, match="chunk_size"):
+        inbox.receiver.begin(manifest, b"", 0)
+
+
+def test_an_unknown_word_for_what_is_accepted_is_named(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown value of accept 'all'"):
+        Inbox(tmp_path, "all")
+
+
+def test_a_learner_s_numbers_grow_over_restarts_and_a_clock_that_goes_back(tmp_path):
+    path = tmp_path / "announced.json"
+    assert AnnouncementCounter(path).next(1000) == 1000
+    assert AnnouncementCounter(path).next(5) == 1001
+    assert json.loads(path.read_text()) == {"sequence": 1001}

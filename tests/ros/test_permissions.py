@@ -1,0 +1,82 @@
+"""The permissions for SROS 2 allow each node what it really does, and no node what only another does."""
+
+import time
+
+import pytest
+
+from engram.app.permissions import NODES, permissions
+from engram.core.ports import free_port
+from tests.runtime.lerobotgantry import MOTORS
+
+GANTRY = "tests.core.gantry:GANTRY"
+
+
+def test_only_who_decides_may_command_and_begin_episodes():
+    allowed = permissions()
+    assert [node for node, may in allowed.items() if "/command" in may.publish] == ["safety_node"]
+    assert [node for node, may in allowed.items() if "/policy/action_chunk" in may.publish] == ["policy_node"]
+    assert [node for node, may in allowed.items() if "/task/status" in may.publish] == ["sim_node", "policy_node"]
+    assert [node for node, may in allowed.items() if "/policy/weights" in may.publish] == ["learner_node"]
+    assert [node for node, may in allowed.items() if "/safety/reset" in may.request] == ["viewer_node", "engram_demo"]
+
+
+def test_a_namespace_is_in_every_name_but_those_that_all_robots_share():
+    for node, may in permissions("r1").items():
+        names = may.publish | may.subscribe | may.reply | may.request | may.execute | may.call
+        shared = {name for name in names if not name.startswith("/r1/")}
+        assert shared <= {"/clock", "/rosout", "/parameter_events", "/diagnostics"}, node
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, tmp_path):
+    graph.start("safety_node", robot=GANTRY, lockstep=True)
+    graph.start("memory_node", store=str(tmp_path / "memory"), lockstep=True)
+    graph.start("perception_node")
+    graph.start("sim_node", world_config__profile="none", lockstep=True)
+    graph.start("viewer_node", port=free_port())
+    graph.start("lifecycle_manager", node_names=["safety_node"], autostart=False)
+    graph.start(
+        "policy_node", policy="tests.ros.policies:EyesAndNoise", robot=GANTRY, cameras=["front"], lockstep=True,
+        experience=True, spool=str(tmp_path / "spool"), weights_folder=str(tmp_path / "weights"),
+    )  # fmt: skip
+    graph.start(
+        "learner_node", policy="tests.ros.policies:EyesAndNoise", algorithm="tests.ros.trainers:Counting",
+        folder=str(tmp_path / "learner"),
+    )  # fmt: skip
+    graph.start(
+        "robot_node", driver="lerobot", lerobot="tests.runtime.lerobotgantry:LeRobotGantry", robot=GANTRY,
+        hardware_joints=list(MOTORS), unit="rad",
+    )  # fmt: skip
+    names = [name for name in NODES.values() if name not in ("lifecycle_manager", "engram_demo")]
+    graph.active(*names)
+    end = time.monotonic() + 3.0  # what a node has beside its lifecycle comes with it; the graph may lag behind
+    while time.monotonic() < end:
+        graph.spin(0.5)
+    for name in [*names, "lifecycle_manager"]:
+        check(graph.node, name)
+
+
+def check(node, name):
+    """Compare what ROS knows of the node ``name`` with its permissions."""
+    may = permissions()[name]
+    found = {
+        "publish": node.get_publisher_names_and_types_by_node(name, "/"),
+        "subscribe": node.get_subscriber_names_and_types_by_node(name, "/"),
+        "reply": node.get_service_names_and_types_by_node(name, "/"),
+        "request": node.get_client_names_and_types_by_node(name, "/"),
+    }
+    for way, pairs in found.items():
+        done = {topic for topic, _ in pairs if "/_action/" not in topic}
+        patterns = getattr(may, way)
+        missing = {topic for topic in done if not any(matches(topic, pattern) for pattern in patterns)}
+        assert not missing, f"{name} may not {way} {missing}"
+    actions = {topic.split("/_action/")[0] for topic, _ in found["reply"] if "/_action/" in topic}
+    called = {topic.split("/_action/")[0] for topic, _ in found["request"] if "/_action/" in topic}
+    assert (actions, called) == (may.execute, may.call), name
+
+
+def matches(topic, pattern):
+    head, star, tail = pattern.partition("*")
+    return topic == pattern if not star else topic.startswith(head) and topic.endswith(tail)

@@ -1,0 +1,98 @@
+"""Beyond this machine the page asks for a token: without it, nothing is served and no socket opens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import pytest
+import viser
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from engram.core.errors import InvalidInputError
+from engram.core.ports import free_port
+from engram.viewer.page import ViewerPage
+from engram.viewer.token_gate import COOKIE, HEAD_MAX, TokenGate, grants, is_loopback
+from engram.viewer.values import PageActions
+
+VERSION = [Subprotocol(f"viser-v{viser.__version__}")]
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[ViewerPage]:
+    nothing = PageActions(*[lambda *_: None] * 6)
+    made = ViewerPage(free_port(), nothing, "0.0.0.0")
+    yield made
+    made.close()
+
+
+def gate(page: ViewerPage) -> TokenGate:
+    assert page._gate is not None
+    return page._gate
+
+
+def get(page: ViewerPage, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = HTTPConnection("127.0.0.1", gate(page)._port, timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/?token=", "/?token=guess", "/assets/x?token=guess"])
+def test_without_the_token_nothing_is_served(page: ViewerPage, path: str) -> None:
+    status, _, body = get(page, path, Cookie=f"{COOKIE}=guess")
+    assert status == 401
+    assert b"open the link that viewer_node printed" in body
+
+
+def test_without_the_token_no_socket_opens(page: ViewerPage) -> None:
+    for headers in ({}, {"Cookie": f"{COOKIE}=guess"}):
+        with pytest.raises(InvalidStatus, match="401"):
+            connect(f"ws://127.0.0.1:{gate(page)._port}", subprotocols=VERSION, additional_headers=headers)
+    assert page.visitors == 0
+
+
+def test_the_link_leads_to_the_page_and_its_socket_and_the_token_leaves_the_address(page: ViewerPage) -> None:
+    assert page.link == f"http://0.0.0.0:{gate(page)._port}/?token={gate(page).token}"
+    status, headers, _ = get(page, f"/?token={gate(page).token}")
+    assert (status, headers["Location"]) == (303, "/")
+    assert "HttpOnly" in headers["Set-Cookie"]
+    cookie = headers["Set-Cookie"].split(";")[0]
+    status, _, body = get(page, "/", Cookie=f"theme=dark; {cookie}")
+    assert (status, b"<html" in body) == (200, True)
+    address = f"ws://127.0.0.1:{gate(page)._port}"
+    with connect(address, subprotocols=VERSION, additional_headers={"Cookie": cookie}) as visitor:
+        assert isinstance(visitor.recv(timeout=20), bytes)
+
+
+def test_a_head_that_does_not_end_is_cut_off(page: ViewerPage) -> None:
+    with socket.create_connection(("127.0.0.1", gate(page)._port), timeout=10) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * (2 * HEAD_MAX))
+        assert stranger.recv(1000).startswith(b"HTTP/1.1 401")
+
+
+def test_the_page_behind_the_gate_is_reached_from_this_machine_alone(page: ViewerPage) -> None:
+    assert page.server.get_host() == "127.0.0.1"
+    assert page.server.get_port() != gate(page)._port
+
+
+def test_a_token_in_a_link_leads_to_no_other_place() -> None:
+    head = b"GET //evil.example/%0d%0aX?token=t HTTP/1.1\r\n\r\n"
+    assert grants(head, "t")[0]
+    for malformed in (b"", b"\r\n\r\n", b"GET /\r\n\r\n", b"GET / HTTP/1.1\r\nCookie: \xff=;;\r\n\r\n"):
+        assert grants(malformed, "t") == (False, "")
+
+
+def test_addresses_of_this_machine_alone_are_known() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "localhost", "::1", "127.1.2.3")))
+    assert not any(map(is_loopback, ("0.0.0.0", "192.168.1.2", "::", "robot.local", "")))
+
+
+def test_an_address_that_is_not_ours_is_an_error() -> None:
+    with pytest.raises(InvalidInputError, match=r"cannot listen on 192\.0\.2\.1"):
+        TokenGate("192.0.2.1", free_port(), 1)

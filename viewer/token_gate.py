@@ -1,0 +1,183 @@
+"""A door before the page: without the token that was printed at the start, nothing is served and no socket opens.
+
+It listens on the public address, looks at the head of each connection's first request, and passes the bytes on to the
+page, which listens on loopback alone. The token comes in the link (``/?token=...``); a cookie keeps it afterwards.
+The connection is not encrypted: who can read the network can read the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import secrets
+import threading
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from engram.core.errors import InvalidInputError
+
+HEAD_MAX = 16384
+"""Longest request head [bytes]."""
+HEAD_S = 5.0
+"""How long a visitor may take for it [s]."""
+STRANGERS_MAX = 64
+"""Connections that have not shown the token yet."""
+BLOCK = 1 << 16
+COOKIE = "engram_token"
+REFUSED = (
+    b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    b"This page moves a robot and asks for its token: open the link that viewer_node printed at its start.\n"
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches what listens on ``host``."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def grants(head: bytes, token: str) -> tuple[bool, str]:
+    """Read the head of a request: whether it shows ``token``, and where to go on if it did so in the link.
+
+    >>> grants(b"GET /?token=abc HTTP/1.1\\r\\n\\r\\n", "abc"), grants(b"GET / HTTP/1.1\\r\\n\\r\\n", "abc")
+    ((True, '/'), (False, ''))
+    """
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3:
+        return False, ""
+    asked = urlsplit(words[1])
+    in_link = parse_qs(asked.query).get("token", [""])[0]
+    if in_link:
+        return _same(in_link, token), asked.path or "/"
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "cookie" and _same(_cookie(value), token):
+            return True, ""
+    return False, ""
+
+
+def _cookie(text: str) -> str:
+    try:
+        found = SimpleCookie(text.strip()).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _same(shown: str, token: str) -> bool:
+    return secrets.compare_digest(shown.encode(), token.encode())
+
+
+class TokenGate:
+    """Listens on ``host`` and ``port`` and passes on to ``target`` on loopback who shows the token.
+
+    Raises:
+        InvalidInputError: the address cannot be listened on.
+    """
+
+    def __init__(self, host: str, port: int, target: int, token: str = "") -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        self.refused = 0
+        self._host, self._port, self._target = host, port, target
+        self._strangers = 0
+        self._tasks: set[asyncio.Task] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="token gate", daemon=True)
+        self._thread.start()
+        try:
+            self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        except OSError as error:
+            self._end()
+            raise InvalidInputError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+    @property
+    def link(self) -> str:
+        """What to open in a browser; 0.0.0.0 stands for each address of this machine."""
+        return f"http://{self._host}:{self._port}/?token={self.token}"
+
+    def close(self) -> None:
+        """Take no more visitors, and part with those who are there."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(5.0)
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._visited, self._host, self._port, limit=HEAD_MAX)
+
+    async def _close(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+                await self._admit(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._strangers >= STRANGERS_MAX:
+            return
+        self._strangers += 1
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
+        except asyncio.LimitOverrunError:
+            head = b""
+        finally:
+            self._strangers -= 1
+        granted, go_on_at = grants(head, self.token)
+        if not granted:
+            self.refused += 1
+            writer.write(REFUSED)
+            await writer.drain()
+        elif go_on_at:  # the token does not stay in the address bar
+            writer.write(
+                f"HTTP/1.1 303 See Other\r\nLocation: {_safe(go_on_at)}\r\nSet-Cookie: {COOKIE}={self.token}; Path=/; "
+                "HttpOnly; SameSite=Lax\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+            )
+            await writer.drain()
+        else:
+            await self._pass_on(head, reader, writer)
+
+    async def _pass_on(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        page_reader, page_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        page_writer.write(head)
+        try:
+            ways = [
+                asyncio.ensure_future(_pump(reader, page_writer)),
+                asyncio.ensure_future(_pump(page_reader, writer)),
+            ]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ways[1:], timeout=HEAD_S)  # what the page still has to say
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+        finally:
+            page_writer.close()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while block := await source.read(BLOCK):
+        sink.write(block)
+        await sink.drain()
+
+
+def _safe(path: str) -> str:
+    """Return ``path`` as a place on this server: no other host, no further header."""
+    return "/" + path.lstrip("/").replace("\\", "").replace("\r", "").replace("\n", "")
