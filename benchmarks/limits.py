@@ -41,7 +41,7 @@ class LimitsBenchmark:
     """Robots, in equal shares of the episodes."""
     episodes: int = 10_000
     """Episodes in all."""
-    steps: int = 60
+    steps: int = 40
     """Control steps of an episode."""
     seed: int = 0
     """Of everything that is drawn."""

@@ -48,10 +48,13 @@ class ChunkInbox:
     """Chunks in the order in which they came, until the control step and the episode that they are for.
 
     Several wait, so that one that is not fit to run does not displace one that is.
+
+    Args:
+        counts: counts what is thrown away, by reason.
     """
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()  # what was thrown away, by reason
+    def __init__(self, counts: Counter[str]) -> None:
+        self.counts = counts
         self._waiting: list[ActionChunk] = []
         self._episode = 0
 
@@ -81,7 +84,3 @@ class ChunkInbox:
                 due.append(chunk)
         self._waiting = later
         return due
-
-    def clear(self) -> None:
-        """Forget all chunks."""
-        self._waiting.clear()

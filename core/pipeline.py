@@ -144,6 +144,9 @@ class CommandPipeline:
             return self.hold(joints)
         if self._jumped_ns is not None:
             return self.hold(joints, JUMP)
+        human, reason = self._fit(human, joints.stamp_ns)
+        if reason:
+            return self.hold(joints, reason)
         wish = self._wish(joints.stamp_ns, human)
         if wish is not None:
             return self._let_through(wish, joints, age_s)
@@ -251,13 +254,16 @@ class CommandPipeline:
         self._jumped_ns = None
         return reason
 
+    def _fit(self, human: HumanAction | None, now_ns: int) -> tuple[HumanAction | None, str]:
+        """Return ``human`` if that person drives now, and why the robot holds instead; empty = it need not."""
+        reason = unfit_human(human, self.robot, now_ns) if human is not None and human.active else ""
+        if reason == "human_stamp":  # an old message: whoever sent it does not drive now
+            self.filter.counts[reason] += 1
+            return None, ""
+        return human, reason
+
     def _wish(self, stamp_ns: int, human: HumanAction | None) -> _Wish | None:
         """Return whose action is due: the human's, else the newest chunk's row for this step."""
-        if human is not None and human.active:
-            reason = unfit_human(human, self.robot, stamp_ns)
-            if reason == "human_stamp":  # an old message: whoever sent it does not drive now
-                self.filter.counts[reason] += 1
-                human = None
         if human is not None and human.active:
             return _Wish(human.action, human.space, HUMAN + human.who)
         action, chunk = self.executor.action(stamp_ns), self.executor.chunk

@@ -15,6 +15,7 @@ import numpy as np
 
 from engram.core.apart import kept_apart
 from engram.core.contracts import Kinematics, MotionBarrier
+from engram.core.errors import InvalidInputError
 from engram.core.motion_limits import MotionLimits, Plan, slowed
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
@@ -39,6 +40,14 @@ class SafetyConfig:
     slack_s: float = 0.05
     """A joint may be measured as far from the measurements before as its fastest motion takes it in the time between,
     and in this time on top; beyond it the robot stops: see :class:`engram.core.joint_watch.JointWatch` [s]."""
+
+    def __post_init__(self) -> None:
+        for name in ("velocity_fraction", "acceleration_fraction", "jerk_fraction"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected above 0, at most 1")
+        for name in ("stale_after_s", "ahead_s", "workspace_margin_m", "slack_s"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected a number of at least 0")
 
 
 class SafetyFilter:

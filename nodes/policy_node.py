@@ -29,6 +29,8 @@ from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.goal_book import Goal
+from engram.runtime.health import ERROR
+from engram.runtime.losses import JOINTS, SAFETY, LossLimits, LossWatch
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import PolicyStep, source_of
@@ -71,6 +73,10 @@ class PolicyNode(EngramNode):
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
         self.choice.start()
+        wait_s = config.status_timeout_s if config.lockstep else config.lost_after_s
+        safety_s = 2.0 * wait_s if config.lockstep else wait_s
+        self.losses = LossWatch(LossLimits(wait_s, config.policy_timeout_s, safety_s, config.lockstep))
+        self.watched: Goal | None = None  # the goal that losses count for
         self.goals = TaskGoals(self, self.runner, self.publish_status)
         self.weights = WeightsInbox(self, self._folder(config.weights_folder), self.runner)
         self.experience: ExperienceSender | None = None
@@ -107,6 +113,7 @@ class PolicyNode(EngramNode):
 
     def _on_joints(self, msg: JointState) -> None:
         joints = messages.joints_from_msg(msg, self.robot.joint_names)
+        self.losses.heard(JOINTS)
         self.health.trace("joints received", joints.stamp_ns)
         early = 0 < joints.stamp_ns - self.last_stamp < 0.95e9 * self.config.control_dt_s
         if joints.stamp_ns == self.last_stamp or (early and not self.config.lockstep):
@@ -131,6 +138,7 @@ class PolicyNode(EngramNode):
         self.take_status(status)
 
     def _on_executed(self, msg: ActionChunk) -> None:
+        self.losses.heard(SAFETY)
         if self.experience is not None:
             self.experience.executed(messages.chunk_from_msg(msg))
         author = msg.policy_version
@@ -162,6 +170,7 @@ class PolicyNode(EngramNode):
             now = replace(status, stamp_ns=observation.stamp_ns)
             self.experience.observed(observation, now, instruction)
         goal = self.goals.book.on_step(status)
+        self.losses.asked()
         self.thread.put((PolicyStep(observation, status.episode, instruction, step.memory, halted), goal))
 
     def _think(self, work: tuple[PolicyStep, Goal | None]) -> None:
@@ -169,6 +178,7 @@ class PolicyNode(EngramNode):
         step, goal = work
         try:
             self._answer(step)
+            self.losses.answered()
         finally:
             if goal is not None:
                 self.goals.tell(goal, self.phase)
@@ -195,10 +205,21 @@ class PolicyNode(EngramNode):
             self._advance()
         waited = time.monotonic() - self.progress_at
         missing = self.inbox.missing()
+        self._watch_losses(missing)
         if missing and waited > self.config.missing_after_s:
             self.health.problem("observation", f"incomplete for {waited:.0f} s: lacks {', '.join(missing)}")
         elif not missing:
             self.health.clear("observation")
+
+    def _watch_losses(self, missing: list[str]) -> None:
+        """End the goal at hand when what it needs is lost."""
+        goal = self.goals.book.goal
+        if goal is None or goal.episode is None or goal is not self.watched:
+            self.watched = goal if goal is not None and goal.episode is not None else None
+            self.losses.begin()
+        elif loss := self.losses.found(missing, self.inputs.awaits_memory()):
+            self.health.problem("loss", loss, ERROR)
+            self.goals.book.lose(loss)
 
     def add_diagnostics(self) -> None:
         """Say which weights are in use, and what the policy remembers of its episode."""

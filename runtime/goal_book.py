@@ -145,6 +145,13 @@ class GoalBook:
             self._publish(goal, "succeeded" if outcome == "succeeded" else "stopped")
         goal.end((outcome, reason))
 
+    def lose(self, reason: str) -> None:
+        """End the goal at hand as failed, because of what was lost; the policy moves nothing more in its episode."""
+        goal = self.goal
+        self.finish("failed", reason)
+        if goal is not None and goal.episode is not None:
+            self._halted = {goal.episode}
+
     def check_limits(self, *, cancelled: bool) -> None:
         """End a goal that its client ``cancelled``, that took too long, or whose simulation went away."""
         goal = self.goal
@@ -157,7 +164,7 @@ class GoalBook:
             self.finish("timeout", f"not done after {goal.timeout_s:g} s")
         elif not self.config.own_episodes and silent_s > self.config.status_timeout_s:
             # with the simulation stands the clock that the goal's own limit is of
-            self.finish("failed", f"no task/status for {silent_s:.0f} s: the simulation does not run")
+            self.lose(f"link_lost: no task/status for {silent_s:.0f} s: the simulation does not run")
 
     def duration_s(self, goal: Goal) -> float:
         """Return how long ``goal`` has taken [s]."""

@@ -73,7 +73,7 @@ class SafetySession:
         self.status: EpisodeStatus | None = None
         self.joints: JointState | None = None  # newest measured
         self.human: HumanAction | None = None
-        self._chunks = ChunkInbox()
+        self._chunks = ChunkInbox(pipeline.filter.counts)
         self._human_heard = 0.0
         self._joints_heard: float | None = None  # when a newer measurement came
         self._status_heard = 0.0

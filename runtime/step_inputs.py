@@ -84,6 +84,13 @@ class StepInputs:
         """Tell whether an observation waits for its status or its memory."""
         return len(self._ready) > 0
 
+    def awaits_memory(self) -> bool:
+        """Tell whether the oldest observation waits for nothing but its memory context."""
+        stamp_ns = self._ready.oldest_ns
+        if stamp_ns is None or self.config.memory != "wait" or stamp_ns in self._memory:
+            return False
+        return not self.config.lockstep or stamp_ns in self._statuses
+
     def take(self) -> list[StepInput]:
         """Return every step for which everything is there; each is given out once."""
         taken = []

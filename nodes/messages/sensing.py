@@ -9,7 +9,7 @@ import numpy as np
 from sensor_msgs.msg import CameraInfo, Image
 from sensor_msgs.msg import JointState as JointStateMsg
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError, NonFiniteError, unknown_name
 from engram.core.types import JointState
 from engram.nodes.messages.basics import doubles, from_stamp, header
 from engram.runtime.bounds import SIDE_MAX
@@ -116,7 +116,8 @@ def joints_to_msg(joints: JointState) -> JointStateMsg:
 def joints_from_msg(msg: JointStateMsg, names: Sequence[str]) -> JointState:
     """Return the joints ``names``, in that order, from a message that may hold more, in another order.
 
-    Drivers that measure no velocity leave it empty: it is read as 0.
+    Drivers that measure no velocity leave it empty: it is read as 0. Efforts are not used; of a driver that measures
+    none they are empty or all NaN.
 
     Raises:
         UnknownNameError: a joint is missing.
@@ -131,6 +132,9 @@ def joints_from_msg(msg: JointStateMsg, names: Sequence[str]) -> JointState:
             f"joint_states: {len(msg.position)} positions and {len(msg.velocity)} velocities for {len(msg.name)} names"
         )
     order = [index[name] for name in names]
+    efforts = np.array(msg.effort, np.float64)
+    if len(efforts) not in (0, len(msg.name)) or not (np.isfinite(efforts).all() or np.isnan(efforts).all()):
+        raise NonFiniteError(f"joint_states: efforts {efforts.tolist()} for {len(msg.name)} names, expected numbers")
     positions = np.array(msg.position, np.float64)[order]
     velocities = np.array(msg.velocity, np.float64)[order] if len(msg.velocity) else np.zeros(len(order))
     return JointState(from_stamp(msg.header.stamp), tuple(names), positions, velocities)

@@ -174,7 +174,7 @@ def test_a_person_whose_message_is_not_of_now_does_not_drive(stamp_ns):
 
 
 def test_a_persons_misshapen_action_holds():
-    assert pipeline().step(at(20), chunk(20, RIGHT), human([0, 0, 0], step=20)).command.held == "non_finite"
+    assert pipeline().step(at(20), chunk(20, RIGHT), human([0, 0, 0], step=20)).command.held == "human_dimension"
 
 
 @pytest.mark.parametrize("before", [0, 1, STEP_NS // 2, STEP_NS, 10**12])

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from engram.core.errors import InvalidInputError
 from engram.core.safety import SafetyConfig, SafetyFilter
 from tests.core.gantry import GANTRY, GantryKinematics, joints
 
@@ -146,3 +147,10 @@ def test_a_turn_that_is_too_sharp_goes_part_of_the_way_from_the_old_velocity_to_
     f.filter(np.array([0.05, 0, 0, 0]), joints(), 0.1)  # now 0.5 m/s along x
     command = f.filter(np.array([0.05, 0.1, 0, 0]), joints(0.05), 0.1)  # asked: 1 m/s along y; 0.5 m/s may change
     np.testing.assert_allclose((command.positions[:3] - [0.05, 0, 0]) / 0.1, [0.25, 0.5, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["velocity_fraction", "acceleration_fraction", "jerk_fraction"])
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, float("nan"), float("inf")])
+def test_a_share_of_a_limit_is_above_zero_and_at_most_one(name, share):
+    with pytest.raises(InvalidInputError, match=name):
+        SafetyConfig(**{name: share})

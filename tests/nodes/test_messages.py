@@ -120,6 +120,25 @@ def test_a_driver_without_velocities_reads_as_rest():
     assert messages.joints_from_msg(msg, ("a",)).velocities.tolist() == [0.0]
 
 
+def test_efforts_are_numbers_or_not_measured_at_all():
+    msg = messages.joints_to_msg(JointState(1, ("a", "b"), np.zeros(2), np.zeros(2)))
+    for good in ([], [1.0, 2.0], [np.nan, np.nan]):
+        msg.effort = good
+        messages.joints_from_msg(msg, ("a", "b"))
+    for bad in ([1.0], [np.nan, 1.0], [np.inf, 0.0]):
+        msg.effort = bad
+        with pytest.raises(InvalidInputError, match="efforts"):
+            messages.joints_from_msg(msg, ("a", "b"))
+
+
+@pytest.mark.parametrize("field", ["position", "velocity"])
+def test_joint_states_that_are_not_finite_are_refused(field):
+    msg = messages.joints_to_msg(JointState(1, ("a",), np.zeros(1), np.zeros(1)))
+    setattr(msg, field, [np.nan])
+    with pytest.raises(InvalidInputError, match="not finite"):
+        messages.joints_from_msg(msg, ("a",))
+
+
 def test_a_command_message_refuses_what_rclpy_would_turn_into_zero():
     msg = messages.command_to_msg(JointCommand(0, ("a",), np.array([1.5]), 0.1))
     assert msg.points[0].positions[0] == 1.5

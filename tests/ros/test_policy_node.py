@@ -345,6 +345,29 @@ def test_a_goal_whose_simulation_goes_away_ends_although_its_clock_stands_still(
     assert (outcome.outcome, "no task/status for" in outcome.reason) == ("failed", True), outcome.reason
 
 
+@pytest.mark.parametrize(("lost", "reason"), [("joints", "joints_lost: no valid"), ("color", "camera_lost: ")])
+def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost, reason):
+    robot = Robot(graph, status_timeout_s=2.0)
+    robot.show(1)
+    _, result = send_goal(graph, "go right")
+    robot.show(2)
+    said = []
+    for _ in range(200):  # the rest goes on
+        if lost == "joints":
+            status = EpisodeStatus(3 * STEP_NS, "r", 1, "", "go", 3, "running")
+            robot.status.publish(messages.status_to_msg(status))
+        else:
+            robot.publish(3, color=False)
+        graph.spin(0.2)
+        said.append(graph.message("policy_node"))
+        if result.done():
+            break
+    outcome = result.result().result
+    assert (outcome.outcome, outcome.reason.startswith(reason)) == ("failed", True), outcome.reason
+    graph.spin(0.5)
+    assert any(f"loss: {reason}" in text for text in [*said, graph.message("policy_node")])
+
+
 def test_a_newer_goal_preempts_the_older(graph):
     Robot(graph).show(1)
     _, first = send_goal(graph, "go right")

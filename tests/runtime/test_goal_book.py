@@ -77,7 +77,7 @@ def test_the_limit_is_of_the_nodes_clock_and_silence_of_the_wall_clock(sim):
     assert not sim.ends
     sim.wall_s = 31.0
     sim.book.check_limits(cancelled=False)
-    assert sim.ends == [("failed", "no task/status for 31 s: the simulation does not run")]
+    assert sim.ends == [("failed", "link_lost: no task/status for 31 s: the simulation does not run")]
     sim.accept(timeout_s=5.0)
     sim.now_ns += 5 * SECOND + 1
     sim.book.check_limits(cancelled=False)
@@ -100,3 +100,13 @@ def test_a_stopped_robot_takes_no_goal(robot):
     with pytest.raises(InvalidInputError):
         robot.accept()
     assert robot.book.goal is None
+
+
+def test_a_goal_that_loses_its_joints_fails_with_the_reason_and_moves_nothing_more(robot):
+    goal, plan = robot.accept()
+    robot.book.join(goal, plan.episode)
+    robot.book.lose("joints_lost: no valid joint_states for 5.1 s")
+    assert robot.ends == [("failed", "joints_lost: no valid joint_states for 5.1 s")]
+    assert (robot.told[-1].state, robot.book.halted(plan.episode)) == ("stopped", True)
+    robot.book.lose("joints_lost again")  # without a goal: nothing
+    assert len(robot.ends) == 1

@@ -157,6 +157,16 @@ def test_joints_that_are_lost_hold_the_last_command_in_an_episode(running):
     assert "joints_lost" not in desk.says()
 
 
+def test_a_person_who_falls_silent_hands_back_to_the_policy():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), *[RIGHT] * 12)
+    desk.session.on_human(HumanAction(round(100.1e9), "ann", True, "ee_delta", -RIGHT))
+    authors = [desk.real_time().author for _ in range(8)]
+    assert authors == ["human:ann"] * 5 + ["v"] * 3
+    assert "intervention: 'ann' was active and fell silent" in desk.says()
+
+
 def test_joint_states_of_a_step_that_do_not_come_are_named_in_lock_step():
     desk = Desk()
     desk.status(STEP_NS)
