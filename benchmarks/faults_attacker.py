@@ -122,7 +122,8 @@ class Attacker(Node):
 def attack(node: Attacker, executor: SingleThreadedExecutor, kind: str, name: str, count: int, rate: float) -> dict:
     """Send ``count`` messages or calls at most ``rate`` a second; return how many went out and what was answered."""
     end = node.publisher(name) if kind == "topic" else node.client(name)
-    began, sent, failed, waiting, answered = time.monotonic(), 0, 0, [], 0
+    began, sent, failed, answered = time.monotonic(), 0, 0, 0
+    waiting: list[Any] = []
     settled = began + 5.0
     ready = end.get_subscription_count if kind == "topic" else end.service_is_ready
     while time.monotonic() < settled and not (ready() and (kind != "topic" or time.monotonic() > began + 0.5)):

@@ -99,7 +99,8 @@ class Attack:
 
     def _wait_working(self) -> dict[str, float | None]:
         """Wait until every node is active; return those that took longer than they may."""
-        began, down = time.monotonic(), {}
+        began = time.monotonic()
+        down: dict[str, float | None] = {}
         while inactive := self.loop.inactive():
             waited = time.monotonic() - began
             if waited > DOWN_S:

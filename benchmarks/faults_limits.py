@@ -48,7 +48,7 @@ class CommandJudge:
     def forget(self) -> None:
         """Forget the commands before, as where an episode begins and a simulated arm is put to its start."""
         self._stamp_ns: int | None = None
-        self._before = np.zeros(0)
+        self._before: np.ndarray = np.zeros(0)
         self._velocity: np.ndarray | None = None
         self._rate: np.ndarray | None = None
 

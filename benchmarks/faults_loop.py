@@ -65,7 +65,7 @@ class Loop:
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         self.environment = child_environment(domain, "LOCALHOST", {**os.environ, "HOME": str(home)})
-        os.environ.update(self.environment | graph.environment | {"HOME": os.environ["HOME"]})
+        os.environ.update({**self.environment, **graph.environment, "HOME": os.environ["HOME"]})
         self.sink = LineSink(None, folder / "logs")
         self.supervisor = Supervisor(graph, self.environment, self.sink)
         self.names = tuple(spec.name for spec in graph.nodes)

@@ -93,7 +93,7 @@ def _wrong(value: Any, kind: str, rng: np.random.Generator) -> Any:
         changed[int(rng.integers(len(changed)))] = _value(inner, rng)
         return changed
     if isinstance(value, list | array) and len(value) < LONG and rng.random() < 0.7:
-        return value[: len(value) // 2] if rng.random() < 0.5 else value + value
+        return value[: len(value) // 2] if rng.random() < 0.5 else [*value, *value]
     return _value(kind, rng)
 
 
