@@ -15,7 +15,7 @@ from rclpy.executors import SingleThreadedExecutor
 from std_msgs.msg import Int32
 
 from engram.nodes.base import EngramNode
-from engram.nodes.process import EXECUTORS
+from engram.nodes.executor import KeptExecutor
 
 SUBSCRIPTIONS = 8
 """Topics that the node listens to, as the policy node does; one of them is published to."""
@@ -47,7 +47,7 @@ def message_ms(arms: Sequence[str], blocks: int, messages: int) -> dict[str, lis
     made: dict[str, tuple[SingleThreadedExecutor, Listener]] = {}
     for arm in arms:
         node = Listener(f"listener_{arm}", context)
-        executor = EXECUTORS[arm](context=context)
+        executor = (SingleThreadedExecutor if arm == "rclpy" else KeptExecutor)(context=context)
         executor.add_node(node)
         node.trigger_configure()
         node.trigger_activate()

@@ -137,7 +137,7 @@ class MotionLimits:
         self.dt = dt
         self._low, self._high, self._speed = low, high, speed
         rows = zip(low, high, speed, acceleration, jerk, strict=True)
-        self._joints = [JointLimit(*(float(value) for value in row), dt) for row in rows]
+        self._joints = [JointLimit(*map(float, row), dt=dt) for row in rows]
         self._mirrored = [joint.mirrored() for joint in self._joints]
         self._stops = [joint.longest_stop for joint in self._joints]
         self.last: Plan | None = None  # the command before

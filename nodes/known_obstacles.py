@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rclpy.client import Client
 from rclpy.task import Future
 
 from engram.core.collision import Obstacle
@@ -25,7 +26,7 @@ class ObstacleFeed:
     def __init__(self, node: EngramNode, robot: RobotConfig, barrier: MotionBarrier) -> None:
         self._barrier, self._counts = barrier, node.health.counts
         self._known = KnownObstacles(robot, barrier.obstacles_max, self._set)
-        self._full = node.create_client(GetGraph, "memory/get_graph")
+        self._full: Client = node.create_client(GetGraph, "memory/get_graph")
         self._lost = False
         node.subscribe(SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
         node.every(RETRY_S, self._ask, "memory/get_graph")

@@ -134,9 +134,9 @@ class SimNode(EngramNode):
         )
         done = await answered
         assert done is not None
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled() or error is not None:
-            response.message = str(error) if error else "replaced by a later reset"
+        problem = None if done.cancelled() else done.exception()
+        if done.cancelled() or problem is not None:
+            response.message = str(problem) if problem else "replaced by a later reset"
             return response
         outcome: OracleOutcome = done.result()
         self.task = outcome.task
