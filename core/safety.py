@@ -103,10 +103,15 @@ class SafetyFilter:
     def hold(self, joints: JointState, reason: str) -> JointCommand:
         """Return a command that brakes to rest and then repeats itself: it follows no measurement.
 
-        Without a command before, the robot is held where it is measured, within its limits.
+        Without a command before, the robot is held where it is measured, within its limits. While the cell holds the
+        arm and moves it itself, the command goes along within the limits, so that it is there when the arm is let go.
         """
         self._begin(joints)
-        self._arm.take(self._arm.stopping())
+        if joints.held:
+            plan, self._gripper = self._limit(joints.positions, joints)
+        else:
+            plan = self._arm.stopping()
+        self._arm.take(plan)
         return self._held(joints, reason)
 
     def repeat(self, joints: JointState, reason: str) -> JointCommand:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,15 @@ def test_a_blocked_arm_is_led_away_no_further_than_one_step_and_its_stop():
     for _ in range(20):  # asked to go on and on, measured at 0
         command = f.filter(np.array([0.9, 0, 0, 0]), joints(), 0.1)
     assert command.positions[0] <= 0.15 + 1e-12
+
+
+def test_the_hold_of_an_arm_that_the_cell_moves_goes_along_within_the_limits():
+    f = safety()
+    f.hold(joints(), "no_command")
+    way = [f.hold(replace(joints(0.3, gripper=0.8), held=True), "no_command").positions[0] for _ in range(6)]
+    assert way[:2] == pytest.approx([0.05, 0.15])  # 0.5 m/s, then 1 m/s
+    assert way[-1] == pytest.approx(0.3)
+    assert f.hold(joints(0.3), "no_command").positions.tolist() == pytest.approx([0.3, 0, 0, 0.8])
 
 
 def test_an_arm_far_from_its_last_command_is_named():
