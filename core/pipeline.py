@@ -139,7 +139,7 @@ class CommandPipeline:
             return self._held(self.filter.repeat(joints, self._reason("stamp_not_new")), joints)
         if chunk is not None:
             self.offer(chunk, joints.stamp_ns)
-        self.inspect(joints)
+        self.inspect(joints, commanded=True)
         if self.filter.stopped:
             return self.hold(joints)
         if self._jumped_ns is not None:
@@ -173,16 +173,17 @@ class CommandPipeline:
             self._refusal = None
         return reason
 
-    def inspect(self, joints: JointState) -> None:
-        """Compare ``joints`` with what was measured and commanded before; latch a stop if no motor could be there.
+    def inspect(self, joints: JointState, *, commanded: bool = False) -> None:
+        """Compare ``joints`` with what was measured before; latch a stop if no motor could have brought them there.
 
-        Call it for measurements that no step is decided for, too.
+        Call it for measurements that no step is decided for, too. An arm that is ``commanded`` is also compared with
+        its last command; at rest a person may move it.
         """
         if self.filter.stopped:
             return
         problem = self.watch.jump(joints)
-        if not problem and not joints.held and (lag := self.filter.lag(joints)):
-            problem = lag
+        if commanded and not problem and not joints.held:
+            problem = self.filter.lag(joints)
         if problem and self._jumped_ns is None:
             self._jumped_ns, self._jump = joints.stamp_ns, problem
             self.filter.counts[JUMP] += 1

@@ -17,6 +17,9 @@ from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointStat
 from engram.runtime.health import ERROR, Health
 from engram.runtime.stop_latch import StopLatch
 
+SILENT_S = 1.0
+"""After so long without a command a person may have moved the arm: motion begins anew from where it is measured [s]."""
+
 
 @dataclass(frozen=True)
 class SessionConfig:
@@ -79,6 +82,7 @@ class SafetySession:
         self._status_heard = 0.0
         self._waiting_since: float | None = None  # for the chunk of the newest joint state
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
+        self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._told: str | None = None  # reason of the latched stop, as told last
         pipeline.reset()
         if latch.stopped:
@@ -168,12 +172,12 @@ class SafetySession:
         joints, status = self.joints, self.status
         if joints is None or not self._due(joints):
             return
-        episode = status.episode if status is not None else 0
+        episode = self._episode
         if self._last == (episode, joints.stamp_ns):
             if self.config.lockstep:  # shown again: the answer must not change
                 self.outputs.repeat()
             return
-        if self._last is not None and self._began_anew(episode, joints.stamp_ns):
+        if self._begins(episode, joints.stamp_ns):
             self.pipeline.reset()
             self._last = None
         if status is not None and status.state == "held":  # sensor_msgs/JointState has no room for it
@@ -196,12 +200,14 @@ class SafetySession:
             return False
         return (status is not None and status.running) or self._active_human() is not None
 
-    def _began_anew(self, episode: int, stamp_ns: int) -> bool:
-        assert self._last is not None
-        config, (last_episode, last_ns) = self.config, self._last
-        if config.lockstep:  # status and joint states agree on the stamp
-            return episode != last_episode or stamp_ns < last_ns
-        return episode != last_episode or (config.simulated and clock_restarted(last_ns, stamp_ns))
+    def _begins(self, episode: int, stamp_ns: int) -> bool:
+        """Tell whether motion begins anew: with an episode, a clock, or after a time without commands."""
+        if self._last is None or episode != self._last[0]:
+            return True
+        if self.config.lockstep:  # status and joint states agree on the stamp
+            return stamp_ns < self._last[1]
+        anew = self.config.simulated and clock_restarted(self._last[1], stamp_ns)
+        return anew or self._clock() - self._commanded_at > SILENT_S
 
     def _age_s(self, joints: JointState) -> float:
         """Return how long ago ``joints`` were measured [s]; in lock-step the simulation waits, nothing gets old."""
@@ -217,9 +223,16 @@ class SafetySession:
 
     def _send(self, decision: Decision) -> None:
         self._waiting_since = None
-        episode = self.status.episode if self.status is not None else 0
-        self._last = (episode, decision.command.stamp_ns)
-        self.outputs.command(decision, episode)
+        self._last = (self._episode, decision.command.stamp_ns)
+        self._give(decision)
+
+    def _give(self, decision: Decision) -> None:
+        self._commanded_at = self._clock()
+        self.outputs.command(decision, self._episode)
+
+    @property
+    def _episode(self) -> int:
+        return self.status.episode if self.status is not None else 0
 
     # -- what does not come --------------------------------------------------------------------------------------
 
@@ -247,8 +260,7 @@ class SafetySession:
         self.health.problem("joints_lost", f"no valid joint_states for {silent_s:.1f} s: holds", ERROR)
         decision = self.pipeline.hold_blind(self._now_ns(), "joints_lost")
         if decision is not None:
-            episode = self.status.episode if self.status is not None else 0
-            self.outputs.command(decision, episode)
+            self._give(decision)
 
     @property
     def _status_stamp_ns(self) -> int:

@@ -230,6 +230,41 @@ def test_a_simulated_arm_is_somewhere_else_when_an_episode_begins():
     assert desk.latched_reasons == [""]
 
 
+def test_an_arm_that_was_moved_by_hand_at_rest_moves_again_after_a_release():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9))
+    desk.real_time(0.2)
+    desk.session.stop("button")
+    desk.status(state="stopped")
+    for step in range(40):  # 0.4 m in 4 s
+        desk.real_time(0.1, 0.01 * step)
+    desk.session.release()
+    desk.real_time(0.2, 0.4)  # at rest: nobody commands the arm
+    assert desk.latched_reasons[-1] == ""
+    desk.status(episode=2)
+    desk.chunk(round(desk.now_s * 1e9) + STEP_NS, episode=2)
+    assert desk.real_time(0.1, 0.4).command.positions[0] == pytest.approx(0.42)
+
+
+def test_an_arm_that_is_far_from_its_command_in_an_episode_stops():
+    desk = Desk(lockstep=False)
+    desk.status()
+    for step in range(40):
+        desk.real_time(0.1, 0.01 * step)
+    assert desk.latched_reasons[-1].startswith("joint_jump: x measured 0.2")
+
+
+def test_a_person_who_drives_without_episodes_begins_where_the_arm_is():
+    desk = Desk(lockstep=False)
+    for x in (0.0, 0.4):
+        for _ in range(20):  # nobody drives; the arm is moved by hand
+            desk.real_time(0.1, x if not desk.decisions else min(x, desk.session.joints.positions[0] + 0.05))
+        desk.session.on_human(HumanAction(round(desk.now_s * 1e9), "ann", True, "ee_delta", RIGHT))
+        assert desk.real_time(0.1, x).command.positions[0] == pytest.approx(x + 0.02)
+        desk.session.on_human(HumanAction(round(desk.now_s * 1e9), "ann", False, "ee_delta", RIGHT))
+
+
 def test_a_simulation_that_begins_anew_is_followed():
     desk = Desk()
     desk.chunk(50 * STEP_NS, episode=3)
