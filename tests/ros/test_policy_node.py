@@ -42,13 +42,12 @@ class Robot:
             "policy_node",
             robot="tests.core.gantry:GANTRY",
             cameras=["front"],
-            lockstep=True,
-            **{"policy": "tests.ros.policies:EyesAndNoise", **parameters},
+            **{"policy": "tests.ros.policies:EyesAndNoise", "lockstep": True, **parameters},
         )
         make = graph.node.create_publisher
         every_step = qos.every_step(qos.SENSOR, lockstep=True)  # as the simulation writes
         self.joints = make(JointState, "joint_states", every_step)
-        self.status = make(TaskStatus, *qos.every_status(lockstep=True))
+        self.status = make(TaskStatus, *qos.every_status(lockstep=parameters.get("lockstep", True)))
         self.color = make(Image, "camera/front/color/image_raw", every_step)
         self.info = make(CameraInfo, "camera/front/camera_info", every_step)
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
@@ -347,7 +346,8 @@ def test_a_goal_whose_simulation_goes_away_ends_although_its_clock_stands_still(
 
 @pytest.mark.parametrize(("lost", "reason"), [("joints", "joints_lost: no valid"), ("color", "camera_lost: ")])
 def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost, reason):
-    robot = Robot(graph, status_timeout_s=2.0)
+    robot = Robot(graph, lockstep=False, lost_after_s=3.0, status_timeout_s=100.0)
+    executed = graph.node.create_publisher(ActionChunk, "safety/executed", qos.SENSOR)
     robot.show(1)
     _, result = send_goal(graph, "go right")
     robot.show(2)
@@ -358,6 +358,7 @@ def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost,
             robot.status.publish(messages.status_to_msg(status))
         else:
             robot.publish(3, color=False)
+        executed.publish(ActionChunk(policy_version="v0"))
         graph.spin(0.2)
         said.append(graph.message("policy_node"))
         if result.done():
