@@ -76,6 +76,7 @@ class WriterClaim:
     def _reason(self, process: bytes, who: str, there: Mapping[bytes, str]) -> str:
         """Return why ``process``, whose node is ``who``, is not the writer; empty: it is from now on."""
         if self._holder in there:
+            self._holder_name = there[self._holder] or self._holder_name  # it may have become known meanwhile
             return f"from {who or 'an unknown node'}, but {self._holder_name or 'another process'} writes it"
         if self._node:
             if not who:
