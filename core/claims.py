@@ -8,7 +8,7 @@ identity on the wire: that takes SROS 2.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 PARTICIPANT = 12
@@ -18,7 +18,7 @@ REMEMBERED_S = 0.5
 REMEMBERED = 64
 """Refused writers that are remembered at most."""
 UNKNOWN = "its node is not known yet"
-"""Reason of a refusal that may pass: DDS knows the writer sooner than ROS knows the node."""
+"""Reason of a refusal that soon passes: DDS knows the writer sooner than ROS knows the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +46,37 @@ class WriterClaim:
         self._writers, self._node, self._clock = writers, node, clock
         self._holder = b""  # of the process; empty: nobody has claimed the topic
         self._holder_name = ""
-        self._refused: dict[bytes, tuple[float, str]] = {}  # process -> until when, why
+        self._refused: dict[bytes, tuple[float, str, bool]] = {}  # process -> until when, why, may it succeed
 
     def refusal(self, gid: bytes) -> str:
         """Return why a message of the writer ``gid`` does not count; empty: it does."""
         process = gid[:PARTICIPANT]
         if process == self._holder:
             return ""
-        until, reason = self._refused.get(process, (0.0, ""))
+        until, reason, _ = self._refused.get(process, (0.0, "", False))
         if self._clock() < until:
             return reason
-        reason = self._ask(process)
+        there = {writer.gid[:PARTICIPANT]: writer.node for writer in self._writers()}
+        who = there.get(process, "")
+        reason = self._reason(process, who, there)
         if reason and reason != UNKNOWN:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
-            self._refused[process] = (self._clock() + REMEMBERED_S, reason)
+            succeeds = bool(who) and who == (self._node or self._holder_name)
+            self._refused[process] = (self._clock() + REMEMBERED_S, reason, succeeds)
         return reason
 
-    def _ask(self, process: bytes) -> str:
-        there = {writer.gid[:PARTICIPANT]: writer.node for writer in self._writers()}
-        who = there.get(process, "")
+    def may_succeed(self, gid: bytes) -> bool:
+        """Tell whether the writer ``gid``, which was just refused, may claim the topic when another process is gone.
+
+        It bears the right name, as a node does that was killed and started again: DDS misses the dead one only later.
+        """
+        return self._refused.get(gid[:PARTICIPANT], (0.0, "", False))[2]
+
+    def _reason(self, process: bytes, who: str, there: Mapping[bytes, str]) -> str:
+        """Return why ``process``, whose node is ``who``, is not the writer; empty: it is from now on."""
         if self._holder in there:
+            self._holder_name = there[self._holder] or self._holder_name  # it may have become known meanwhile
             return f"from {who or 'an unknown node'}, but {self._holder_name or 'another process'} writes it"
         if self._node:
             if not who:

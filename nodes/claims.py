@@ -12,8 +12,8 @@ from engram.core.claims import UNKNOWN, Writer, WriterClaim
 from engram.nodes.base import EngramNode
 from engram.runtime.health import ERROR
 
-RETRY_S = 0.05
-"""Time between two looks for the name of a writer that has written already [s]."""
+RETRY_S = 0.1
+"""Time between two looks whether a message that waits may be taken by now [s]."""
 PATIENCE_S = 5.0
 """A writer whose node stays unknown for so long is refused [s]."""
 
@@ -31,21 +31,25 @@ class _Bound:
         self._judge(msg, bytes(info["publisher_gid"]["data"]), time.monotonic())
 
     def retry(self) -> None:
-        """Look again whether the node of a message that waits is known by now."""
+        """Look again whether a message that waits may be taken by now."""
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
-            self._judge(*waiting)
+            self._judge(*waiting, again=True)
 
-    def _judge(self, msg: Any, gid: bytes, since: float) -> None:
+    def _judge(self, msg: Any, gid: bytes, since: float, *, again: bool = False) -> None:
         reason = self._claim.refusal(gid)
         if not reason:
             self._waiting = None  # an older one
             self._pass_on(msg)
-        elif reason == UNKNOWN and time.monotonic() - since < PATIENCE_S:
+            return
+        if reason == UNKNOWN and time.monotonic() - since < PATIENCE_S:
             self._waiting = (msg, gid, since)
-        else:
+            return
+        if not again:
             self._node.health.count(f"refused from other writers: {self._topic}")
-            self._node.health.problem(f"writer of {self._topic}", reason, ERROR)
+        self._node.health.problem(f"writer of {self._topic}", reason, ERROR)
+        if self._claim.may_succeed(gid):  # what is latched comes only once
+            self._waiting = (msg, gid, since)
 
     def _pass_on(self, msg: Any) -> None:
         meant, ours = getattr(msg, "robot_id", ""), self._node.config.robot_id
@@ -68,8 +72,7 @@ def subscribe_bound(
     """Subscribe for as long as ``node`` is active; ``callback`` gets the messages of one writer."""
     bound = _Bound(node, topic, callback)
     node.subscribe(msg_type, topic, bound.take, profile)
-    if _writer_of(node, topic):
-        node.every(RETRY_S, bound.retry, topic)
+    node.every(RETRY_S, bound.retry, topic)
 
 
 def _writer_of(node: EngramNode, topic: str) -> str:

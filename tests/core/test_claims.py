@@ -80,3 +80,18 @@ def test_a_flood_asks_the_graph_twice_a_second():
     for _ in range(1000):
         assert topic.says(1) == ""
     assert topic.asked == before  # the one that drives costs nothing
+
+
+def test_a_successor_waits_for_its_predecessor_and_an_intruder_for_nothing():
+    """A node that was killed is there for DDS until its lease ends; what its successor latches must not be lost."""
+    for topic in (Topic("/safety_node"), Topic()):
+        topic.there = {gid(1): "/safety_node"}
+        assert topic.says(1) == ""
+        topic.there |= {gid(2): "/safety_node", gid(3): "/intruder"}
+        assert topic.says(2) and topic.says(3)
+        assert topic.claim.may_succeed(gid(2))
+        assert not topic.claim.may_succeed(gid(3))
+        del topic.there[gid(1)]
+        topic.now += 2 * REMEMBERED_S
+        assert topic.says(2) == ""
+        assert topic.says(3) == "from /intruder, but /safety_node writes it"

@@ -354,7 +354,7 @@ def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost,
     said = []
     for _ in range(200):  # the rest goes on
         if lost == "joints":
-            status = EpisodeStatus(3 * STEP_NS, "r", 1, "", "go", 3, "running")
+            status = EpisodeStatus(3 * STEP_NS, "robot0", 1, "", "go", 3, "running")
             robot.status.publish(messages.status_to_msg(status))
         else:
             robot.publish(3, color=False)

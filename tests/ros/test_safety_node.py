@@ -286,7 +286,7 @@ def test_what_the_memory_has_seen_stops_the_arm(graph):
     here = np.array((0.5, 0.0, 0.3, 0.0))
     for step in range(1, 8):
         stamp = step * STEP_NS
-        status.publish(messages.status_to_msg(EpisodeStatus(stamp, "r", 1, "reach", "go", 0, "running")))
+        status.publish(messages.status_to_msg(EpisodeStatus(stamp, "robot0", 1, "reach", "go", 0, "running")))
         targets = np.array([[0.9, 0.0, 0.3, 0.0]])
         chunks.publish(messages.chunk_to_msg(ActionChunk(stamp, 1, "joint_position", targets, 0.1, 1, "v")))
         measured = JointStateValue(stamp, ("x", "y", "z", "grip"), here, np.zeros(4))

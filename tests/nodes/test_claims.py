@@ -1,0 +1,138 @@
+"""Bound subscriptions over real DDS: several participants in this process, told apart as processes are."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from std_msgs.msg import Bool
+
+from engram.core.errors import InvalidInputError
+from engram.nodes import qos
+from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
+from engram.runtime.parameters import BoundNodeConfig
+from engram_interfaces.msg import TaskStatus
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
+
+
+class Bound(EngramNode):
+    """Listens to two topics that belong to one writer each."""
+
+    config_class = BoundNodeConfig
+
+    def start(self) -> None:
+        self.heard: list[Any] = []
+        subscribe_bound(self, Bool, "safety/stopped", lambda msg: self.heard.append(msg.data), qos.LATCHED)
+        subscribe_bound(self, TaskStatus, "task/status", lambda msg: self.heard.append(msg.episode), qos.LATCHED)
+
+
+class World:
+    """The bound node, and writers in participants of their own."""
+
+    def __init__(self, writers: list[str]) -> None:
+        self.contexts: list[Any] = []
+        self.names: list[str] = []  # of the writers
+        words = [f"writers:=[{', '.join(writers)}]"] if writers else []
+        self.node = Bound("bound", context=self._context(), cli_args=["--ros-args", *(["-p", *words] if words else [])])
+        self.executor = SingleThreadedExecutor(context=self.node.context)
+        self.executor.add_node(self.node)
+        self.node.trigger_configure()
+        self.node.trigger_activate()
+
+    def _context(self) -> Any:
+        context = rclpy.Context()
+        rclpy.init(context=context)
+        self.contexts.append(context)
+        return context
+
+    def writer(self, name: str) -> Any:
+        """Return a writer of both topics in a participant of its own, once the node knows it."""
+        node = rclpy.create_node(name, context=self._context())
+        made = SimpleNamespace(
+            node=node,
+            stopped=node.create_publisher(Bool, "safety/stopped", qos.LATCHED),
+            status=node.create_publisher(TaskStatus, "task/status", qos.LATCHED),
+        )
+        self.until(lambda: made.stopped.get_subscription_count() and made.status.get_subscription_count())
+        known = lambda: self.node.get_node_names().count(name) == sum(n == name for n in self.names)  # noqa: E731
+        self.names.append(name)
+        self.until(known)
+        return made
+
+    def until(self, condition: Any, timeout_s: float = 30.0) -> None:
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, self.said()
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def spin(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def said(self) -> str:
+        return self.node.health.condition(self.node.state).message
+
+    def close(self) -> None:
+        self.node.close()
+        self.executor.shutdown()
+        self.node.destroy_node()
+        for context in self.contexts:
+            rclpy.try_shutdown(context=context)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest):
+    made = World(getattr(request, "param", []))
+    yield made
+    made.close()
+
+
+def test_the_second_writer_is_refused_counted_and_named(world: World) -> None:
+    first, second = world.writer("safety_node"), world.writer("intruder")
+    first.stopped.publish(Bool(data=True))
+    world.until(lambda: world.node.heard == [True])
+    second.stopped.publish(Bool(data=False))
+    world.until(lambda: "writer of safety/stopped: from /intruder, but /safety_node writes it" in world.said())
+    assert world.node.heard == [True]
+    assert world.node.health.counts["refused from other writers: safety/stopped"] == 1
+
+
+@pytest.mark.parametrize("world", [["safety/stopped=safety_node"]], indirect=True)
+def test_a_restarted_node_s_latched_word_counts_once_its_predecessor_is_gone(world: World) -> None:
+    intruder = world.writer("intruder")
+    intruder.stopped.publish(Bool(data=False))
+    world.until(lambda: "from /intruder, expected /safety_node" in world.said())
+    first = world.writer("safety_node")
+    first.stopped.publish(Bool(data=False))
+    world.until(lambda: world.node.heard == [False])
+    second = world.writer("safety_node")
+    second.stopped.publish(Bool(data=True))  # once
+    world.spin(0.5)
+    assert world.node.heard == [False]
+    first.node.destroy_node()
+    world.until(lambda: world.node.heard == [False, True])
+
+
+def test_a_message_for_another_robot_is_refused(world: World) -> None:
+    writer = world.writer("sim_node")
+    writer.status.publish(TaskStatus(robot_id="robot7", episode=1, state="running"))
+    world.until(lambda: "robot of task/status: for robot 'robot7', this one is 'robot0'" in world.said())
+    writer.status.publish(TaskStatus(robot_id="robot0", episode=2, state="running"))
+    world.until(lambda: world.node.heard == [2])
+
+
+def test_a_writer_that_is_not_topic_and_node_is_named() -> None:
+    for entry in ("safety_node", "=x", "command="):
+        with pytest.raises(InvalidInputError, match=f"writers: '{entry}', expected topic=node"):
+            BoundNodeConfig(writers=(entry,)).writer("command")
+
+
+def test_a_topic_that_is_not_named_belongs_to_whoever_is_first() -> None:
+    assert BoundNodeConfig(writers=("", "command=safety_node")).writer("joint_states") == ""
