@@ -81,7 +81,7 @@ def hostile(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
         watched = loop.watch()
         pilot = Pilot(loop, make_robot("panda_2f85"), 2000)
         messages = 2000 if config.quick else config.messages
-        figures = faults_hostile.trial(loop, pilot, watched, messages, config.seed)
+        figures = faults_hostile.trial(loop, pilot, watched, messages, config.seed, quick=config.quick)
         if config.quick:  # the loop runs already
             return [*figures, *_soak(loop, pilot, watched, config)]
     return figures
