@@ -1,7 +1,7 @@
 """A process from outside that sends hostile messages and calls to every topic and service of the running nodes.
 
-It is told what to attack by lines on standard input, ``attack COUNT RATE topic:NAME service:NAME ...``, and answers each
-with a line of JSON in a file. ``list`` answers with what there is to attack.
+It is told what to attack by lines on standard input, ``attack COUNT RATE topic:NAME service:NAME ...``, and answers
+each with a line of JSON in a file. ``list`` answers with what there is to attack.
 """
 
 from __future__ import annotations

@@ -158,7 +158,11 @@ def plan(topics: list[str], services: list[str], *, quick: bool) -> list[tuple[s
     all_topics = [f"topic:{name}" for name in topics]
     blocks = [(name, [target], False) for name, target in zip(topics, all_topics, strict=True)]
     blocks += [(name, targets, False) for name, targets in groups.items()]
-    return [*blocks, ("all topics", all_topics, True), ("all services", sum(groups.values(), []), True)]
+    return [
+        *blocks,
+        ("all topics", all_topics, True),
+        ("all services", [one for group in groups.values() for one in group], True),
+    ]
 
 
 def trial(

@@ -55,7 +55,7 @@ DECLARED: dict[tuple[str, str], Declared] = {
     **{(fault, arm): LATCHED for fault in ("jump", "swapped") for arm in ("moving", "still")},
     **{(fault, arm): HELD for fault in ("nan", "silence", "camera_silence") for arm in ("moving", "still")},
     **{("second_publisher", arm): Declared(holds=False, goal_ends=False) for arm in ("moving", "still")},
-    ("freeze", "moving"): LATCHED,
+    ("freeze", "moving"): HELD,
     ("freeze", "still"): UNSEEN,  # an arm at rest looks the same
     ("drift", "moving"): UNSEEN,  # slower than the arm itself
     ("drift", "still"): UNSEEN,
