@@ -178,7 +178,7 @@ def trial(
 ) -> list[dict[str, Any]]:
     """Send ``messages`` in all, half of them in episodes and half under a latched stop; return the figures.
 
-    ``only``: attack just the names that this is part of.
+    ``only``: attack just the names that one of these is part of, separated by commas; empty: all.
     """
     since, started = time.monotonic(), loop.supervisor.restarts
     before = _episodes(loop, pilot, 2)
@@ -187,7 +187,10 @@ def trial(
     try:
         loop.client.spin(3.0)  # the graph is found
         targets = attack.order("list", timeout_s=60.0)
-        targets = {kind: [name for name in names if only in name] for kind, names in targets.items()}
+        targets = {
+            kind: [name for name in names if any(one in name for one in only.split(","))]
+            for kind, names in targets.items()
+        }
         each = max(4, messages // (2 * max(1, sum(map(len, targets.values())))))
         for name, chosen, under_stop in plan(targets["topics"], targets["services"], quick=quick):
             if pilot.stopped is not under_stop:
