@@ -57,6 +57,8 @@ class FaultsBenchmark:
     """Of the instants, the order and the messages."""
     domain: int = 80
     """ROS_DOMAIN_ID; the parts take this one and the next three."""
+    only: str = ""
+    """Parts of the names of topics and services to attack, separated by commas, or a sensor fault; empty: all."""
     quick: bool = False
     """20 kills, 2,000 messages, each sensor fault once, a soak of half a minute: three minutes on two idle cores."""
     work: Path | None = None
@@ -81,7 +83,9 @@ def hostile(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
         watched = loop.watch()
         pilot = Pilot(loop, make_robot("panda_2f85"), 2000)
         messages = 2000 if config.quick else config.messages
-        figures = faults_hostile.trial(loop, pilot, watched, messages, config.seed)
+        figures = faults_hostile.trial(
+            loop, pilot, watched, messages, config.seed, quick=config.quick, only=config.only
+        )
         if config.quick:  # the loop runs already
             return [*figures, *_soak(loop, pilot, watched, config)]
     return figures
@@ -89,7 +93,7 @@ def hostile(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
 
 def sensors(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
     """Let the sensors of a robot fail."""
-    return faults_sensors.trial(folder, config.domain + 2, 1 if config.quick else config.repeats)
+    return faults_sensors.trial(folder, config.domain + 2, 1 if config.quick else config.repeats, config.only)
 
 
 def soak(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A process from outside that sends hostile messages and calls to every topic and service of the running nodes.
 
-It is told what to attack by lines on standard input, ``topic NAME COUNT RATE`` or ``service NAME COUNT RATE``, and
-answers each with a line of JSON in a file. ``list`` answers with what there is to attack.
+It is told what to attack by lines on standard input, ``attack COUNT RATE topic:NAME service:NAME ...``, and answers
+each with a line of JSON in a file. ``list`` answers with what there is to attack.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ VARIANTS = 10
 """Messages made of one drawing: the next ones are the one before with one more field wrong."""
 PENDING = 8
 """Most calls of a service that wait for their answer."""
+ANSWER_S = 0.2
+"""When so many wait, the oldest is given up after this [s]."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,16 @@ class Attacker(Node):
         self._ends: dict[str, Any] = {}
         self._drawn: dict[str, tuple[Any, int]] = {}  # newest message of a topic, and how many more are made of it
 
-    def targets(self) -> dict[str, list[tuple[str, str]]]:
-        """Return name and type of every topic that a node listens to, and of every service."""
+    def targets(self) -> dict[str, list[str]]:
+        """Return the name of every topic that a node listens to, and of every service."""
         topics = [
-            (name, types[0])
-            for name, types in self.get_topic_names_and_types()
+            name
+            for name, _ in self.get_topic_names_and_types()
             if any(end.node_name not in OURS for end in self.get_subscriptions_info_by_topic(name))
         ]
         services = [
-            (name, types[0])
-            for name, types in self.get_service_names_and_types()
+            name
+            for name, _ in self.get_service_names_and_types()
             if not any(name.endswith(one) for one in AUTHORITY) and name.strip("/").split("/")[0] not in OURS
         ]
         return {"topics": sorted(topics), "services": sorted(services)}
@@ -119,7 +121,9 @@ class Attacker(Node):
         return msg
 
 
-def attack(node: Attacker, executor: SingleThreadedExecutor, kind: str, name: str, count: int, rate: float) -> dict:
+def attack(
+    node: Attacker, executor: SingleThreadedExecutor, kind: str, name: str, count: int, rate: float
+) -> dict[str, int]:
     """Send ``count`` messages or calls at most ``rate`` a second; return how many went out and what was answered."""
     end = node.publisher(name) if kind == "topic" else node.client(name)
     began, sent, failed, answered = time.monotonic(), 0, 0, 0
@@ -133,29 +137,33 @@ def attack(node: Attacker, executor: SingleThreadedExecutor, kind: str, name: st
         try:
             if kind == "topic":
                 end.publish(node.message(name, end.msg_type))
-            elif len(waiting) < PENDING and ready():
-                waiting.append(end.call_async(node.request(name, end.srv_type)))
             else:
-                raise TimeoutError
+                waiting.append(end.call_async(node.request(name, end.srv_type)))
             sent += 1
-        except TimeoutError:
-            executor.spin_once(0.05)
-            failed += time.monotonic() - began > 10.0 + count / rate  # nobody answers: give up, a call at a time
         except Exception:  # noqa: BLE001, the message cannot even be sent: DDS or the type refuses it
             failed += 1
-        answered += sum(one.done() for one in waiting)
-        waiting = [one for one in waiting if not one.done()]
+        until = time.monotonic() + ANSWER_S
+        while len(waiting) >= PENDING and time.monotonic() < until:
+            executor.spin_once(0.02)
+            waiting, answered = open_calls(waiting, answered)
+        if len(waiting) >= PENDING:  # what makes no sense may go without an answer
+            end.remove_pending_request(waiting.pop(0))
         executor.spin_once(0.0)
         while sent / rate > time.monotonic() - began:
             executor.spin_once(0.01)
-    until = time.monotonic() + (10.0 if waiting else 0.1)
+    until = time.monotonic() + (2.0 if waiting else 0.1)
     while time.monotonic() < until and (waiting or kind == "topic"):
         executor.spin_once(0.02)
-        answered += sum(one.done() for one in waiting)
-        waiting = [one for one in waiting if not one.done()]
+        waiting, answered = open_calls(waiting, answered)
     for one in waiting:
         end.remove_pending_request(one)
-    return {"name": name, "sent": sent, "not_sendable": failed, "answered": answered}
+    return {"sent": sent, "not_sendable": failed, "answered": answered}
+
+
+def open_calls(waiting: list[Any], answered: int) -> tuple[list[Any], int]:
+    """Return the calls that still wait, and how many have been answered in all."""
+    still = [one for one in waiting if not one.done()]
+    return still, answered + len(waiting) - len(still)
 
 
 def main() -> None:
@@ -185,7 +193,11 @@ def main() -> None:
                 if order[0] == "list":
                     answer: dict[str, Any] = node.targets()
                 else:
-                    answer = attack(node, executor, order[0], order[1], int(order[2]), float(order[3]))
+                    answer = {"sent": 0, "not_sendable": 0, "answered": 0}
+                    for target in order[3:]:
+                        kind, _, name = target.partition(":")
+                        told = attack(node, executor, kind, name, int(order[1]), float(order[2]))
+                        answer = {key: answer[key] + told[key] for key in answer}
                 print(json.dumps(answer), file=out, flush=True)
         except (KeyboardInterrupt, ExternalShutdownException):
             pass

@@ -27,7 +27,7 @@ HARMLESS = (
     *("get_available_states", "get_available_transitions", "get_transition_graph", "get_type_description"),
     *("memory/conflicts", "get_logger_levels", "_action/status", "_action/feedback"),
 )
-"""Endings of names where nothing can be refused: every value is valid, or only asks."""
+"""Endings of names where nothing can be wrong: every value is valid, or it only asks."""
 
 
 @dataclass
@@ -38,6 +38,8 @@ class Block:
     sent: int
     not_sendable: int
     under_stop: bool
+    topic: bool = False
+    """Whether it went to one topic. A service says in its answer what it refuses."""
     down: dict[str, float | None] = field(default_factory=dict)  # node -> s until active again; None = not in time
     refused: int = 0  # by which the counters of refusals grew
     reasons: tuple[str, ...] = ()
@@ -74,12 +76,14 @@ class Attack:
             self.loop.client.spin(0.05)
         raise TrialError(f"the attacker did not answer {' '.join(words)!r}; logs: {self.loop.folder}")
 
-    def block(self, kind: str, name: str, count: int, under_stop: bool) -> Block:
-        """Attack one topic or service and wait until every node works."""
+    def block(self, name: str, targets: list[str], count: int, under_stop: bool) -> Block:
+        """Send ``count`` messages to each of ``targets``, as ``topic:NAME``, and wait until every node works."""
         before = self.loop.refusals()
+        limit_s = 120.0 + len(targets) * (10.0 + 2.0 * count / self.rate)
         try:
-            told = self.order(kind, name, str(count), f"{self.rate:g}", timeout_s=120.0 + 2.0 * count / self.rate)
-            block = Block(name, told["sent"], told["not_sendable"], under_stop)
+            told = self.order("attack", str(count), f"{self.rate:g}", *targets, timeout_s=limit_s)
+            topic = targets == [f"topic:{name}"]
+            block = Block(name, told["sent"], told["not_sendable"], under_stop, topic)
         except TrialError as error:
             if self.process.poll() is not None:
                 raise
@@ -138,12 +142,43 @@ def set_stopped(loop: Loop, pilot: Stoppable, *, stopped: bool) -> None:
         loop.client.spin(0.5)
 
 
+def plan(topics: list[str], services: list[str], *, quick: bool) -> list[tuple[str, list[str], bool]]:
+    """Return the blocks of an attack: name, targets, and whether the robot is stopped meanwhile.
+
+    Each topic and each service is a block in episodes and one under a stop; in a ``quick`` attack those under a stop
+    are one block, the services of one node are one, and calls that cannot be wrong are left out.
+    """
+    if not quick:
+        single = [(name, f"topic:{name}") for name in topics] + [(name, f"service:{name}") for name in services]
+        return [(name, [target], stopped) for stopped in (False, True) for name, target in single]
+    groups: dict[str, list[str]] = {}
+    for name in services:
+        if not name.endswith(HARMLESS):
+            groups.setdefault(f"services {name.rsplit('/', 1)[0] or name}", []).append(f"service:{name}")
+    all_topics = [f"topic:{name}" for name in topics]
+    blocks = [(name, [target], False) for name, target in zip(topics, all_topics, strict=True)]
+    blocks += [(name, targets, False) for name, targets in groups.items()]
+    return [
+        *blocks,
+        ("all topics", all_topics, True),
+        ("all services", [one for group in groups.values() for one in group], True),
+    ]
+
+
 def trial(
-    loop: Loop, pilot: Pilot, watched: Path, messages: int, seed: int, rate: float = 500.0, only: str = ""
+    loop: Loop,
+    pilot: Pilot,
+    watched: Path,
+    messages: int,
+    seed: int,
+    *,
+    quick: bool,
+    rate: float = 500.0,
+    only: str = "",
 ) -> list[dict[str, Any]]:
     """Send ``messages`` in all, half of them in episodes and half under a latched stop; return the figures.
 
-    ``only``: attack just the names that this is part of.
+    ``only``: attack just the names that one of these is part of, separated by commas; empty: all.
     """
     since, started = time.monotonic(), loop.supervisor.restarts
     before = _episodes(loop, pilot, 2)
@@ -152,14 +187,15 @@ def trial(
     try:
         loop.client.spin(3.0)  # the graph is found
         targets = attack.order("list", timeout_s=60.0)
-        names = [("topic", n) for n, _ in targets["topics"]] + [("service", n) for n, _ in targets["services"]]
-        names = [(kind, name) for kind, name in names if only in name]
-        each = max(4, messages // (2 * max(1, len(names))))
-        for under_stop in (False, True):
-            for kind, name in names:
-                if pilot.stopped is not under_stop:
-                    set_stopped(loop, pilot, stopped=under_stop)
-                attack.block(kind, name, each, under_stop)
+        targets = {
+            kind: [name for name in names if any(one in name for one in only.split(","))]
+            for kind, names in targets.items()
+        }
+        each = max(4, messages // (2 * max(1, sum(map(len, targets.values())))))
+        for name, chosen, under_stop in plan(targets["topics"], targets["services"], quick=quick):
+            if pilot.stopped is not under_stop:
+                set_stopped(loop, pilot, stopped=under_stop)
+            attack.block(name, chosen, each, under_stop)
     finally:
         attack.close()
     set_stopped(loop, pilot, stopped=False)
@@ -183,7 +219,7 @@ def figures(blocks: list[Block], before: list[str], after: list[str], restarts: 
     """Return what the attack did, and how an episode goes after it."""
     sent = sum(block.sent for block in blocks)
     down = [f"{name} after {block.name}: {took or 'not back'}" for block in blocks for name, took in block.down.items()]
-    tried = {block.name for block in blocks if not block.name.endswith(HARMLESS)}
+    tried = {block.name for block in blocks if block.topic and not block.name.endswith(HARMLESS)}
     silent = sorted(tried - {block.name for block in blocks if block.refused})
     good = sum(outcome == "succeeded" for outcome in after)
     rate = wilson(good, max(1, len(after)))
@@ -193,7 +229,7 @@ def figures(blocks: list[Block], before: list[str], after: list[str], restarts: 
                problems=[block.problem for block in blocks if block.problem]),
         figure("hostile_nodes_down_over_10_s", len(down), len(blocks), None, "== 0", not down, down=down),
         figure("hostile_restarts", restarts, len(blocks), None, "== 0", restarts == 0),
-        figure("hostile_names_without_counted_refusal", len(silent), len(tried), None, "== 0", not silent,
+        figure("hostile_topics_without_counted_refusal", len(silent), len(tried), None, "== 0", not silent,
                names=silent),
         figure("hostile_episodes_after", rate.rate, len(after), (rate.low, rate.high), "as before",
                after == before, before=before, after=after),

@@ -9,6 +9,8 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 
+from engram.benchmarks.faults_hostile import Block, plan
+from engram.benchmarks.faults_hostile import figures as hostile_figures
 from engram.benchmarks.faults_kills import Kills
 from engram.benchmarks.faults_kills import figures as kill_figures
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
@@ -53,7 +55,8 @@ def test_what_is_not_finite_out_of_range_too_long_or_early_is_found_and_missed_c
     assert not near.command(0, 0.0 * far, 0.1)
     assert not near.command(10 * STEP_NS, far, 0.1)  # nine commands in between were missed
     assert not near.command(10 * STEP_NS, far, 0.1)  # shown again
-    assert [one.kind for one in near.command(10 * STEP_NS + STEP_NS // 2, far, 0.1)] == ["early"]
+    assert not near.command(10 * STEP_NS + STEP_NS // 4, far, 0.1)  # a hold, repeated
+    assert [one.kind for one in near.command(10 * STEP_NS + STEP_NS // 2, 0.99 * far, 0.1)] == ["early"]
     assert not near.command(0, 0.0 * far, 0.1)  # the clock began anew
 
 
@@ -161,3 +164,34 @@ def test_a_slope_is_per_hour_without_the_warm_up_and_has_an_interval():
     value, low, high = slope(at_s, values)
     assert value == pytest.approx(20.0) and low == pytest.approx(high)
     assert slope(at_s[:5], values[:5])[0] == 0.0
+
+
+def test_an_attack_is_planned_in_episodes_and_under_a_stop():
+    whole = plan(["/command"], ["/a/get_state", "/a/set_parameters"], quick=False)
+    assert [(name, stopped) for name, _, stopped in whole] == [
+        *(("/command", False), ("/a/get_state", False), ("/a/set_parameters", False)),
+        *(("/command", True), ("/a/get_state", True), ("/a/set_parameters", True)),
+    ]
+    quick = plan(["/command", "/tf"], ["/a/get_state", "/a/set_parameters", "/a/change_state"], quick=True)
+    assert quick[2] == ("services /a", ["service:/a/set_parameters", "service:/a/change_state"], False)
+    assert quick[3:] == [
+        ("all topics", ["topic:/command", "topic:/tf"], True),
+        ("all services", ["service:/a/set_parameters", "service:/a/change_state"], True),
+    ]
+
+
+def test_a_node_that_stays_down_and_a_topic_whose_refusals_nobody_counts_are_named():
+    blocks = [
+        Block("/command", 10, 0, under_stop=False, topic=True, refused=9),
+        Block("/tf", 10, 0, under_stop=False, topic=True, down={"memory_node": None}),
+        Block("safety/stopped", 10, 0, under_stop=False, topic=True),
+        Block("services /a", 10, 0, under_stop=False),
+    ]
+    rows = {row["name"]: row for row in hostile_figures(blocks, ["succeeded"], ["failed"], 1)}
+    assert rows["hostile_messages"]["value"] == 40
+    assert rows["hostile_nodes_down_over_10_s"]["down"] == ["memory_node after /tf: not back"]
+    assert rows["hostile_topics_without_counted_refusal"]["names"] == ["/tf"]
+    assert [name for name, row in rows.items() if row["met"] is False] == [
+        *("hostile_nodes_down_over_10_s", "hostile_restarts"),
+        *("hostile_topics_without_counted_refusal", "hostile_episodes_after"),
+    ]

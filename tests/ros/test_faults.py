@@ -27,7 +27,7 @@ def test_failing_sensors_and_hostile_messages_never_move_the_arm_wrongly(tmp_pat
         start = robot.joints
         try:
             attack.order("list", timeout_s=60.0)
-            blocks = [attack.block("topic", name, 30, under_stop=True) for name in TOPICS]
+            blocks = [attack.block(name, [f"topic:{name}"], 30, under_stop=True) for name in TOPICS]
         finally:
             attack.close()
         assert {block.name: block.down for block in blocks if block.down} == {}
