@@ -100,9 +100,9 @@ def main(config: FsyncBenchmark | None = None) -> None:
     for name, values in times.items():
         p25, p50, p75, p99 = np.percentile(values, (25, 50, 75, 99))
         shown.add_row(f"{name} fsync", f"{p50:.1f}", f"{p99:.1f}", str(len(values)))
-        figures.append(figure(f"fsync_commit_{name}_ms", p50, len(values), (p25, p75), p99_ms=round(p99, 1)))
+        figures.append(figure(f"fsync_commit_{name}_fsync_ms", p50, len(values), (p25, p75), p99_ms=round(p99, 1)))
     value, interval = ratio(times, config.seed)
-    figures.append(figure("fsync_commit_with_over_without", value, config.commits, interval))
+    figures.append(figure("fsync_commit_ratio_with_over_without", value, config.commits, interval))
     Console(width=100).print(shown)
     save_report(config.output, "fsync", where, config, figures=figures)
 

@@ -282,6 +282,7 @@ class GraphMemory(Memory):
         tracker.embodiments.forget_changes()
         tracker.coverage.forget_changes()
         self.records.forget_changes()
+        self._looked.forget_changes()
 
     def _restore(self, stored: Stored) -> None:
         tracker = self.tracker

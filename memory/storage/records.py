@@ -240,18 +240,26 @@ class LookedTable:
     def __init__(self) -> None:
         self._row_of: dict[int, int] = {}
         self._free: list[int] = []
+        self._blank: set[int] = set()  # rows to be blanked by the next commit that succeeds
 
     def rows(self, changed: Mapping[int, int], forgotten: Collection[int]) -> Rows:
         """Return the rows of ``changed`` (cell -> stamp) and blank ones for ``forgotten`` cells."""
-        blank = [self._row_of.pop(cell) for cell in sorted(forgotten) if cell in self._row_of]
+        freed = [self._row_of.pop(cell) for cell in sorted(forgotten) if cell in self._row_of]
         taken = []
         for cell in changed:
             if cell not in self._row_of:
-                self._row_of[cell] = self._free.pop() if self._free else len(self._row_of) + len(blank)
+                self._row_of[cell] = self._free.pop() if self._free else len(self._row_of) + len(freed)
             taken.append(self._row_of[cell])
-        self._free += blank
+        self._free += freed
+        self._blank.update(freed)
+        self._blank.difference_update(taken)
+        blank = sorted(self._blank)
         values = np.array([*changed.items(), *[(0, 0)] * len(blank)], np.int64).reshape(-1, 2)
         return Rows(np.array([*taken, *blank], np.int64), {"cell": values})
+
+    def forget_changes(self) -> None:
+        """Mark all changes as durable."""
+        self._blank.clear()
 
     def restore(self, tables: Mapping[str, Mapping[str, np.ndarray]]) -> dict[int, int]:
         """Restore stored rows and return cell -> stamp."""

@@ -17,7 +17,7 @@ import zarr
 from engram.core.errors import StoreError, StoreLockedError
 from engram.core.lock import WriterLock
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
-from engram.memory.storage.records import SCHEMA
+from engram.memory.storage.records import SCHEMA, LookedTable
 from engram.memory.storage.snapshots import list_snapshots
 from engram.memory.storage.store import GraphStore, repair
 from tests.memory.scenes import WordEncoder
@@ -66,6 +66,18 @@ def test_a_commit_on_a_full_disk_is_a_store_error_and_succeeds_when_there_is_roo
         assert labels(tmp_path) == {"red cup"}
         assert memory.commit() == memory.graph().sequence
         assert labels(tmp_path) == {"red cup", "blue bowl"}
+
+
+def test_cells_forgotten_in_a_commit_that_failed_are_blanked_by_the_next():
+    table = LookedTable()
+    table.rows({7: 1, 8: 1}, ())
+    table.forget_changes()
+    for _ in range(2):  # the first commit fails
+        rows = table.rows({}, {7})
+        assert rows.index.tolist() == [0] and rows.values["cell"].tolist() == [[0, 0]]
+    table.forget_changes()
+    rows = table.rows({9: 5}, ())
+    assert (rows.index.tolist(), rows.values["cell"].tolist()) == ([0], [[9, 5]])  # the row is used again
 
 
 def test_a_full_disk_leaves_no_half_of_a_new_store_in_the_way(tmp_path):
