@@ -33,13 +33,13 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     (
         "camera/<name>/color/image_raw",
         "sensor_msgs/Image (rgb8; bgr8 is read)",
-        "sim, robot, drivers -> perception, policy, viewer",
+        "sim, robot, drivers -> perception, policy, viewer, link",
         qos.SENSOR,
     ),
     (
         "camera/<name>/depth/image_raw",
         "sensor_msgs/Image (32FC1 m; 16UC1 mm is read)",
-        "sim, drivers -> perception",
+        "sim, drivers -> perception, link",
         qos.SENSOR,
     ),
     (
@@ -95,7 +95,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
         "robot -> ros2_control",
         qos.COMMAND,
     ),
-    ("/diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, yours; once a second", qos.DIAGNOSTICS),
+    ("/diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, link, far_link, yours; once a second", qos.DIAGNOSTICS),
 )
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
