@@ -95,7 +95,12 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
         "robot -> ros2_control",
         qos.COMMAND,
     ),
-    ("/diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, link, far_link, yours; once a second", qos.DIAGNOSTICS),
+    (
+        "/diagnostics",
+        "diagnostic_msgs/DiagnosticArray",
+        "every node -> viewer, link, far_link, yours; once a second",
+        qos.DIAGNOSTICS,
+    ),
 )
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),

@@ -29,8 +29,8 @@ CAMERAS_OF = "images of "
 """How the names of the page's counters of images begin."""
 EPISODE_TIMEOUT_S = 120.0
 """An episode without an outcome after so long has failed [s], wall clock."""
-QUIET = {"policy_node": {"accept": "none"}, "learner_node": {"promote": "manual", "learner.first_episodes": 1000}}
-"""Parameters of a trial: the policy that drives stays the same, so that trials can be compared."""
+QUIET = {"learner_node": {"promote": "manual", "learner.first_episodes": 1000}}
+"""Parameters of a trial: it does not train, so that the same policy drives all of it."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Machines:
         for end in ("body", "far"):
             (folder / end).mkdir()
         file = _parameter_file(folder, policy_far)
-        words = ("link:=true", f"policy:={policy}", f"lockstep:={str(not policy_far).lower()}", file)
+        words = ("link:=true", "accept:=none", f"policy:={policy}", f"lockstep:={str(not policy_far).lower()}", file)
         self._up("far", "far", "body:=sim", f"policy:={policy}", "port:=18080", file)
         if policy_far:
             self._up("body", _launch_file(folder / "body", lambda node: node != "policy_node"), *words)
@@ -116,7 +116,7 @@ class Machines:
 
     def _up(self, end: str, *words: str) -> None:
         command = [sys.executable, "-m", "engram.app.cli", "up", *words]
-        command += ["--domain", str(self.domain), "--discovery", "SUBNET", "--end-timeout-s", "30"]
+        command += ["--domain", str(self.domain), "--end-timeout-s", "30"]
         with (self.folder / f"{end}{len(self._children)}.log").open("w") as log:
             environment = {"HOME": str(self.folder / end)}
             self._children.append(self.rig.start(end, command, environment, log.fileno()))
@@ -149,8 +149,8 @@ class Machines:
 
     def values(self, node: str) -> dict[str, str]:
         """Return what the newest diagnostic of ``node`` says."""
-        status = self.client.diagnostics.get(node)
-        return {v.key: v.value for v in status.values} if status is not None else {}
+        said = self.client.diagnostics.get(node)
+        return dict(said.values) if said is not None else {}
 
     def counts(self, node: str, begin: str, end: str = "") -> dict[str, int]:
         """Return the counters of ``node`` whose names have that begin and end, by what lies between."""
