@@ -20,6 +20,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.image_topics import compressed_topic, raw_topic
+from engram.nodes.messages.diagnostics import STALE
 from engram.nodes.process import run
 from engram.runtime.health import TOPIC, own_name
 from engram.runtime.link_watch import LinkWatch
@@ -128,8 +129,9 @@ class LinkNode(EngramNode):
     # -- the other side --------------------------------------------------------------------------------------------
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
-        for status in msg.status:
-            if name := own_name(status.name, self.get_namespace()):
+        for full_name, said in messages.conditions_from_msg(msg):
+            name = own_name(full_name, self.get_namespace())
+            if name and said.level != STALE:  # stale: another node says that it is silent
                 self.watch.heard(name, time.monotonic())
 
     def _look(self) -> None:
