@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
 
 BENCHMARKS = (
     *("sim", "loop", "perception", "memory", "memory_ram", "memory_weeks", "stores", "eviction", "policy", "chunking"),
-    "learner",
-    "fsync",
+    *("learner", "fsync", "link"),
 )
 """Benchmarks by name; one is there when its module engram.benchmarks.<name> is."""
 

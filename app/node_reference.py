@@ -15,6 +15,7 @@ from engram.nodes import qos
 from engram.nodes.base import EngramNode
 from engram.nodes.learner_node import LearnerNode
 from engram.nodes.lifecycle_manager import LifecycleManager
+from engram.nodes.link_node import LinkNode
 from engram.nodes.memory_node import MemoryNode
 from engram.nodes.perception_node import PerceptionNode
 from engram.nodes.policy_node import PolicyNode
@@ -25,21 +26,33 @@ from engram.nodes.viewer_node import ViewerNode
 from engram.runtime.parameters import NodeConfig, descriptions
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
-NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode)
+NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode, LinkNode)
 TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
     ("robot_description", "std_msgs/String (URDF)", "sim -> RViz, yours", qos.LATCHED),
     (
         "camera/<name>/color/image_raw",
         "sensor_msgs/Image (rgb8; bgr8 is read)",
-        "sim, robot, drivers -> perception, policy, viewer",
+        "sim, robot, drivers -> perception, policy, viewer, link",
         qos.SENSOR,
     ),
     (
         "camera/<name>/depth/image_raw",
         "sensor_msgs/Image (32FC1 m; 16UC1 mm is read)",
-        "sim, drivers -> perception",
+        "sim, drivers -> perception, link",
         qos.SENSOR,
+    ),
+    (
+        "camera/<name>/color/image_raw/compressed",
+        "sensor_msgs/CompressedImage (JPEG; PNG is read)",
+        "link -> viewer, policy, perception with image_transport: compressed",
+        qos.COMPRESSED,
+    ),
+    (
+        "camera/<name>/depth/image_raw/compressedDepth",
+        "sensor_msgs/CompressedImage (PNG of 16UC1 mm)",
+        "link -> perception with image_transport: compressed",
+        qos.COMPRESSED,
     ),
     ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot, drivers -> perception, policy", qos.SENSOR),
     ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety, memory, viewer", qos.SENSOR),
@@ -82,7 +95,12 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
         "robot -> ros2_control",
         qos.COMMAND,
     ),
-    ("/diagnostics", "diagnostic_msgs/DiagnosticArray", "every node -> viewer, yours; once a second", qos.DIAGNOSTICS),
+    (
+        "/diagnostics",
+        "diagnostic_msgs/DiagnosticArray",
+        "every node -> viewer, link, far_link, yours; once a second",
+        qos.DIAGNOSTICS,
+    ),
 )
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),

@@ -25,6 +25,8 @@ NODES = {
     "safety": "safety_node",
     "learner": "learner_node",
     "viewer": "viewer_node",
+    "link": "link_node",
+    "far_link": "far_link_node",
     "lifecycle_manager": "lifecycle_manager",
     "operator": "engram_demo",
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.image_topics import subscribe_images
 from engram.runtime.assembly import CameraInbox
 from engram.runtime.transforms import TransformBuffer
 
@@ -19,13 +20,13 @@ def make_camera(name: str, transforms: TransformBuffer, *, depth: bool) -> Camer
     return CameraInbox(name, transforms, depth=depth, optical_frame=messages.optical_frame(name))
 
 
-def take_color(camera: CameraInbox, msg: Image) -> None:
+def take_color(camera: CameraInbox, msg: Image | CompressedImage) -> None:
     """Take in a colour image; raises for a malformed one."""
     color = messages.color_from_msg(msg, f"camera {camera.name!r} color")
     camera.add_color(messages.from_stamp(msg.header.stamp), color, msg.header.frame_id)
 
 
-def take_depth(camera: CameraInbox, msg: Image) -> None:
+def take_depth(camera: CameraInbox, msg: Image | CompressedImage) -> None:
     """Take in a depth image; raises for a malformed one."""
     depth = messages.depth_from_msg(msg, f"camera {camera.name!r} depth")
     camera.add_depth(messages.from_stamp(msg.header.stamp), depth)
@@ -49,7 +50,6 @@ def take_transforms(transforms: TransformBuffer, msg: TFMessage, *, static: bool
 def subscribe_camera(node: EngramNode, camera: CameraInbox, on_part: Callable[[], None]) -> None:
     """Feed ``camera`` from its topics; ``on_part`` is called after each part."""
     profile = qos.sensor_subscription(lockstep=node.config.lockstep)
-    base = f"camera/{camera.name}"
 
     def then(take: Callable[[CameraInbox, Any], None]) -> Callable[[Any], None]:
         def call(msg: Any) -> None:
@@ -58,10 +58,10 @@ def subscribe_camera(node: EngramNode, camera: CameraInbox, on_part: Callable[[]
 
         return call
 
-    node.subscribe(Image, f"{base}/color/image_raw", then(take_color), profile)
-    node.subscribe(CameraInfo, f"{base}/camera_info", then(take_info), profile)
+    subscribe_images(node, camera.name, "color", then(take_color), profile)
+    node.subscribe(CameraInfo, f"camera/{camera.name}/camera_info", then(take_info), profile)
     if camera.depth:
-        node.subscribe(Image, f"{base}/depth/image_raw", then(take_depth), profile)
+        subscribe_images(node, camera.name, "depth", then(take_depth), profile)
 
 
 def subscribe_transforms(node: EngramNode, transforms: TransformBuffer, on_part: Callable[[], None]) -> None:

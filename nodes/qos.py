@@ -22,6 +22,9 @@ SENSOR = _profile(2)
 """Images, camera_info, joint_states, tf as we publish them; reliable, so every subscriber matches."""
 SENSOR_BEST_EFFORT = _profile(2, reliable=False)
 """Images as we subscribe to them from a robot's drivers, which often publish best effort."""
+COMPRESSED = _profile(8)
+"""Compressed images, which travel to other machines: what a bad link loses is sent again, while it is newer than this
+many later images."""
 TF = _profile(100)
 """Subscriptions to tf: many publishers, many frames."""
 TF_STATIC = _profile(100, latched=True)

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable
 
 from diagnostic_msgs.msg import DiagnosticArray
-from sensor_msgs.msg import Image, JointState
+from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Bool
 
 from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.image_topics import subscribe_images
 from engram.nodes.process import run
 from engram.nodes.viewer_requests import VisitorRequests
 from engram.runtime.health import TOPIC, own_name
@@ -53,7 +54,7 @@ class ViewerNode(EngramNode):
         require_free_port(config.port, "port:=N (launch argument or parameter)")
         self.robot = make_robot(config.robot)
         self.joints: JointState | None = None
-        self.images: dict[str, Image] = {}  # camera -> newest picture
+        self.images: dict[str, Image | CompressedImage] = {}  # camera -> newest picture
         self.cameras: set[str] = set()  # those that are subscribed to
         self.reports = Reports(config.stale_after_s)
         self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
@@ -104,11 +105,12 @@ class ViewerNode(EngramNode):
             found = CAMERA_TOPIC.fullmatch(topic.removeprefix(base)) if topic.startswith(base) else None
             if found is not None and found[1] not in self.cameras and len(self.cameras) < MOST_CAMERAS:
                 self.cameras.add(found[1])
-                self.subscribe(Image, found[0], self._image_taker(found[1]), qos.SENSOR_BEST_EFFORT)
+                subscribe_images(self, found[1], "color", self._image_taker(found[1]), qos.SENSOR_BEST_EFFORT)
 
-    def _image_taker(self, name: str) -> Callable[[Image], None]:
-        def take(msg: Image) -> None:
+    def _image_taker(self, name: str) -> Callable[[Image | CompressedImage], None]:
+        def take(msg: Image | CompressedImage) -> None:
             self.images[name] = msg
+            self.health.count(f"images of {name}")
 
         return take
 

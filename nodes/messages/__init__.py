@@ -16,6 +16,7 @@ from engram.nodes.messages.basics import (
     to_stamp,
     xyz,
 )
+from engram.nodes.messages.compressed import color_to_compressed, depth_to_compressed
 from engram.nodes.messages.control import (
     chunk_from_msg,
     chunk_to_msg,

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from sensor_msgs.msg import JointState as JointStateMsg
 
 from engram.core.errors import InvalidInputError, NonFiniteError, unknown_name
 from engram.core.types import JointState
 from engram.nodes.messages.basics import doubles, from_stamp, header
+from engram.nodes.messages.compressed import color_from_compressed, depth_from_compressed
 from engram.runtime.bounds import SIDE_MAX
 
 COLOR_CHANNELS = {"rgb8": (0, 1, 2), "bgr8": (2, 1, 0)}
@@ -39,13 +40,15 @@ def _image(encoding: str, height: int, width: int, step: int, pixels: np.ndarray
     return msg
 
 
-def color_from_msg(msg: Image, name: str) -> np.ndarray:
+def color_from_msg(msg: Image | CompressedImage, name: str) -> np.ndarray:
     """Return the pixels of a colour image as (H, W, 3) uint8 rgb; ``name`` is for error messages.
 
     Raises:
         UnknownNameError: an encoding that is not rgb8 or bgr8.
-        InvalidInputError: a size that does not fit the data.
+        InvalidInputError: a size that does not fit the data, or compressed data that cannot be read.
     """
+    if isinstance(msg, CompressedImage):
+        return color_from_compressed(msg, name)
     if msg.encoding not in COLOR_CHANNELS:
         raise unknown_name(f"encoding of {name}", msg.encoding, COLOR_CHANNELS)
     rows = _rows(msg, name, msg.width * 3)
@@ -53,13 +56,16 @@ def color_from_msg(msg: Image, name: str) -> np.ndarray:
     return pixels if msg.encoding == "rgb8" else pixels[..., COLOR_CHANNELS[msg.encoding]]
 
 
-def depth_from_msg(msg: Image, name: str) -> np.ndarray:
+def depth_from_msg(msg: Image | CompressedImage, name: str) -> np.ndarray:
     """Return the pixels of a depth image as (H, W) float32 m; NaN and 0 mean no return.
 
     Raises:
         UnknownNameError: an encoding that is not 32FC1 or 16UC1.
-        InvalidInputError: a size that does not fit the data, or not one finite pixel.
+        InvalidInputError: a size that does not fit the data, not one finite pixel, or compressed data that cannot be
+            read.
     """
+    if isinstance(msg, CompressedImage):
+        return depth_from_compressed(msg, name)
     if msg.encoding not in DEPTH_TYPES:
         raise unknown_name(f"encoding of {name}", msg.encoding, DEPTH_TYPES)
     dtype = DEPTH_TYPES[msg.encoding]

@@ -25,5 +25,8 @@ class NodeConfig:
     executor: str = param("kept", choices=("kept", "rclpy"))
     """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
     SingleThreadedExecutor."""
+    image_transport: str = param("raw", choices=("raw", "compressed"))
+    """How a node that reads cameras takes their images: raw, or compressed, as link_node publishes them for other
+    machines."""
     niceness: int = param(0, 0, 19)
     """Niceness of the process: a higher one yields the processor to the nodes that commands depend on."""

@@ -65,6 +65,39 @@ def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> 
     assert Path(found.environment["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
 
 
+FAR = ["link_node", "learner_node", "viewer_node"]
+
+
+@pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
+def test_two_machines_run_each_node_once_and_name_the_others_link_node_as_peer(name: str, body: str) -> None:
+    near = {n.name: n for n in graph(name, link="true", namespace="r1").nodes}
+    far = {n.name: n for n in graph("far", body=name, namespace="r1").nodes}
+    assert [*near] == [body, *LOOP, "link_node"]
+    assert [n.executable for n in far.values()] == FAR
+    assert {n.namespace for n in (*near.values(), *far.values())} == {"r1"}
+    near_link, far_link = dict(near["link_node"].parameters), dict(far["far_link_node"].parameters)
+    assert (near_link["peers"], far_link["peers"]) == (["far_link_node"], ["link_node"])
+    assert (near_link.get("compress", True), far_link["compress"]) == (True, False)
+    assert dict(far["viewer_node"].parameters)["image_transport"] == "compressed"
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_learner_and_page_have_the_same_parameters_on_either_machine(name: str) -> None:
+    here = {n.name: dict(n.parameters) for n in graph(name).nodes}
+    there = {n.name: dict(n.parameters) for n in graph("far", body=name).nodes}
+    assert here["learner_node"] == there["learner_node"]
+    assert here["viewer_node"] | {"image_transport": "compressed"} == there["viewer_node"]
+
+
+@pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
+def test_raw_images_are_sent_whole_and_what_travels_in_pieces(name: str, body: str) -> None:
+    found = graph(name, link="true")
+    profiles = {n.name: {**found.environment, **n.environment}["FASTDDS_DEFAULT_PROFILES_FILE"] for n in found.nodes}
+    assert Path(profiles.pop(body)).name == "fastdds.xml"
+    assert {Path(p).name for p in profiles.values()} == {"fastdds_link.xml"}
+    assert Path(graph("far").environment["FASTDDS_DEFAULT_PROFILES_FILE"]).name == "fastdds_link.xml"
+
+
 def test_every_documented_argument_arrives_where_it_belongs() -> None:
     values = {"namespace": "r1", "use_sim_time": "false", "autostart": "false", "use_respawn": "false"}
     values |= {"lockstep": "false", "profile": "photo", "task": "reach", "seed": "7", "policy": "mine", "port": "9000"}
@@ -123,7 +156,7 @@ def test_the_robot_arrives_in_every_node_that_reads_one(name: str, body: str) ->
 
 
 def test_every_argument_is_explained() -> None:
-    for name in ("sim", "robot"):
+    for name in ("sim", "robot", "far"):
         for argument in graph(name).arguments:
             assert argument.description.endswith((".", "!")), argument
 
@@ -144,7 +177,7 @@ def test_every_folder_belongs_to_one_robot(name: str) -> None:
     assert all("{robot_id}" in folder for folder in folders)
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
+@pytest.mark.parametrize("name", ["sim", "robot", "far"])
 def test_python_launch_files_compile(name: str) -> None:
     path = package_share("engram") / "launch" / f"{name}.launch.py"
     compile(path.read_text(), str(path), "exec")
