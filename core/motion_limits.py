@@ -136,8 +136,8 @@ class MotionLimits:
     ) -> None:
         self.dt = dt
         self._low, self._high, self._speed = low, high, speed
-        rows = zip(low, high, speed, acceleration, jerk, strict=True)
-        self._joints = [JointLimit(*map(float, row), dt=dt) for row in rows]
+        rows = zip(*(limit.tolist() for limit in (low, high, speed, acceleration, jerk)), strict=True)
+        self._joints = [JointLimit(p, q, v, a, j, dt) for p, q, v, a, j in rows]
         self._mirrored = [joint.mirrored() for joint in self._joints]
         self._stops = [joint.longest_stop for joint in self._joints]
         self.last: Plan | None = None  # the command before
