@@ -39,7 +39,7 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "safety/stop": ("viewer", "operator"),
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),
-    "memory/get_graph": ("viewer",),
+    "memory/get_graph": ("safety", "viewer"),
     "lifecycle_manager/is_active": ("operator",),
 }
 """Services and actions -> who calls them. Those that nobody calls here are for nodes of your own."""
