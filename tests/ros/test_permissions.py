@@ -36,6 +36,7 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
     graph.start("perception_node")
     graph.start("sim_node", world_config__profile="none", lockstep=True)
     graph.start("viewer_node", port=free_port())
+    graph.start("link_node")
     graph.start("lifecycle_manager", node_names=["safety_node"], autostart=False)
     graph.start(
         "policy_node", policy="tests.ros.policies:EyesAndNoise", robot=GANTRY, cameras=["front"], lockstep=True,
@@ -49,7 +50,7 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
         "robot_node", driver="lerobot", lerobot="tests.runtime.lerobotgantry:LeRobotGantry", robot=GANTRY,
         hardware_joints=list(MOTORS), unit="rad",
     )  # fmt: skip
-    names = [name for name in NODES.values() if name not in ("lifecycle_manager", "engram_demo")]
+    names = [name for name in NODES.values() if name not in ("lifecycle_manager", "engram_demo", "far_link_node")]
     graph.active(*names)
     end = time.monotonic() + 3.0  # what a node has beside its lifecycle comes with it; the graph may lag behind
     while time.monotonic() < end:
