@@ -15,6 +15,7 @@ from xml.etree import ElementTree as Xml
 import tyro
 
 from engram.app.node_reference import SERVICES, TOPICS
+from engram.core.errors import unknown_name
 
 NODES = {
     "sim": "sim_node",
@@ -32,6 +33,8 @@ NODES = {
 }
 """Name in the tables -> node. The operator is the node of `engram do`, `stop`, `release` and `demo`."""
 EVERY = ("all", "every node")
+OTHERS = ("drivers", "RViz", "yours", "teleoperation", "detectors of others", "ros2_control")
+"""Whom else the tables name."""
 MANAGED = tuple(node for name, node in NODES.items() if name not in ("lifecycle_manager", "operator"))
 CALLERS: dict[str, tuple[str, ...]] = {
     "sim/reset": ("policy", "operator"),
@@ -39,7 +42,7 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "safety/stop": ("viewer", "operator"),
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),
-    "memory/get_graph": ("viewer",),
+    "memory/get_graph": ("safety", "viewer"),
     "lifecycle_manager/is_active": ("operator",),
 }
 """Services and actions -> who calls them. Those that nobody calls here are for nodes of your own."""
@@ -105,8 +108,15 @@ def _add_common(found: dict[str, Permissions], prefix: str) -> None:
 
 
 def _named(words: str) -> list[str]:
-    """Return the nodes that a cell of a table names; others, such as drivers, have permissions of their own."""
-    names = [re.sub(r"\(.*?\)", "", word).strip() for word in words.split(",")]
+    """Return the nodes that a cell of a table names; others, such as drivers, have permissions of their own.
+
+    Raises:
+        UnknownNameError: a word that is neither: a node would silently lack a permission.
+    """
+    names = [re.sub(r"\(.*?\)| with .*", "", word).strip() for word in words.split(",")]
+    for name in names:
+        if name not in (*NODES, *EVERY, *OTHERS):
+            raise unknown_name("node in the tables of topics and services", name, (*NODES, *EVERY, *OTHERS))
     if any(name in EVERY for name in names):
         return list(NODES.values())
     return [NODES[name] for name in names if name in NODES]

@@ -19,7 +19,7 @@ from rclpy.task import Future
 
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.nodes import messages, qos
-from engram.nodes.params import check_unknown, declare
+from engram.nodes.params import check_unknown, declare, keep_clock
 from engram.runtime.bounds import check_sizes
 from engram.runtime.health import DROPS, ERROR, TOPIC, Health
 from engram.runtime.parameters import NodeConfig
@@ -37,9 +37,8 @@ LASTING = (InvalidInputError, UnknownNameError, WeightsError)
 class EngramNode(LifecycleNode):
     """A lifecycle node that reports problems instead of dying of them.
 
-    Only what its parameters name, and would keep it from starting again and again, ends it: see ``unfit``.
-    Subclasses set ``config_class`` (and ``sections``: prefix -> dataclass) and fill in :meth:`setup`,
-    :meth:`start`, :meth:`stop` and :meth:`teardown`.
+    Only what its parameters name, and would keep it from starting again and again, ends it: see ``unfit``. Subclasses
+    set ``config_class`` (and ``sections``: prefix -> dataclass) and fill in setup, start, stop and teardown.
     """
 
     config_class: ClassVar[type[NodeConfig]] = NodeConfig
@@ -50,6 +49,7 @@ class EngramNode(LifecycleNode):
         self.config: Any = self._named(declare(self, self.config_class))
         self.section: dict[str, Any] = {prefix: declare(self, cls, prefix) for prefix, cls in self.sections.items()}
         check_unknown(self)
+        keep_clock(self)
         self.health = Health(self.config.trace_file)
         self.state = "unconfigured"
         self.unfit: EngramError | None = None  # why it can never start as it is configured

@@ -12,6 +12,7 @@ from engram.core.contracts import MotionBarrier
 from engram.core.robot import RobotConfig
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.runtime.known_obstacles import KnownObstacles
 from engram_interfaces.msg import SceneGraphUpdate
 from engram_interfaces.srv import GetGraph
@@ -28,7 +29,7 @@ class ObstacleFeed:
         self._known = KnownObstacles(robot, barrier.obstacles_max, self._set)
         self._full: Client = node.create_client(GetGraph, "memory/get_graph")
         self._lost = False
-        node.subscribe(SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
+        subscribe_bound(node, SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
         node.every(RETRY_S, self._ask, "memory/get_graph")
 
     def _set(self, obstacles: Sequence[Obstacle]) -> None:

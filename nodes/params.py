@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 
 from engram.core.errors import InvalidInputError, unknown_name
@@ -17,6 +17,7 @@ from engram.runtime.parameters.field import descriptions
 
 if TYPE_CHECKING:
     from rclpy.node import Node
+    from rclpy.parameter import Parameter
 
 T = TypeVar("T")
 BUILT_IN = ("use_sim_time", "start_type_description_service")
@@ -64,6 +65,17 @@ def _set_range(descriptor: ParameterDescriptor, default: Any, low: float, high: 
         descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=0)]
     else:
         descriptor.floating_point_range = [FloatingPointRange(from_value=float(low), to_value=float(high), step=0.0)]
+
+
+def keep_clock(node: Node) -> None:
+    """Let nobody on the network change what time it is for ``node``: ``use_sim_time`` is set at the start."""
+
+    def judge(changed: list[Parameter]) -> SetParametersResult:
+        named = any(parameter.name == "use_sim_time" for parameter in changed)
+        reason = "use_sim_time is read at the start: set it at launch" if named else ""
+        return SetParametersResult(successful=not reason, reason=reason)
+
+    node.add_on_set_parameters_callback(judge)
 
 
 def check_unknown(node: Node) -> None:

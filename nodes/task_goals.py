@@ -13,6 +13,7 @@ from engram.core.errors import EngramError
 from engram.core.types import EpisodeStatus
 from engram.nodes import qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.runtime.goal_book import Goal, GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 from engram.runtime.policy_runner import PolicyRunner
@@ -50,7 +51,7 @@ class TaskGoals:
             goal_callback=lambda _: GoalResponse.ACCEPT,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
-        node.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        subscribe_bound(node, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         node.every(0.2, self._check_limits, "execute_task")
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import rclpy
+from rclpy.parameter import Parameter
 from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
@@ -64,3 +65,10 @@ def test_a_node_whose_worker_hangs_is_not_simply_active(make, monkeypatch):
     assert condition.level == "warn" and condition.message.endswith("1 wait")
     assert condition.message.startswith("detector: busy with one item for 0 s")
     go_on.set()
+
+
+def test_nobody_on_the_network_changes_what_time_it_is(make):
+    node = make()
+    (result,) = node.set_parameters([Parameter("use_sim_time", value=True)])
+    assert (result.successful, result.reason) == (False, "use_sim_time is read at the start: set it at launch")
+    assert node.get_parameter("use_sim_time").value is False

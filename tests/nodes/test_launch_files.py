@@ -258,8 +258,8 @@ def test_nodes_are_found_on_this_machine_alone_unless_it_is_said_otherwise(name:
 def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_without_a_key() -> None:
     nodes = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot").nodes}
     assert nodes["robot_node"]["writers"] == ["command=safety_node", "safety/stopped=safety_node"]
-    chunks = "policy/action_chunk=policy_node"
-    assert nodes["safety_node"]["writers"] == ["joint_states=robot_node", "task/status=policy_node", chunks]
+    others = ["policy/action_chunk=policy_node", "memory/graph=memory_node"]
+    assert nodes["safety_node"]["writers"] == ["joint_states=robot_node", "task/status=policy_node", *others]
     assert nodes["policy_node"]["accept"] == "none"
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
-    assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", chunks]
+    assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]
