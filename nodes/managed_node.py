@@ -73,6 +73,10 @@ class ManagedNode:
         """The transition under way, "failed" when given up, else the state."""
         return self.changing or ("failed" if self.failed else self.state)
 
+    def heard(self, now: float) -> None:
+        """Take it that the node, if it ever answered, does so now: its silence begins anew."""
+        self._heard, self._ended = now if self._heard else 0.0, False
+
     def watch(self, now: float) -> None:
         """Ask for the state when it is time, take in the answer."""
         if self._asked is not None:
