@@ -81,9 +81,9 @@ class LifecycleManager(Node):
 
     def _goal_of(self, managed: ManagedNode) -> str:
         """Return where to drive a node: the one that moves the robot holds while another one hangs."""
-        silent = any(m.state == "silent" and not m.optional for m in self.managed if m is not managed)
-        holds = managed.name == self.config.motion_node and self.goal == "active" and silent
-        return "inactive" if holds else self.goal
+        if managed.name != self.config.motion_node or self.goal != "active":
+            return self.goal
+        return "inactive" if any(m.hangs for m in self.managed if m is not managed and not m.optional) else "active"
 
     def summary(self) -> str:
         """Say in one line who is not active, and why."""

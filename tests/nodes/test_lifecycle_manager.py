@@ -195,6 +195,20 @@ def test_a_node_that_hangs_is_killed_and_the_robot_holds_until_it_is_back(fleet:
     assert [fleet.processes[name].poll() for name in names] == [None, None, None]
 
 
+def test_the_robot_goes_on_while_a_node_that_died_is_started_again(fleet: Fleet, client: Client) -> None:
+    """DDS takes a while to notice; until then a dead node is as silent as one that hangs."""
+    for name in ("dies", "moves"):
+        fleet.marked(name)
+    fleet.manager("dies", "moves", silent_after_s=1.0, motion_node="moves")
+    client.wait(lambda: client.states == dict.fromkeys(("dies", "moves"), "active"))
+    fleet.kill("dies")
+    client.wait(lambda: client.states["dies"] == "silent")
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        client.executor.spin_once(timeout_sec=0.1)
+        assert client.states["moves"] == "active"
+
+
 def test_a_manager_that_stood_still_itself_kills_nobody(fleet: Fleet, client: Client) -> None:
     fleet.marked("works")
     fleet.manager("works", silent_after_s=1.0, kill_after_s=1.5)
