@@ -27,7 +27,8 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import require_free_port
 from engram.core.registry import is_spec, split_options
 from engram.core.statistics import wilson
-from engram.nodes.loop_client import OUTCOMES, EpisodeReport, LoopClient, LoopError
+from engram.nodes.loop_client import LoopClient
+from engram.runtime.episode_report import OUTCOMES, EpisodeReport, LoopError
 from engram.runtime.factories import check_policy_name
 from engram.runtime.latency import camera_to_command_ms
 

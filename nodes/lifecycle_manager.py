@@ -43,6 +43,7 @@ class LifecycleManager(Node):
         self.managed = [ManagedNode(self, name, self.config) for name in names]
         self.managed += [ManagedNode(self, name, self.config, optional=True) for name in optional]
         self._was_active = False
+        self._ticked = time.monotonic()  # when it last looked at every node
         self._diagnostics = self.create_publisher(DiagnosticArray, TOPIC, qos.DIAGNOSTICS)
         self.create_service(Trigger, "~/startup", lambda _, r: self._set_goal("active", r))
         self.create_service(Trigger, "~/pause", lambda _, r: self._set_goal("inactive", r))
@@ -62,17 +63,27 @@ class LifecycleManager(Node):
     def tick(self) -> None:
         """One look at every node."""
         now = time.monotonic()
+        if now - self._ticked > self.config.silent_after_s / 2:  # it was the manager that stood still
+            for managed in self.managed:
+                managed.heard(now)
+        self._ticked = now
         before_active = True
         # what is activated last is deactivated first
         order = self.managed if self.goal in ("active", "") else self.managed[::-1]
         for managed in order:
             managed.watch(now)
             if self.goal:
-                managed.advance(self.goal, before_active, now)
+                managed.advance(self._goal_of(managed), before_active, now)
             before_active = before_active and (managed.state == "active" or managed.failed or managed.not_wanted)
         if self.active != self._was_active:
             self._was_active = self.active
             self.get_logger().info("all nodes are active" if self.active else f"not active any more: {self.summary()}")
+
+    def _goal_of(self, managed: ManagedNode) -> str:
+        """Return where to drive a node: the one that moves the robot holds while another one hangs."""
+        if managed.name != self.config.motion_node or self.goal != "active":
+            return self.goal
+        return "inactive" if any(m.hangs for m in self.managed if m is not managed and not m.optional) else "active"
 
     def summary(self) -> str:
         """Say in one line who is not active, and why."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import rclpy
@@ -21,34 +20,13 @@ from rclpy.task import Future
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.core.errors import EngramError
 from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
+from engram.runtime.episode_report import EpisodeReport, LoopError
 from engram.runtime.health import DROPS, TOPIC, Condition, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
-
-OUTCOMES = ("succeeded", "failed", "timeout")
-"""Outcomes of an episode that ran to its end; the others mean that somebody or something interfered."""
-
-
-class LoopError(EngramError):
-    """The node set did not do what was asked of it in time."""
-
-
-@dataclass(frozen=True)
-class EpisodeReport:
-    """One episode, as the node set reported it."""
-
-    task: str
-    seed: int
-    episode: int
-    instruction: str
-    outcome: str
-    reason: str
-    steps: int
-    wall_s: float
 
 
 class LoopClient:

@@ -9,7 +9,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
-from engram.runtime.process_mark import end_process
+from engram.runtime.process_mark import end_process, has_ended
 
 STATES = {
     State.PRIMARY_STATE_UNCONFIGURED: "unconfigured",
@@ -64,6 +64,11 @@ class ManagedNode:
         return self.optional and self.state == "absent"
 
     @property
+    def hangs(self) -> bool:
+        """Whether it is there and does not answer. One that died is silent, too, until DDS notices that it is gone."""
+        return self.state == "silent" and not has_ended(self._full_name, self._domain)
+
+    @property
     def failed(self) -> bool:
         """Whether the manager has given up on this node."""
         return self.attempts >= self.config.max_attempts
@@ -72,6 +77,10 @@ class ManagedNode:
     def condition(self) -> str:
         """The transition under way, "failed" when given up, else the state."""
         return self.changing or ("failed" if self.failed else self.state)
+
+    def heard(self, now: float) -> None:
+        """Take it that the node, if it ever answered, does so now: its silence begins anew."""
+        self._heard, self._ended = now if self._heard else 0.0, False
 
     def watch(self, now: float) -> None:
         """Ask for the state when it is time, take in the answer."""
@@ -95,8 +104,7 @@ class ManagedNode:
     def _end_if_hung(self, now: float) -> None:
         """Kill the process of a node that is there and does not answer: whatever started it starts it again."""
         limit_s = self.config.stuck_after_s if self._changing is not None else self.config.kill_after_s
-        hung = self.state == "silent" or self._changing is not None
-        if self._ended or not hung or not limit_s or now - self._heard <= limit_s:
+        if self._ended or not limit_s or now - self._heard <= limit_s or not (self.hangs or self._changing):
             return
         self._ended = True
         pid = end_process(self._full_name, self._domain)

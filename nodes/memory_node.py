@@ -35,7 +35,7 @@ from engram.nodes.process import run
 from engram.runtime.factories import Budget, make_memory
 from engram.runtime.memory_feed import MemoryFeed, MemoryFeedConfig
 from engram.runtime.parameters.memory import MemoryNodeConfig
-from engram.runtime.scene_matcher import SceneMatcher
+from engram.runtime.scene_matcher import SceneMatcher, unreported
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
@@ -131,7 +131,7 @@ class MemoryNode(EngramNode):
 
     def _take(self, scene: SceneObservation) -> None:
         self.health.count("scenes")
-        for name in messages.unreported(scene):
+        for name in unreported(scene):
             self.health.count(f"scenes without {name}")
         if scene.camera_pose.frame != self.config.frame:
             self._hear_tf()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -18,14 +17,8 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from engram.core.errors import EXIT_MISCONFIGURED, EngramError
 from engram.nodes.base import EngramNode
 from engram.nodes.executor import KeptExecutor
+from engram.runtime import own_process
 from engram.runtime.process_mark import ProcessMark
-
-SWITCH_INTERVAL_S = 0.00005
-"""How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
-that receives messages make each other wait for longer than a message takes."""
-PR_SET_TIMERSLACK = 29
-TIMER_SLACK_NS = 1000
-"""How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
 
 
 def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
@@ -45,13 +38,12 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     node: EngramNode | None = None
     executor: SingleThreadedExecutor | None = None
     mark: ProcessMark | None = None
-    signal.signal(signal.SIGINT, _interrupt_once)  # rclpy's own handler calls it
-    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)  # threads that begin later inherit it
+    signal.signal(signal.SIGINT, own_process.interrupt_once)  # rclpy's own handler calls it
+    own_process.wake_in_time()
     try:
         rclpy.init(args=args)
         node = node_class()
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        _stand_back(node.config.niceness)
+        own_process.share_processor(node.config.niceness)
         mark = ProcessMark(node.get_fully_qualified_name(), node.context.get_domain_id())
         executor = _executor_for(node)
         executor.add_node(node)
@@ -69,13 +61,13 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     except Exception:
         # A signal may end the context while the node is being made, or surface as an error of the C++ code that Python
         # was called from: pybind11 turns a KeyboardInterrupt while it converts a message into a RuntimeError.
-        if rclpy.ok() and not _interrupted():
+        if rclpy.ok() and not own_process.interrupted():
             traceback.print_exc()
             status = 1
     finally:
         with suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
-            _ignore_signals()
-        _ignore_signals()
+            own_process.ignore_signals()
+        own_process.ignore_signals()
         _leave(node, executor)
         if mark is not None:
             mark.release()
@@ -89,36 +81,13 @@ def _executor_for(node: EngramNode) -> SingleThreadedExecutor:
 
 def _spin(node: EngramNode, executor: SingleThreadedExecutor) -> None:
     """Call what is ready until the context ends or the node turns out unfit; no callback ends it."""
-    while rclpy.ok() and node.unfit is None:
+    while rclpy.ok() and node.unfit is None and not own_process.interrupted():
         try:
             executor.spin_once()
         except (ExternalShutdownException, ShutdownException):
             return
         except Exception as error:  # rclpy's own executor raises what a callback raised
             node.report("callback", error)
-
-
-def _stand_back(niceness: int) -> None:
-    """Raise the niceness of every thread of this process; those that begin later inherit it."""
-    for thread in map(int, os.listdir("/proc/self/task")):
-        now = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(19, now + niceness))
-
-
-def _interrupt_once(number: int, frame: object) -> NoReturn:
-    """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began."""
-    _ignore_signals()
-    raise KeyboardInterrupt
-
-
-def _interrupted() -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-
-
-def _ignore_signals() -> None:
-    """Launchers send a second SIGINT during teardown; it must not cut off a commit, nor the interpreter's own end."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _autostart(node: EngramNode) -> bool:
@@ -140,4 +109,4 @@ def _leave(node: EngramNode | None, executor: SingleThreadedExecutor | None) -> 
         except Exception as error:  # the context is gone already: nothing is left to destroy
             print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
     rclpy.try_shutdown()
-    _ignore_signals()  # rclpy has just put back the handlers that it found
+    own_process.ignore_signals()  # rclpy has just put back the handlers that it found

@@ -10,8 +10,12 @@ import fcntl
 import os
 import signal
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
+
+TRIES = 20
+"""How often a mark is tried to lock, every 10 ms."""
 
 
 def marks_folder() -> Path:
@@ -40,9 +44,7 @@ class ProcessMark:
         with suppress(OSError):
             marks_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
             file = _open_mark(node, domain, os.O_RDWR | os.O_CREAT)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _lock(file):
                 os.close(file)
                 return
             os.ftruncate(file, 0)
@@ -54,6 +56,29 @@ class ProcessMark:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _lock(file: int) -> bool:
+    """Lock ``file``; tells whether nobody else has it. Who looks whether it is locked has it for an instant."""
+    for _ in range(TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.01)
+    return False
+
+
+def has_ended(node: str, domain: int) -> bool:
+    """Tell whether the last process of this machine that ran ``node`` on ``domain`` has ended; False: nobody knows."""
+    try:
+        file = _open_mark(node, domain, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _is_locked(file)
+    finally:
+        os.close(file)
 
 
 def end_process(node: str, domain: int) -> int | None:
@@ -69,11 +94,20 @@ def end_process(node: str, domain: int) -> int | None:
         os.close(file)
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:  # it holds the lock: it lives
+        if not _is_locked(file):
+            return None
         signal.pidfd_send_signal(process, signal.SIGKILL)
         return pid
     finally:
         os.close(process)
         os.close(file)
-    return None
+
+
+def _is_locked(file: int) -> bool:
+    """Tell whether the process that made the mark lives."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False

@@ -55,3 +55,12 @@ class SceneMatcher:
         self._waiting = None
         joints = self._joints.nearest(scene.stamp_ns, 0 if self._lockstep else NEAR_NS)
         self._emit(scene, joints, received_s)
+
+
+def unreported(scene: SceneObservation) -> tuple[str, ...]:
+    """Return what the sender of ``scene`` left out, for diagnostics: the memory fills it in or does without."""
+    fields = {
+        "position covariance": "position_covariance", "size": "size", "color": "color", "embedding": "embedding"
+    }  # fmt: skip
+    missing = [name for name, field in fields.items() if any(getattr(o, field) is None for o in scene.objects)]
+    return (*missing, *(() if scene.has_view else ("camera view",)))

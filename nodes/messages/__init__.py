@@ -27,7 +27,7 @@ from engram.nodes.messages.control import (
     status_from_msg,
     status_to_msg,
 )
-from engram.nodes.messages.detections import detections_from_msg, unreported
+from engram.nodes.messages.detections import detections_from_msg
 from engram.nodes.messages.diagnostics import condition_to_msg, conditions_from_msg
 from engram.nodes.messages.learning import (
     ack_to_msg,

@@ -55,12 +55,3 @@ def _object(found: Detection3D, frame: str) -> DetectedObject:
         covariance if covariance.any() and covariance[0, 0] >= 0 else None,  # -1 says that it is not known
         size if size.any() else None,
     )
-
-
-def unreported(scene: SceneObservation) -> tuple[str, ...]:
-    """Return what the sender of ``scene`` left out, for diagnostics: the memory fills it in or does without."""
-    fields = {
-        "position covariance": "position_covariance", "size": "size", "color": "color", "embedding": "embedding"
-    }  # fmt: skip
-    missing = [name for name, field in fields.items() if any(getattr(o, field) is None for o in scene.objects)]
-    return (*missing, *(() if scene.has_view else ("camera view",)))

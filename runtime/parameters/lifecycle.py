@@ -21,6 +21,9 @@ class LifecycleManagerConfig:
     """How often each node is asked for its state [s]."""
     silent_after_s: float = param(10.0, 0.5, 3600.0)
     """A node that did not answer for this long, and is in no transition, is reported as silent [s]."""
+    motion_node: str = "policy_node"
+    """Node that moves the robot: it is deactivated while another one hangs, so that the robot holds, and activated
+    again when all before it are active. While a node that died is started again, the robot goes on; empty: none."""
     kill_after_s: float = param(15.0, 0.0, 3600.0)
     """A node that did not answer for this long, and is in no transition, hangs: its process is killed, if it is one of
     this machine, so that what started it starts it again; 0: never [s]."""

@@ -31,8 +31,8 @@ from engram.app.demo import (
 )
 from engram.app.launch_graph import find_launch_file, load_graph
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.nodes.loop_client import EpisodeReport, LoopError
 from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT
+from engram.runtime.episode_report import EpisodeReport, LoopError
 from engram.runtime.latency import camera_to_command_ms, read_trace, stage_ms
 
 ROOT = Path(__file__).parents[2]

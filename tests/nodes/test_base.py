@@ -10,8 +10,9 @@ from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.errors import InvalidInputError
-from engram.nodes import base, messages
+from engram.nodes import base, messages, qos
 from engram.nodes.base import AHEAD_S, EngramNode
+from engram.nodes.executor import KeptExecutor
 
 SECOND = 10**9
 
@@ -72,3 +73,25 @@ def test_nobody_on_the_network_changes_what_time_it_is(make):
     (result,) = node.set_parameters([Parameter("use_sim_time", value=True)])
     assert (result.successful, result.reason) == (False, "use_sim_time is read at the start: set it at launch")
     assert node.get_parameter("use_sim_time").value is False
+
+
+def test_a_callback_may_take_the_message_alone_or_with_its_writer(make):
+    node, heard = make(), []
+
+    class Reader:
+        def alone(self, msg):
+            heard.append((msg.data,))
+
+        def with_info(self, msg, info):
+            heard.append((msg.data, len(info["publisher_gid"]["data"]) > 0))
+
+    node.subscribe(Bool, "told", Reader().alone, qos.LATCHED)
+    node.subscribe(Bool, "told", Reader().with_info, qos.LATCHED)
+    node.create_publisher(Bool, "told", qos.LATCHED).publish(Bool(data=True))
+    executor = KeptExecutor(on_error=node.report, context=node.context)
+    executor.add_node(node)
+    end = time.monotonic() + 60
+    while len(heard) < 2 and time.monotonic() < end:
+        executor.spin_once(timeout_sec=0.05)
+    executor.shutdown()
+    assert sorted(heard, key=len) == [(True,), (True, True)]

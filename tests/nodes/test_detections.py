@@ -11,6 +11,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import SceneObservation
 from engram.memory import RobotMemory
 from engram.nodes import messages
+from engram.runtime.scene_matcher import unreported
 from tests.memory.scenes import WordEncoder
 
 SECOND = 10**9
@@ -49,7 +50,7 @@ def test_a_detection_says_what_it_says_and_nothing_else():
     np.testing.assert_allclose(cup.position_covariance, 4e-4 * np.eye(3))
     assert cup.embedding is None and cup.color is None
     assert not scene.has_view
-    assert messages.unreported(scene) == ("color", "embedding", "camera view")
+    assert unreported(scene) == ("color", "embedding", "camera view")
 
 
 def test_what_cannot_be_used_is_left_out_by_name_and_the_rest_is_taken():

@@ -177,20 +177,47 @@ def test_nodes_are_activated_in_order_and_restarted_ones_come_back(fleet: Fleet,
     assert times == sorted(times)
 
 
-def test_a_node_that_hangs_is_killed_and_brought_up_again(fleet: Fleet, client: Client) -> None:
+def test_a_node_that_hangs_is_killed_and_the_robot_holds_until_it_is_back(fleet: Fleet, client: Client) -> None:
     """Its process stands still, as one does that waits for a dead disk: it answers nothing and does not end."""
-    fleet.marked("hangs")
-    fleet.marked("works")
-    fleet.manager("hangs", "works", silent_after_s=2.0, kill_after_s=4.0)
-    client.wait(lambda: client.states == {"hangs": "active", "works": "active"})
+    names = ("hangs", "works", "moves")
+    for name in names:
+        fleet.marked(name)
+    fleet.manager(*names, silent_after_s=2.0, kill_after_s=6.0, motion_node="moves")
+    client.wait(lambda: client.states == dict.fromkeys(names, "active"))
     hung = fleet.processes["hangs"]
     hung.send_signal(signal.SIGSTOP)
-    client.wait(lambda: client.states["hangs"] == "silent")
-    assert client.level == b"\x02" and client.states["works"] == "active"
+    client.wait(lambda: client.states == {"hangs": "silent", "works": "active", "moves": "inactive"})
+    assert client.level == b"\x02" and hung.poll() is None
     client.wait(lambda: hung.poll() is not None)
     assert hung.returncode == -signal.SIGKILL
     fleet.marked("hangs")  # what a supervisor does
-    client.wait(lambda: client.states == {"hangs": "active", "works": "active"})
+    client.wait(lambda: client.states == dict.fromkeys(names, "active"))
+    assert [fleet.processes[name].poll() for name in names] == [None, None, None]
+
+
+def test_the_robot_goes_on_while_a_node_that_died_is_started_again(fleet: Fleet, client: Client) -> None:
+    """DDS takes a while to notice; until then a dead node is as silent as one that hangs."""
+    for name in ("dies", "moves"):
+        fleet.marked(name)
+    fleet.manager("dies", "moves", silent_after_s=1.0, motion_node="moves")
+    client.wait(lambda: client.states == dict.fromkeys(("dies", "moves"), "active"))
+    fleet.kill("dies")
+    client.wait(lambda: client.states["dies"] == "silent")
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        client.executor.spin_once(timeout_sec=0.1)
+        assert client.states["moves"] == "active"
+
+
+def test_a_manager_that_stood_still_itself_kills_nobody(fleet: Fleet, client: Client) -> None:
+    fleet.marked("works")
+    fleet.manager("works", silent_after_s=1.0, kill_after_s=1.5)
+    client.wait(lambda: client.states == {"works": "active"})
+    fleet.processes["manager"].send_signal(signal.SIGSTOP)
+    time.sleep(3.0)
+    fleet.processes["manager"].send_signal(signal.SIGCONT)
+    client.states.clear()
+    client.wait(lambda: client.states == {"works": "active"})
     assert fleet.processes["works"].poll() is None
 
 

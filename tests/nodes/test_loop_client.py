@@ -11,7 +11,8 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from engram.nodes import qos
-from engram.nodes.loop_client import LoopClient, LoopError
+from engram.nodes.loop_client import LoopClient
+from engram.runtime.episode_report import LoopError
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 
 pytestmark = pytest.mark.ros

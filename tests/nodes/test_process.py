@@ -8,21 +8,22 @@ import rclpy
 from rclpy.executors import ExternalShutdownException
 
 from engram.nodes import process
+from engram.runtime import own_process
 
 
 def test_a_signal_that_reaches_python_only_while_it_ends_does_not_cut_through_the_end(monkeypatch):
     """rclpy ends the context in C; Python's own handler runs later, at worst in the middle of what follows."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    ignore, asked = process._ignore_signals, []
+    ignore, asked = own_process.ignore_signals, []
 
     def late():
         asked.append(1)
         if len(asked) == 1:
-            process._interrupt_once(signal.SIGINT, None)  # as Python calls it between two of its instructions
+            own_process.interrupt_once(signal.SIGINT, None)  # as Python calls it between two of its instructions
         ignore()
 
     def node():
-        monkeypatch.setattr(process, "_ignore_signals", late)
+        monkeypatch.setattr(own_process, "ignore_signals", late)
         raise ExternalShutdownException
 
     try:
@@ -41,7 +42,7 @@ def test_an_interrupt_that_surfaces_as_another_error_is_no_failure(interrupted, 
     def node():
         with suppress(KeyboardInterrupt):
             if interrupted:
-                process._interrupt_once(signal.SIGINT, None)
+                own_process.interrupt_once(signal.SIGINT, None)
         raise RuntimeError("Unable to convert call argument '0' to Python object")
 
     try:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engram.nodes.loop_client import OUTCOMES, LoopClient
+from engram.nodes.loop_client import LoopClient
+from engram.runtime.episode_report import OUTCOMES
 from tests.ros.processes import ROOT
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])

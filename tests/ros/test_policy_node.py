@@ -21,7 +21,8 @@ from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key, make_signing_key
 from engram.learning.weights.manifest import make_manifest, sign
 from engram.nodes import messages, qos
-from engram.nodes.loop_client import LoopClient, LoopError
+from engram.nodes.loop_client import LoopClient
+from engram.runtime.episode_report import LoopError
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
