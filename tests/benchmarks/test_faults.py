@@ -185,7 +185,7 @@ def test_a_node_that_stays_down_and_a_topic_whose_refusals_nobody_counts_are_nam
     blocks = [
         Block("/command", 10, 0, under_stop=False, topic=True, refused=9),
         Block("/tf", 10, 0, under_stop=False, topic=True, down={"memory_node": None}),
-        Block("safety/stopped", 10, 0, under_stop=False, topic=True),
+        Block("/experience/ack", 10, 0, under_stop=False, topic=True),
         Block("services /a", 10, 0, under_stop=False),
     ]
     rows = {row["name"]: row for row in hostile_figures(blocks, ["succeeded"], ["failed"], 1)}
