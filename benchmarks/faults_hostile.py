@@ -22,12 +22,12 @@ DOWN_S = 10.0
 GIVE_UP_S = 60.0
 """After this it is killed, so that the next block finds it working [s]."""
 HARMLESS = (
-    *("/diagnostics", "/rosout", "/parameter_events", "safety/stopped", "safety/stop", "robot_description"),
+    *("/diagnostics", "/rosout", "/parameter_events", "safety/stop", "robot_description"),
     *("is_active", "get_state", "describe_parameters", "list_parameters", "get_parameters", "get_parameter_types"),
     *("get_available_states", "get_available_transitions", "get_transition_graph", "get_type_description"),
-    *("memory/conflicts", "get_logger_levels", "_action/status", "_action/feedback"),
+    *("memory/conflicts", "get_logger_levels", "_action/status", "_action/feedback", "experience/ack"),
 )
-"""Endings of names where nothing can be wrong: every value is valid, or it only asks."""
+"""Endings of names where nothing can be wrong: every value is valid, or only asks, or may be for another robot."""
 
 
 @dataclass

@@ -178,14 +178,14 @@ def figures(kills: Kills, count: int) -> list[dict[str, Any]]:
 def watched_figures(part: str, watched: Path, since: float = 0.0, until: float = float("inf")) -> list[dict[str, Any]]:
     """Return how many commands and motions were beyond a limit, of all that the watcher saw."""
     rows = findings(watched, since, until)
-    counts: dict[str, Any] = next((row for row in reversed(rows) if row["kind"] == "counts"), {})
+    counted = [row for row in rows if row["kind"] == "counts"] or [{"commands": 0, "motions": 0}]
     out = []
-    for name, kinds, topic in (("commands_beyond_limits", COMMAND_LIMITS, "command"),
-                               ("motions_not_allowed", MOTION_LIMITS, "joint_states")):  # fmt: skip
+    judged = (("commands_beyond_limits", COMMAND_LIMITS, "commands"), ("motions_not_allowed", MOTION_LIMITS, "motions"))
+    for name, kinds, counter in judged:
         found = [row for row in rows if row["kind"] in kinds]
         kinds_found = {k: sum(row["kind"] == k for row in found) for k in sorted({row["kind"] for row in found})}
         examples = [f"{row['kind']} {row['text']}" for row in found[:3]]
-        n = counts.get(topic, 0) - counts.get(f"{topic} of others", 0)
+        n = counted[-1][counter] - (counted[0][counter] if since else 0)
         out.append(_zero(f"{part}_{name}", len(found), n, kinds=kinds_found, examples=examples))
     return out
 

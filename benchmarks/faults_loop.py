@@ -44,8 +44,11 @@ def trial_graph(file: str, values: dict[str, str]) -> LaunchGraph:
     """Return the node list of launch file ``file`` with frequent diagnostics."""
     graph = load_graph(find_launch_file(file), values)
     often = ("diagnostics_period_s", DIAGNOSTICS_S)
+    own = {"learner_node": (("policy", "base"),)}  # it trains no other; what others did is stored all the same
     nodes = [
-        spec if spec.executable in NOT_OURS else dataclasses.replace(spec, parameters=(*spec.parameters, often))
+        spec
+        if spec.executable in NOT_OURS
+        else dataclasses.replace(spec, parameters=(*spec.parameters, often, *own.get(spec.executable, ())))
         for spec in graph.nodes
     ]
     return dataclasses.replace(graph, nodes=tuple(nodes))
@@ -123,6 +126,9 @@ class Loop:
         """Wait until every node is active; return how long it took [s]. Raises TrialError."""
         began = time.monotonic()
         while inactive := self.inactive():
+            if self.supervisor.ending:
+                why = "; ".join(f"{name} failed{self.sink.error(name)}" for name in self.supervisor.failures)
+                raise TrialError(f"{why}; logs: {self.folder}")
             if time.monotonic() - began > timeout_s:
                 raise TrialError(f"not active after {timeout_s:g} s: {', '.join(inactive)}; logs: {self.folder}")
             self.client.spin(0.1)

@@ -97,7 +97,7 @@ class Watch(Node):
         self._doubtful += [(time.monotonic(), self.episode, one) for one in found]
 
     def _on_joints(self, msg: JointState, info: Any) -> None:
-        if not self._rightful("joint_states", info, self.config.body):
+        if not self._rightful(self.config.joints, info, self.config.body):
             return
         joints, now = messages.joints_from_msg(msg, self.robot.joint_names), time.monotonic()
         if self.running and not self.stopped:
@@ -137,7 +137,9 @@ class Watch(Node):
         if not self._ready and all(one.get_publisher_count() for one in self._ends):
             self._ready = True
             self.write("ready")
-        self.write("counts", **self.counts)
+        moved = self.counts[self.config.joints] - self.counts[f"{self.config.joints} of others"]
+        told = self.counts["command"] - self.counts["command of others"]
+        self.write("counts", commands=told, motions=moved)
 
 
 def main() -> None:

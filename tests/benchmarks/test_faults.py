@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from sensor_msgs.msg import JointState
 
 from engram.benchmarks.faults_hostile import Block, plan
 from engram.benchmarks.faults_hostile import figures as hostile_figures
-from engram.benchmarks.faults_kills import Kills
+from engram.benchmarks.faults_kills import Kills, watched_figures
 from engram.benchmarks.faults_kills import figures as kill_figures
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
 from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
@@ -184,7 +185,7 @@ def test_a_node_that_stays_down_and_a_topic_whose_refusals_nobody_counts_are_nam
     blocks = [
         Block("/command", 10, 0, under_stop=False, topic=True, refused=9),
         Block("/tf", 10, 0, under_stop=False, topic=True, down={"memory_node": None}),
-        Block("safety/stopped", 10, 0, under_stop=False, topic=True),
+        Block("/experience/ack", 10, 0, under_stop=False, topic=True),
         Block("services /a", 10, 0, under_stop=False),
     ]
     rows = {row["name"]: row for row in hostile_figures(blocks, ["succeeded"], ["failed"], 1)}
@@ -195,3 +196,18 @@ def test_a_node_that_stays_down_and_a_topic_whose_refusals_nobody_counts_are_nam
         *("hostile_nodes_down_over_10_s", "hostile_restarts"),
         *("hostile_topics_without_counted_refusal", "hostile_episodes_after"),
     ]
+
+
+def test_what_the_watcher_wrote_is_counted_by_kind_within_a_time(tmp_path):
+    rows = [
+        {"at": 1.0, "kind": "counts", "commands": 5, "motions": 50},
+        {"at": 2.0, "kind": "velocity", "text": "x: 3, limit 1"},
+        {"at": 3.0, "kind": "motion_not_allowed", "text": "x: 0.5 rad"},
+        {"at": 4.0, "kind": "counts", "commands": 9, "motions": 90},
+        {"at": 9.0, "kind": "jerk", "text": "later"},
+    ]
+    path = tmp_path / "watched.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"at": 9.5, "ki')  # cut off by a kill
+    commands, motions = watched_figures("x", path, 0.5, 5.0)
+    assert (commands["value"], commands["n"], commands["kinds"], commands["met"]) == (1, 4, {"velocity": 1}, False)
+    assert (motions["value"], motions["n"], motions["examples"]) == (1, 40, ["motion_not_allowed x: 0.5 rad"])
