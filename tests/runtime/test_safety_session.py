@@ -7,9 +7,11 @@ from engram.core.errors import NonFiniteError
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.runtime.health import Health
+from engram.runtime.loop import Runtime
 from engram.runtime.safety_session import SafetySession, SessionConfig
 from engram.runtime.stop_latch import StopLatch
 from tests.core.gantry import GANTRY, GantryKinematics, joints
+from tests.runtime.test_loop import GantryWorld, GoRight
 
 STEP_NS = 100_000_000
 RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
@@ -308,3 +310,29 @@ def test_a_stop_folder_that_cannot_be_written_is_named(tmp_path):
     desk.session.stop("button")
     assert "would not survive a restart" in desk.says()
     assert desk.latched_reasons[-1] == "button"
+
+
+class Kept(GoRight):
+    """Keeps the chunks that it gave, by stamp."""
+
+    def __init__(self) -> None:
+        super().__init__(speed=0.4)
+        self.given = {}
+
+    def act(self):
+        chunk = super().act()
+        self.given[chunk.stamp_ns] = chunk
+        return chunk
+
+
+def test_in_lock_step_it_commands_what_the_in_process_loop_commands_to_the_bit():
+    policy, seen = Kept(), []
+    loop = Runtime(GantryWorld(), policy, CommandPipeline(GantryKinematics(), GANTRY))
+    expected = loop.run_episode("reach", 7, episode=1, on_step=lambda saw, *_: seen.append(saw.joints))
+    desk = Desk()
+    for measured in seen:
+        desk.status(measured.stamp_ns)
+        desk.session.on_joints(measured)
+        if (chunk := policy.given.get(measured.stamp_ns)) is not None:
+            desk.session.on_chunk(chunk)
+    np.testing.assert_array_equal([d.command.positions for d in desk.decisions], expected.commands)
