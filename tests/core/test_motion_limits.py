@@ -77,6 +77,18 @@ def test_whatever_is_asked_the_commands_keep_all_limits_and_then_stop(jerk, dt, 
     assert (np.diff(commands[-20:], axis=0) == 0.0).all()
 
 
+@pytest.mark.parametrize(("jerk", "dt"), [(20.0, 0.1), (8.0, 0.1), (4.0, 0.05)])
+def test_a_stop_on_the_way_to_the_end_of_a_range_keeps_all_limits(jerk, dt):
+    for steps in range(1, 80):
+        arm = limits(jerk, dt)
+        arm.begin(np.zeros(3))
+        commands = [arm.last.positions]
+        for step in range(steps + 200):
+            arm.take(arm.towards(np.array([3.0, -3.0, 0.1])) if step < steps else arm.stopping())
+            commands.append(arm.last.positions)
+        check_sequence(np.array(commands), jerk, dt)
+
+
 @pytest.mark.parametrize("jerk", [np.inf, 20.0])
 def test_what_keeps_the_limits_is_commanded_to_the_bit(jerk):
     arm = limits(jerk)

@@ -117,6 +117,14 @@ def test_a_bad_chunk_of_another_time_or_an_earlier_episode_holds_nothing():
     assert desk.step(2 * STEP_NS, episode=2) is None
 
 
+def test_a_bad_chunk_of_two_seconds_ahead_holds_nothing_when_its_time_has_come():
+    desk = Desk()
+    desk.chunk(STEP_NS)
+    assert desk.step(STEP_NS).author == "v"
+    desk.session.on_bad_chunk(21 * STEP_NS, 1, 64, NonFiniteError("nan"))
+    assert desk.step(21 * STEP_NS) is None
+
+
 def test_a_policy_that_is_lost_is_held_after_the_time_limit():
     desk = Desk()
     assert desk.step(STEP_NS) is None
