@@ -20,13 +20,13 @@ def test_episodes_are_counted_and_not_steps():
     assert rows["step_cpu_ms_p99_hostile"]["met"] is False
 
 
-def test_the_meshes_see_a_hand_in_the_forearm_and_one_in_the_table():
+def test_the_meshes_see_a_hand_in_the_column_and_one_in_the_table():
     meshes = MakersMeshes()
     meshes.place(HOME)
     assert not meshes.overlaps()
     assert meshes.lowest() > 0.1
     folded = HOME.copy()
-    folded[3], folded[5] = -3.05, -0.01  # the elbow and the wrist as far as they go
+    folded[[1, 3, 5]] = 0.24, -2.79, 1.46  # the fingers point at link 1
     meshes.place(folded)
     assert meshes.overlaps()
     down = HOME.copy()
