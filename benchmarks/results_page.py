@@ -58,6 +58,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
     "Speed of the loop": {
         "From camera to command": (speed.latency, ("loop",)),
         "Executors": (lambda results: speed.plain(results["executors"]), ("executors",)),
+        "The motion barrier": (lambda results: speed.plain(results["barrier"]), ("barrier",)),
         "The policy": (speed.policy_speed, ("policy",)),
         "Simulation": (speed.simulation, ("sim",)),
         "The learner": (lambda results: speed.plain(results["learner"]), ("learner",)),

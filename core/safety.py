@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.apart import kept_apart
+from engram.core.apart import Apart
 from engram.core.contracts import Kinematics, MotionBarrier
 from engram.core.errors import InvalidInputError
 from engram.core.motion_limits import MotionLimits, Plan, slowed
@@ -140,7 +140,7 @@ class SafetyFilter:
             return self.hold(joints, reason)
         assert positions is not None
         self._begin(joints)
-        kept = self._apart(*self._limit(np.asarray(positions, np.float64), joints))
+        kept = self._kept_apart(*self._limit(np.asarray(positions, np.float64), joints), float(joints.positions[-1]))
         if kept is None:
             return self.hold(joints, "collision")
         arm, gripper = kept
@@ -214,14 +214,15 @@ class SafetyFilter:
         self.counts.update(f"{limit}_limited" for limit in limits)
         return plan, gripper
 
-    def _apart(self, plan: Plan, gripper: float) -> tuple[Plan, float] | None:
+    def _kept_apart(self, plan: Plan, gripper: float, measured: float) -> tuple[Plan, float] | None:
         """Return the command nearest to ``plan`` and ``gripper`` that touches nothing, counting what was near."""
         if self.barrier is None:
             return plan, gripper
         assert self._gripper is not None
-        kept = kept_apart(self.barrier, self._arm, plan, (self._gripper, gripper))
-        if self.barrier.nearest:
-            self.counts[f"near {self.barrier.nearest}"] += 1
+        apart = Apart(self.barrier, self._arm, self.robot.gripper_closed - self.robot.gripper_open)
+        kept = apart.kept(plan, self._gripper, gripper, measured)
+        if apart.nearest:
+            self.counts[f"near {apart.nearest}"] += 1
             self.counts["collision_limited"] += kept is not None
         return kept
 

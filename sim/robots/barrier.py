@@ -74,17 +74,28 @@ class ModelBarrier(MotionBarrier):
         """Return ``goal`` if the way to it is certified, else the nearest positions (n,) whose way is; or None."""
         certificate = Certificate(self._separation, self._margins, self._used, start)
         self._nearest = ""
-        asked, way = goal, follow(goal)
+        way = follow(goal)
         if certificate.holds(way):
             return goal
         self._nearest = self._pair_name(certificate.worst)
+        for from_start in (False, True):
+            safe = self._bent(certificate, goal, way, follow, from_start)
+            if safe is not None:
+                return safe
+        return None
+
+    def _bent(
+        self, certificate: Certificate, goal: np.ndarray, way: Sequence[np.ndarray], follow: Follow, from_start: bool
+    ) -> np.ndarray | None:
+        """Return positions (n,) near ``goal`` whose way is certified, if quadratic programs find any."""
+        start, asked = certificate.start, goal
         rows, least = np.zeros((0, len(start))), np.zeros(0)
-        for _ in range(ROUNDS):
-            more, more_least = certificate.constraints(asked, way)
+        for round_ in range(ROUNDS):
+            more, more_least = certificate.constraints(asked, way, from_start=from_start and round_ == 0)
             rows, least = np.concatenate((rows, more)), np.concatenate((least, more_least))
             found = _nearest(start, goal, rows, least)
             if found is None:
-                break
+                return None
             asked, way = found, follow(found)
             if certificate.holds(way):
                 return asked

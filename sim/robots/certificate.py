@@ -38,6 +38,11 @@ class Certificate:
         self.worst = 0
         """The pair that failed last."""
 
+    @property
+    def start(self) -> np.ndarray:
+        """Where the ways begin, (n,)."""
+        return self._start.positions
+
     def holds(self, way: Sequence[np.ndarray]) -> bool:
         """Tell whether the steps to each position of ``way`` (n,) keep every margin, or what there is of it now."""
         near, span = self._near(way)
@@ -59,20 +64,27 @@ class Certificate:
             here = there
         return True
 
-    def constraints(self, asked: np.ndarray, way: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def constraints(
+        self, asked: np.ndarray, way: Sequence[np.ndarray], *, from_start: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return what keeps the margins to first order: ``rows @ positions >= least``, (k, n) and (k,).
 
-        They hold for positions near ``asked`` (n,), to which the joints answered with ``way``.
+        The joints answered ``asked`` (n,) with ``way``. The distances are those at its end, and hold for positions
+        near ``asked``. Where the end is deep in something, that shows a wrong way out: ``from_start`` takes the
+        distances at the start.
         """
         near, _ = self._near(way)
         start, at_start, pairs = self._start.positions, self._at_start.value[near], self._chosen[near]
-        end = self._separation.place(way[-1])
-        found = self._separation.distances(end, pairs, self._margins[near] + np.abs(at_start))
-        stretch = np.linalg.norm(end.positions - start) / max(float(np.linalg.norm(asked - start)), 1e-9)
-        rows = np.clip(stretch, *STRETCH) * self._separation.slopes(end, pairs, found)
+        stretch = np.linalg.norm(way[-1] - start) / max(float(np.linalg.norm(asked - start)), 1e-9)
+        if from_start:
+            about, at, found = start, self._start, self._at_start.part(near)
+        else:
+            about, at = asked, self._separation.place(way[-1])
+            found = self._separation.distances(at, pairs, self._margins[near] + np.abs(at_start))
+        rows = np.clip(stretch, *STRETCH) * self._separation.slopes(at, pairs, found)
         least = np.minimum(self._margins[near], at_start)
         spare = np.minimum(BUFFER_M, at_start - least)
-        return rows, least + spare - found.value + rows @ asked
+        return rows, least + spare - found.value + rows @ about
 
     def _near(self, way: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return which pairs (k,) could fall short of their margin on ``way``, and how much nearer they can get [m]."""

@@ -66,6 +66,7 @@ class Separation:
         if (moved[self.first] & ~moved[self.second]).any():
             raise InvalidInputError("a pair of geoms on two branches: expected the first nearer to the base")
         self._alone = (moved[self.second] & ~moved[self.first]) * 1.0  # (p, nq) 1: changes the distance
+        self._alone[np.ix_(self.is_plane, _level(model))] = 0.0
         longest = np.array([_longest_levers(model, geom) for geom in range(model.ngeom)])  # (ngeom, nq) m
         self.levers = (longest[self.second] * self._alone) @ self._spread
         """(p, n) how far a pair can come nearer for each unit that a joint of the robot moves, at most [m]."""
@@ -97,11 +98,18 @@ class Separation:
         between = at.geom_position[second] - at.geom_position[first]
         plane = self.is_plane[chosen]
         apart = np.where(plane, between[:, 2], np.sqrt(np.einsum("ij,ij->i", between, between)))
-        apart -= self._bound[chosen]
+        apart -= np.where(plane, self._half_height(at, second, plane), self._bound[chosen])
         ends = np.zeros((len(chosen), 6))
         for i in np.flatnonzero(apart <= reach).tolist():
             apart[i] = self._distance(int(first[i]), int(second[i]), float(reach[i]) + 1e-3, ends[i])
         return Distances(apart, ends, plane)
+
+    def _half_height(self, at: Placement, geoms: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return how far each of ``geoms`` (k,) reaches below its origin at most [m]; zero unless ``chosen`` (k,)."""
+        reach, boxes = np.zeros(len(geoms)), self.model.geom_aabb[geoms[chosen]]
+        up = at.geom_axes[geoms[chosen], 2]  # (c, 3) the vertical in the geoms' frames
+        reach[chosen] = np.einsum("ij,ij->i", np.abs(up), boxes[:, 3:]) - np.einsum("ij,ij->i", up, boxes[:, :3])
+        return reach
 
     def slopes(self, at: Placement, chosen: np.ndarray, found: Distances) -> np.ndarray:
         """Return how the distances that were ``found`` change with the joints, (k, n) m/unit."""
@@ -158,6 +166,22 @@ def _moved(model: mujoco.MjModel) -> np.ndarray:
                 moved[geom, model.jnt_qposadr[first : first + model.body_jntnum[body]]] = True
             body = model.body_parentid[body]
     return moved
+
+
+def _level(model: mujoco.MjModel) -> np.ndarray:
+    """Return the joints (nq,) that change no height whatever the others do: the first ones, about or across z."""
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    level = np.zeros(model.nq, bool)
+    tilts = np.zeros(model.nbody, bool)  # whether a joint up to this body tilts what follows
+    for body in range(1, model.nbody):
+        tilts[body] = tilts[model.body_parentid[body]]
+        for joint in range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]):
+            slides = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+            upright = abs(data.xaxis[joint, 2])
+            level[joint] = not tilts[body] and (upright < 1e-9 if slides else upright > 1.0 - 1e-9)
+            tilts[body] |= not slides and not level[joint]
+    return level
 
 
 def _longest_levers(model: mujoco.MjModel, geom: int) -> np.ndarray:

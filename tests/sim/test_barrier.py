@@ -141,3 +141,24 @@ def test_a_hostile_policy_brings_no_link_into_another_or_into_the_table():
     collided, lowest = hostile(replace(PANDA_2F85, collision=None), 0, 250)
     assert collided > 10
     assert lowest < -0.1
+
+
+def test_fingers_count_where_they_are_and_not_only_where_they_were_told_to_be():
+    """What the fingers hold keeps them open: the outer faces are then wider apart than commanded."""
+    post = Obstacle("post", (0.5, 0.16, 0.31), (0.06, 0.1, 0.02))  # its near face at y = 0.11, beside the fingers
+    robot = replace(GANTRY, collision=CollisionConfig(obstacle_margin_m=0.0, obstacles=(post,)))
+    pipeline = CommandPipeline(ModelKinematics(robot), robot, lockstep=False)
+    ys = {}
+    for measured in (0.04, 0.0):  # closed: the left one's outer face at y = 0.014; open: at 0.054
+        here = np.array([0.5, 0.05, 0.3, measured])
+        pipeline.reset()
+        for step in range(8):
+            joints = JointState((step + 1) * DT_NS, robot.joint_names, here, np.zeros(4))
+            targets = np.array([[0.5, 0.09, 0.3, 0.04]])
+            chunk = ActionChunk((step + 1) * DT_NS, 0, "joint_position", targets, 0.1, 1, "v")
+            decision = pipeline.step(joints, chunk)
+            assert decision is not None
+            here = np.append(decision.command.positions[:3], measured)
+        ys[measured] = here[1]
+    assert ys[0.04] == pytest.approx(0.09)
+    assert ys[0.0] == pytest.approx(0.11 - 0.054, abs=1e-3)

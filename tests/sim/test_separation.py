@@ -6,6 +6,7 @@ import pytest
 from engram.core.robot import PANDA_2F85
 from engram.sim.robots.collision_model import TABLE, collision_model, coupled, link_pairs
 from engram.sim.robots.separation import Separation
+from engram.sim.robots.so101 import SO101
 from examples.robot import GANTRY
 
 LOW = np.array((*PANDA_2F85.position_min, PANDA_2F85.gripper_open))
@@ -99,15 +100,29 @@ def test_slopes_are_those_of_finite_differences(panda):
     assert np.percentile(errors, 95) < 0.01  # where the nearest points jump from face to face there is no slope
 
 
-def test_no_distance_changes_by_more_than_the_levers_say(panda):
-    rng, chosen = np.random.default_rng(3), np.arange(len(panda.first))
+@pytest.mark.parametrize("robot", [PANDA_2F85, SO101, GANTRY], ids=lambda robot: robot.name)
+def test_no_distance_changes_by_more_than_the_levers_say(robot):
+    model = collision_model(robot)
+    table = model.geom(TABLE).id
+    links = [g for g in range(model.ngeom) if model.body_weldid[model.geom_bodyid[g]] > 0]
+    separation = Separation(model, robot, [*link_pairs(model, robot), *((table, link) for link in links)])
+    low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
+    high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
+    rng, chosen = np.random.default_rng(3), np.arange(len(separation.first))
     far = np.full(len(chosen), 0.5)
     for _ in range(60):
-        one = rng.uniform(LOW, HIGH)
-        step = rng.normal(scale=0.2, size=8)
-        at = panda.place(one)
-        before = panda.distances(at, chosen, far).value
-        after = panda.distances(panda.place(one + step), chosen, far).value
+        one, other = rng.uniform(low, high, (2, len(low)))
+        step = 0.1 * (other - one) * rng.integers(0, 2, len(low))  # some joints rest
+        before, after = (separation.distances(separation.place(at), chosen, far).value for at in (one, one + step))
         both = (before < 0.5) & (after < 0.5)
-        bound = panda.levers @ np.abs(step)
-        assert (np.abs(after - before) <= bound + 3e-5)[both].all()
+        assert (np.abs(after - before) <= separation.levers @ np.abs(step) + 3e-5)[both].all()
+
+
+def test_what_turns_about_the_vertical_changes_no_height():
+    model = collision_model(PANDA_2F85)
+    separation = Separation(model, PANDA_2F85, [(model.geom(TABLE).id, model.geom("link7").id)])
+    assert separation.levers[0, 0] == 0.0
+    assert (separation.levers[0, 1:7] > 0.0).all()
+    model = collision_model(GANTRY)
+    separation = Separation(model, GANTRY, [(model.geom(TABLE).id, model.geom("left").id)])
+    np.testing.assert_array_equal(separation.levers, [[0.0, 0.0, 1.0, 0.0]])
