@@ -34,7 +34,7 @@ LOSS, DELAY_S = 0.1, 0.1
 CONDITIONS = (
     Condition("clean"),
     Condition("lossy", LOSS, DELAY_S),
-    Condition("lossy_and_cut", LOSS, DELAY_S, cut_after_s=2.0),
+    Condition("lossy_and_cut", LOSS, DELAY_S, cut_s=10.0),
 )
 POLICY_FAR = Condition("policy_far_lossy", LOSS, DELAY_S, policy_far=True)
 TASKS = ("reach", "push_to_mark", "press_button", "pick_place", "open_drawer", "stack")
@@ -97,12 +97,13 @@ def trial_figures(trial: Trial, clean: Trial) -> list[dict[str, Any]]:
     lost = trial.recorded - trial.stored
     exact = trial.recorded > 0 and lost == 0 and trial.unacknowledged == 0
     rows.append(figure(f"link_{name}_steps_recorded_not_stored", lost, trial.recorded, None, "0", exact))
-    unrecorded = trial.steps - trial.recorded
+    unrecorded = max(0, trial.steps - trial.recorded)
     rows.append(figure(f"link_{name}_steps_not_recorded", unrecorded, trial.steps, None, "0", unrecorded == 0))
     rows.append(figure(f"link_{name}_stored_after_last_episode_s", trial.caught_up_s, 1))
-    for camera, sent in sorted(trial.images_sent.items()):
-        rows.append(figure(f"link_{name}_images_of_{camera}_arrived", trial.arrived(camera), sent))
-    if trial.condition.cut_after_s:
+    if not trial.condition.cut_s:
+        for camera, sent in sorted(trial.images_sent.items()):
+            rows.append(figure(f"link_{name}_images_of_{camera}_arrived", trial.arrived(camera), sent))
+    else:
         for node, count in trial.lost.items():
             told = count == trial.restored[node] == trial.cuts
             rows.append(figure(f"link_{name}_cuts_told_by_{node}", count, trial.cuts, None, "each", told))
