@@ -30,7 +30,7 @@ class Machines:
 
     def __init__(self, rig: LinkRig, folder: Path, domain: int, policy: str, policy_far: bool) -> None:
         self.rig, self.folder, self.domain = rig, folder, domain
-        self._cut_from = self._cut_to = float("inf")
+        self._cut_to = float("inf")
         self.cuts = 0
         self._children: list[subprocess.Popen[bytes]] = []
         for end in ("body", "far"):
@@ -52,17 +52,14 @@ class Machines:
             environment = {"HOME": str(self.folder / end)}
             self._children.append(self.rig.start(end, command, environment, log.fileno()))
 
-    def cut(self, after_s: float, for_s: float) -> None:
-        """Cut the link once, a while from now."""
-        self._cut_from = time.monotonic() + after_s
-        self._cut_to = self._cut_from + for_s
+    def cut(self, for_s: float) -> None:
+        """Cut the link for a while."""
+        self.rig.set(cut=True)
+        self.cuts += 1
+        self._cut_to = time.monotonic() + for_s
 
     def _idle(self) -> None:
         now = time.monotonic()
-        if now >= self._cut_from:
-            self._cut_from = float("inf")
-            self.rig.set(cut=True)
-            self.cuts += 1
         if now >= self._cut_to:
             self._cut_to = float("inf")
             self.rig.set(cut=False)
@@ -71,8 +68,9 @@ class Machines:
                 raise LoopError(f"engram up ended with {child.returncode}:\n{self.logs()}")
 
     def whole(self) -> bool:
-        """Whether no cut is under way or to come."""
-        return self._cut_to == float("inf")
+        """Whether no cut is under way, and either side says that the link is up."""
+        up = all(self.values(node).get("link") == "up" for node in ("link_node", "far_link_node"))
+        return self._cut_to == float("inf") and up
 
     def logs(self) -> str:
         """Return the last lines of both machines."""

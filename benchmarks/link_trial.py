@@ -33,10 +33,8 @@ class Condition:
     """Share of the Ethernet frames that is lost."""
     delay_s: float = 0.0
     """Delay [s]."""
-    cut_after_s: float = 0.0
-    """Cut the link so long after each goal was given [s]; 0: never."""
-    cut_s: float = 10.0
-    """Length of a cut [s]."""
+    cut_s: float = 0.0
+    """Cut the link for so long as each goal is given [s]; 0: never."""
     policy_far: bool = False
     """Run the policy on the other machine, in real time; it is meant to be beside the body."""
 
@@ -104,10 +102,10 @@ def run_trial(
             sent_before = running.counts("link_node", "color images of ")
             began = time.monotonic()
             for task, number in goals:
-                if condition.cut_after_s:
-                    running.cut(condition.cut_after_s, condition.cut_s)
+                if condition.cut_s:
+                    running.cut(condition.cut_s)
                 trial.episodes.append(_episode(running, task, number))
-                client.wait_for(running.whole, 60.0, "the cut is over")
+                client.wait_for(running.whole, 120.0, "the cut is over, and both sides have heard of each other")
             trial.wall_s = time.monotonic() - began
             if not condition.policy_far:
                 _wait_for_receipts(running, trial)

@@ -10,7 +10,7 @@ from engram.core.contracts import Kinematics
 from engram.core.errors import EngramError
 from engram.core.robot import RobotConfig
 from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
-from engram.learning.experience.spool import Spool
+from engram.learning.experience.spool import Spool, SpoolConfig
 from engram.nodes import messages, qos
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.runtime.health import DROPS
@@ -30,7 +30,7 @@ class ExperienceSender:
 
     def __init__(self, node: EngramNode, folder: Path, kinematics: Kinematics, robot: RobotConfig) -> None:
         self._node = node
-        self.spool = Spool(folder, node.config.robot_id)
+        self.spool = Spool(folder, node.config.robot_id, SpoolConfig(window=qos.EXPERIENCE.depth))
         self._recorder = ExperienceRecorder(kinematics, robot, self._keep, lambda: self.spool.next_sequence)
         self._publisher = node.create_publisher(Experience, "experience", qos.EXPERIENCE)
         self._thread = node.worker("experience", lambda job: job(), capacity=4096)

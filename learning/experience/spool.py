@@ -41,13 +41,16 @@ class SpoolConfig:
     capacity: int = 200_000
     """Most transitions on disk; when full, new ones are dropped and counted (two 128 px images: about 50 kB each)."""
     resend_s: float = 2.0
-    """Without progress of the acknowledgement for this long, everything unacknowledged is sent again."""
-
+    """Without progress of the acknowledgement for this long, what is under way is sent again."""
+    window: int = 200_000
+    """Most transitions of a stream that are under way without an acknowledgement. A publisher that repairs what a
+    network loses keeps only its newest messages: more than those would push out what is still being repaired."""
     stalled_s: float = 30.0
     """Experience that waits for so long without any acknowledgement is a problem [s]."""
 
     def __post_init__(self) -> None:
         positive_int("SpoolConfig.capacity", self.capacity)
+        positive_int("SpoolConfig.window", self.window)
 
 
 class Spool:
@@ -124,8 +127,8 @@ class Spool:
         """Return at most ``limit`` transitions to send now, at monotonic time ``now_s``; of each stream oldest first.
 
         Each is due once, and again when the acknowledgement of its stream has not moved for ``resend_s``. The streams
-        take turns, so that one that nobody acknowledges does not hold up the others. A transition that cannot be read
-        any more is deleted and counted in :attr:`unreadable`.
+        take turns, so that one that nobody acknowledges does not hold up the others; none is more than ``window`` ahead
+        of its acknowledgement. A transition that cannot be read any more is deleted and counted in :attr:`unreadable`.
         """
         found: list[Transition] = []
         turn = self._turn % len(self._streams)
@@ -223,6 +226,9 @@ class Spool:
             before = self._oldest(stream) - 1
             if before > 0:
                 self._gone.append(Gone(self.robot_id, stream.boot_id, before))
+        limit = min(limit, self.config.window - (stream.sent - stream.acknowledged))
+        if limit <= 0:
+            return []
         rows = self._database.execute(
             "SELECT place, payload FROM spool WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
             (stream.base + stream.sent, stream.base + stream.last, limit),

@@ -50,6 +50,19 @@ def test_what_is_not_committed_is_not_sent(spool):
     assert len(spool.due(0.0, 10)) == 1
 
 
+def test_no_more_is_under_way_than_can_be_repaired(tmp_path):
+    spool = Spool(tmp_path, "panda", SpoolConfig(resend_s=2.0, window=3))
+    fill(spool, steps=6)
+    assert [t.sequence for t in spool.due(0.0, 10)] == [1, 2, 3]
+    assert spool.due(0.2, 10) == []
+    spool.acknowledge(2, 0.5)
+    assert [t.sequence for t in spool.due(0.6, 10)] == [4, 5]
+    assert [t.sequence for t in spool.due(2.6, 10)] == [3, 4, 5]  # the acknowledgement is late: those again, no more
+    spool.acknowledge(5, 2.7)
+    assert [t.sequence for t in spool.due(2.8, 10)] == [6]
+    spool.close()
+
+
 def test_each_is_due_once_until_the_receipt_is_late(spool):
     fill(spool)
     assert len(spool.due(0.0, 3)) == 3

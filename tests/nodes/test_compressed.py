@@ -7,12 +7,15 @@ from array import array
 import numpy as np
 import pytest
 from PIL import Image
+from rclpy.qos import ReliabilityPolicy
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import CompressedImage
+from sensor_msgs.msg import Image as ImageMsg
 
 from engram.core.errors import UnknownNameError
-from engram.nodes import messages
-from engram.nodes.image_topics import compressed_topic
+from engram.nodes import messages, qos
+from engram.nodes.image_topics import compressed_topic, subscribe_images
+from engram.runtime.parameters import NodeConfig
 
 DEPTH = np.array([[0.5, 1.25], [0.0, 2.001]], np.float32)
 
@@ -54,3 +57,28 @@ def test_depth_in_another_unit_is_refused():
     msg = CompressedImage(format="32FC1; compressedDepth png", data=array("B", b"x" * 40))
     with pytest.raises(UnknownNameError, match="encoding of camera depth '32FC1'; valid: 16UC1"):
         messages.depth_from_msg(msg, "camera depth")
+
+
+class Subscriber:
+    """Notes what a node would subscribe to."""
+
+    def __init__(self, transport):
+        self.config = NodeConfig(image_transport=transport)
+        self.found = []
+
+    def subscribe(self, msg_type, topic, take, profile):
+        self.found.append((msg_type, topic, profile))
+
+
+def test_the_parameter_chooses_topic_type_and_quality_of_service():
+    raw, compressed = Subscriber("raw"), Subscriber("compressed")
+    for node in (raw, compressed):
+        for part in ("color", "depth"):
+            subscribe_images(node, "wrist", part, print, qos.SENSOR_BEST_EFFORT)
+    base = "camera/wrist/{}/image_raw"
+    assert raw.found == [(ImageMsg, base.format(part), qos.SENSOR_BEST_EFFORT) for part in ("color", "depth")]
+    assert compressed.found == [
+        (CompressedImage, base.format("color") + "/compressed", qos.COMPRESSED),
+        (CompressedImage, base.format("depth") + "/compressedDepth", qos.COMPRESSED),
+    ]
+    assert (qos.COMPRESSED.reliability, qos.COMPRESSED.depth) == (ReliabilityPolicy.RELIABLE, 8)
