@@ -19,6 +19,7 @@ from engram.core.statistics import wilson
 
 DOWN_S = 10.0
 """A node that is not active, or says nothing, for longer than this is down [s]."""
+DISCOVERY_S = 60.0
 GIVE_UP_S = 60.0
 """After this it is killed, so that the next block finds it working [s]."""
 HARMLESS = (
@@ -75,6 +76,18 @@ class Attack:
                 return json.loads(lines[self._read - 1])
             self.loop.client.spin(0.05)
         raise TrialError(f"the attacker did not answer {' '.join(words)!r}; logs: {self.loop.folder}")
+
+    def targets(self) -> dict[str, list[str]]:
+        """Return what there is to attack, when the attacker has found every node and finds no more."""
+        found: dict[str, list[str]] = {}
+        until = time.monotonic() + DISCOVERY_S
+        while time.monotonic() < until:
+            before, found = found, self.order("list", timeout_s=60.0)
+            services = " ".join(found["services"])
+            if found == before and all(f"/{name}/" in services for name in self.loop.names):
+                return found
+            self.loop.client.spin(2.0)
+        raise TrialError(f"the attacker does not find every node within {DISCOVERY_S:g} s")
 
     def block(self, name: str, targets: list[str], count: int, under_stop: bool) -> Block:
         """Send ``count`` messages to each of ``targets``, as ``topic:NAME``, and wait until every node works."""
@@ -185,8 +198,7 @@ def trial(
     attack = Attack(loop, pilot, seed, rate)
     loop.every_turn = pilot.turn
     try:
-        loop.client.spin(3.0)  # the graph is found
-        targets = attack.order("list", timeout_s=60.0)
+        targets = attack.targets()
         targets = {
             kind: [name for name in names if any(one in name for one in only.split(","))]
             for kind, names in targets.items()

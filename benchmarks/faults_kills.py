@@ -25,7 +25,7 @@ RECOVERY_LIMIT_S = 10.0
 GIVE_UP_S = 60.0
 """A node that is not active again after this counts as down [s]."""
 EVERY_STOP = 2
-"""Every second kill of the safety node comes under a latched stop."""
+"""Every second kill of the safety node, the first one too, comes under a latched stop."""
 HELD_S = 1.5
 """How long a robot that must be held is watched [s]."""
 COMMAND_LIMITS = ("not_finite", "position", "duration", "velocity", "acceleration", "jerk", "early")
@@ -105,7 +105,7 @@ class Killer:
     def _safety_kill(self) -> None:
         """Kill the safety node, now and then under a stop; the robot has to be held until it is released."""
         self._safety += 1
-        under_stop = self._safety % EVERY_STOP == 0
+        under_stop = self._safety % EVERY_STOP == 1
         if under_stop:
             self._trigger("safety/stop")
         in_episode = self.pilot.running
