@@ -272,7 +272,7 @@ def crate_at(x: float) -> SceneNode:
 def test_what_the_memory_has_seen_stops_the_arm(graph):
     """A crate whose near face is at x = 0.7, less what the box grows by; the hand's box reaches 0.03 ahead."""
     robot = "examples.robot:GANTRY"
-    graph.start("safety_node", robot=robot, memory_obstacles=True, diagnostics_period_s=0.1)
+    graph.start("safety_node", robot=robot, lockstep=True, memory_obstacles=True, diagnostics_period_s=0.1)
     make = graph.node.create_publisher
     seen = make(SceneGraphUpdate, "memory/graph", qos.GRAPH)
     states, status = make(JointState, "joint_states", qos.SENSOR), make(TaskStatus, "task/status", qos.LATCHED)
