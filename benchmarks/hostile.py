@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engram.core.pipeline import CommandPipeline
+from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM, ActionChunk, HumanAction, JointState
 
@@ -111,7 +111,9 @@ class HostileEpisode:
         self.servos = Servos(start, str(rng.choice(FAULTS)), gain)
         self.policy = POLICIES[str(rng.choice(list(POLICIES)))]
 
-    def run(self, timed: Callable[[Callable[[], object]], object] = lambda call: call()) -> np.ndarray:
+    def run(
+        self, timed: Callable[[Callable[[], Decision | None]], Decision | None] = lambda call: call()
+    ) -> np.ndarray:
         """Return the commands (k, n); the first row is where the arm was held before the first of them.
 
         ``timed`` calls each decision and may measure it.
@@ -119,7 +121,8 @@ class HostileEpisode:
         pipeline, rng = self.pipeline, self.rng
         pipeline.reset()
         dt_ns = round(pipeline.control_dt_s * 1e9)
-        frozen, commands, begin = self.servos.positions, [], int(rng.integers(1, 10**6)) * dt_ns
+        frozen, begin = self.servos.positions, int(rng.integers(1, 10**6)) * dt_ns
+        commands: list[np.ndarray] = []
         for step in range(self.steps):
             stamp_ns = begin + step * dt_ns
             measured = self.servos.measured(rng, step, frozen)

@@ -67,7 +67,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def __call__(self, call: Callable[[], object]) -> object:
+    def __call__[T](self, call: Callable[[], T]) -> T:
         """Return what ``call`` returns."""
         began = time.thread_time()
         answer = call()
