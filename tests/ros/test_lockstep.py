@@ -47,7 +47,7 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
     heard = listen(graph)
     graph.start("safety_node", **shared)
     graph.start("policy_node", policy=POLICY, cameras=["front"], check_instructions=False, **shared)
-    graph.start("sim_node", lockstep=True, world="tests.runtime.test_loop:GantryWorld")
+    graph.start("sim_node", world="tests.runtime.test_loop:GantryWorld", **shared)
     graph.active("safety_node", "policy_node", "sim_node")
     seen = []
     for seed in (3, 4, 3):
