@@ -21,6 +21,7 @@ from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.image_topics import subscribe_images
 from engram.nodes.process import run
 from engram.nodes.viewer_requests import VisitorRequests
@@ -76,7 +77,7 @@ class ViewerNode(EngramNode):
         self.cameras.clear()
         self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        self.subscribe(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.LATCHED)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)

@@ -23,6 +23,8 @@ SAMPLES = 4096
 """Stage times that are kept for the percentiles."""
 
 
+LONGEST_TEXT = 400
+"""Of a problem, in characters."""
 TOPIC = "/diagnostics"
 """Not in the robot's namespace: diagnostic_aggregator and rqt listen there. The nodes' full names tell robots apart."""
 
@@ -66,7 +68,12 @@ class Health:
             self._notes[key] = text
 
     def problem(self, key: str, text: str, level: str = WARN, *, lasting: bool = False) -> None:
-        """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared."""
+        """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared.
+
+        A text may repeat what a stranger sent: it is cut after ``LONGEST_TEXT`` characters.
+        """
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]} ..."
         until = float("inf") if lasting else time.monotonic() + PROBLEM_TTL_S
         with self._lock:
             self._problems[key] = (level, text, until)

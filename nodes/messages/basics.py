@@ -25,7 +25,9 @@ def to_stamp(stamp_ns: int) -> Time:
 
 
 def from_stamp(stamp: Time) -> int:
-    """Return ``stamp`` in nanoseconds."""
+    """Return ``stamp`` in nanoseconds; raises InvalidInputError where its ``nanosec`` is a second or more."""
+    if stamp.nanosec >= NS_PER_S:
+        raise InvalidInputError(f"stamp: nanosec {stamp.nanosec}, expected less than {NS_PER_S}")
     return stamp.sec * NS_PER_S + stamp.nanosec
 
 

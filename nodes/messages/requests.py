@@ -6,6 +6,7 @@ from geometry_msgs.msg import Transform
 from scipy.spatial.transform import Rotation
 
 from engram.core.contracts import MemoryAnswer
+from engram.core.types import Pose
 from engram.memory.graph.conflicts import Conflict
 from engram.memory.storage.se2 import PlaneTransform
 from engram.nodes.messages.basics import from_stamp, point, wxyz, xyz
@@ -57,5 +58,6 @@ def guess_from_msg(msg: Transform) -> PlaneTransform | None:
     turn = wxyz(msg.rotation)
     if not turn.any():
         return None
-    yaw = float(Rotation.from_quat(turn, scalar_first=True).as_euler("zyx")[0])
-    return PlaneTransform(yaw, xyz(msg.translation))
+    pose = Pose(xyz(msg.translation), turn)
+    yaw = float(Rotation.from_quat(pose.quaternion, scalar_first=True).as_euler("zyx")[0])
+    return PlaneTransform(yaw, pose.position)

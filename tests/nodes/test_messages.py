@@ -4,7 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import Quaternion, Transform
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rclpy.serialization import deserialize_message, serialize_message
@@ -87,6 +89,17 @@ def node(name="object/1") -> SceneNode:
 @given(stamps)
 def test_stamps(stamp):
     assert messages.from_stamp(messages.to_stamp(stamp)) == stamp
+
+
+def test_a_stamp_whose_nanoseconds_are_seconds_is_refused():
+    with pytest.raises(InvalidInputError, match="stamp: nanosec 1000000000, expected less than 1000000000"):
+        messages.from_stamp(Time(sec=1, nanosec=10**9))
+
+
+def test_a_turn_that_is_no_rotation_is_refused():
+    assert messages.guess_from_msg(Transform(rotation=Quaternion(x=0.0, y=0.0, z=0.0, w=0.0))) is None
+    with pytest.raises(InvalidInputError, match=r"Pose.quaternion: norm 0\.5000, expected 1"):
+        messages.guess_from_msg(Transform(rotation=Quaternion(w=0.5)))
 
 
 @LAWS

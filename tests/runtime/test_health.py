@@ -57,3 +57,9 @@ def test_timed_counts_a_block_that_raises_too():
     with pytest.raises(ValueError, match="x"), health.timed("work"):
         raise ValueError("x")
     assert health.percentiles()["work"][2] == 1
+
+
+def test_what_a_stranger_sent_is_not_repeated_at_any_length():
+    health = Health()
+    health.problem("joint_states", "unknown joint " + 20_000 * "b")
+    assert health.last_problem == "joint_states: unknown joint " + 386 * "b" + " ..."
