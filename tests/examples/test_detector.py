@@ -62,5 +62,5 @@ def test_what_it_saw_is_recorded(tmp_path):
 def test_a_detector_that_is_none_is_named():
     with pytest.raises(UnknownNameError, match="unknown detector 'geometrik'; did you mean 'geometric'"):
         make_detector("geometrik")
-    with pytest.raises(InvalidInputError, match=r"detector .*LiftCube. gives a LiftCube, expected a Det"):
+    with pytest.raises(InvalidInputError, match=r"detector .*LiftCube. is the class LiftCube, expected a Det"):
         make_detector("examples.task:LiftCube")

@@ -66,6 +66,6 @@ def test_record_takes_it(tmp_path):
 def test_a_world_that_is_none_is_named():
     with pytest.raises(UnknownNameError, match="unknown world 'tabeltop'; did you mean 'tabletop'"):
         make_world("tabeltop")
-    with pytest.raises(InvalidInputError, match="gives a GantryWorld, expected a MujocoWorld"):
+    with pytest.raises(InvalidInputError, match="is the class GantryWorld, expected a MujocoWorld"):
         make_mujoco_world("tests.runtime.test_loop:GantryWorld")
     make_world("tests.runtime.test_loop:GantryWorld").close()

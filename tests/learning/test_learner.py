@@ -297,7 +297,7 @@ def test_an_algorithm_is_chosen_by_name_or_by_package_module_attribute(store):
     assert isinstance(made.algorithm, BehaviorCloning)
     with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'; valid: behavior_cloning"):
         Learner(store, GoRight(), "sac")
-    with pytest.raises(InvalidInputError, match="gives a int, expected a Algorithm"):
+    with pytest.raises(InvalidInputError, match="is the function no_algorithm, expected a Algorithm"):
         Learner(store, GoRight(), "tests.learning.test_learner:no_algorithm")
     with pytest.raises(InvalidInputError, match="is a GoRight; behavior cloning needs a policy of type engram_vla"):
         Learner(store, GoRight(), "behavior_cloning")

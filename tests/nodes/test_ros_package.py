@@ -35,9 +35,10 @@ def test_ros_finds_the_package_its_executables_and_its_files(installed: Path) ->
     share = installed / "share"
     assert (share / "ament_index/resource_index/packages/engram").is_file()
     assert (share / "engram/package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
-    for folder, suffixes in (("launch", {".py", ".yaml"}), ("config", {".yaml", ".xml", ".rviz"})):
+    config = {".yaml", ".xml", ".rviz"}
+    for folder, suffixes in (("launch", {".py", ".yaml"}), ("config", config), ("config/sros2", {".xml"})):
         wanted = {p.name for p in (ROOT / folder).iterdir() if p.suffix in suffixes and p.name != "__init__.py"}
-        assert {p.name for p in (share / "engram" / folder).iterdir()} == wanted
+        assert {p.name for p in (share / "engram" / folder).iterdir() if p.is_file()} == wanted
     programs = installed / "lib/engram"  # where `ros2 run` and launch files look
     assert {p.name for p in programs.iterdir()} == {"engram", *EXECUTABLES} == {*PROJECT["scripts"]}
     assert all(os.access(p, os.X_OK) for p in programs.iterdir())

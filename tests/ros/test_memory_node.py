@@ -126,7 +126,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
     assert recalled.context.count == 1
     assert remembered()
-    scenes.publish(messages.scene_to_msg(scene(time.time_ns(), red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
+    scenes.publish(messages.scene_to_msg(scene(4 * 10**9, red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 60, "the new object")
 
 

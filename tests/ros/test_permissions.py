@@ -32,7 +32,7 @@ def test_a_namespace_is_in_every_name_but_those_that_all_robots_share():
 @pytest.mark.timeout(600)
 def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, tmp_path):
     graph.start("safety_node", robot=GANTRY, lockstep=True)
-    graph.start("memory_node", store=str(tmp_path / "memory"), lockstep=True)
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"), lockstep=True)
     graph.start("perception_node")
     graph.start("sim_node", world_config__profile="none", lockstep=True)
     graph.start("viewer_node", port=free_port())

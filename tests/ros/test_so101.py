@@ -16,7 +16,7 @@ def test_it_picks_a_cube_in_lock_step_and_the_memory_knows_the_cubes(graph, tmp_
     """The policy acts from a simulation of its own and refuses to go on where that differs by one bit."""
     heard = listen(graph)
     graph.start("safety_node", **ROBOT)
-    graph.start("memory_node", store=str(tmp_path / "memory"), **ROBOT)
+    graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"), **ROBOT)
     graph.start("perception_node", keep_all=True, **ROBOT)
     graph.start("policy_node", policy="tests.ros.policies:SO101Expert", **ROBOT)
     graph.start("sim_node", world_config__depth=True, **ROBOT)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.ros, pytest.mark.render, pytest.mark.slow, pytest.mark
 
 def test_one_episode_of_each_task_over_dds(graph, tmp_path):
     graph.start("safety_node", lockstep=True)
-    graph.start("memory_node", lockstep=True, store=str(tmp_path / "memory"))
+    graph.start("memory_node", use_sim_time=True, lockstep=True, store=str(tmp_path / "memory"))
     graph.start("perception_node", lockstep=True, keep_all=True)
     graph.start(
         "policy_node",
