@@ -113,6 +113,8 @@ class Client:
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         status = msg.status[0]
+        if not status.name.endswith("lifecycle_manager"):
+            return  # the nodes that are like ours say how they are, too
         self.states = {item.key: item.value for item in status.values}
         self.level, self.message = status.level, status.message
 
