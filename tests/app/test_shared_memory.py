@@ -11,6 +11,7 @@ import pytest
 from engram.app import doctor
 from engram.app.doctor import DoctorConfig
 from engram.app.shared_memory import FOLDER, dead_files, remove_dead_files
+from tests.conftest import free_domain
 
 HOLD = """
 import fcntl, sys, time
@@ -71,7 +72,8 @@ def test_a_folder_that_does_not_exist_holds_nothing(tmp_path):
 
 @pytest.mark.ros
 def test_a_node_killed_by_9_leaves_what_is_found_and_removed_and_the_living_keeps_its_own():
-    killed, living = start(NODE), start(NODE)
+    domain = free_domain()  # what other nodes of ours have opened of theirs is not dead
+    killed, living = start(NODE, ROS_DOMAIN_ID=domain), start(NODE, ROS_DOMAIN_ID=domain)
     theirs, others = mapped(killed), mapped(living)
     assert theirs
     assert others
