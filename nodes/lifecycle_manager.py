@@ -8,6 +8,7 @@ unconfigured and is brought up again; the others go on meanwhile. Services (std_
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import time
 import traceback
@@ -23,6 +24,7 @@ from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.managed_node import ManagedNode
 from engram.nodes.params import check_unknown, declare
+from engram.runtime import own_process
 from engram.runtime.health import ERROR, OK, TOPIC, WARN, Condition
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
@@ -117,6 +119,7 @@ def main() -> int:
     """Run the node."""
     status = 0
     manager: LifecycleManager | None = None
+    signal.signal(signal.SIGINT, own_process.interrupt_once)  # rclpy's own handler calls it
     try:
         rclpy.init()
         manager = LifecycleManager()
@@ -135,10 +138,13 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         status = EXIT_MISCONFIGURED
     finally:
+        with contextlib.suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
+            own_process.ignore_signals()
+        own_process.ignore_signals()
         if manager is not None:
-            with contextlib.suppress(KeyboardInterrupt):  # launchers send a second SIGINT while we leave
-                manager.destroy_node()
+            manager.destroy_node()
         rclpy.try_shutdown()
+        own_process.ignore_signals()  # rclpy has just put back the handlers that it found
     return status
 
 
