@@ -9,7 +9,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
-from engram.runtime.process_mark import end_process, has_ended
+from engram.runtime.process_mark import end_process, has_ended, running_process
 
 STATES = {
     State.PRIMARY_STATE_UNCONFIGURED: "unconfigured",
@@ -50,6 +50,7 @@ class ManagedNode:
         self._asked: tuple[Future, float] | None = None
         self._changing: tuple[Future, float, int] | None = None
         self._ended = False  # its process was killed, or nobody here can
+        self._lost_process: int | None = None  # which process ran it when it was lost
         self._unmoved = 0  # answers in a row from before a transition that should have begun
         self._heard = self._polled = self._retry_at = 0.0
 
@@ -92,8 +93,8 @@ class ManagedNode:
             elif now - since > self.config.silent_after_s / 2:  # lost, or the node is busy: ask again
                 self._get.remove_pending_request(future)
                 self._asked = None
-        if not self._get.service_is_ready():
-            self._lost("absent")
+        if not self._get.service_is_ready():  # DDS also gives up a process that stands still
+            self._lost("silent" if self._stands_still() else "absent")
         elif now - self._heard > self.config.silent_after_s and self._changing is None and self._heard > 0:
             self._lost("silent")
         self._end_if_hung(now)
@@ -112,15 +113,20 @@ class ManagedNode:
         self.note = f"did not answer for {now - self._heard:.0f} s; {what}"
         self._log.error(f"{self.name} {self.note}")
 
+    def _stands_still(self) -> bool:
+        process = self._lost_process
+        return process is not None and running_process(self._full_name, self._domain) == process
+
     def _lost(self, state: str) -> None:
         if self.state not in ("absent", "silent"):
+            self._lost_process = running_process(self._full_name, self._domain)
             self._log.warning(f"{self.name} is {state}, it was {self.state}")
             self.attempts = 0
         self.state, self._changing = state, None
 
     def _take_state(self, future: Future, asked_at: float, now: float) -> None:
         response = future.result()
-        self._heard, self._ended = now, False
+        self._heard, self._ended, self._lost_process = now, False, None
         state = STATES.get(response.current_state.id) if response is not None else None
         if state is None:  # in the middle of a transition
             return

@@ -81,6 +81,20 @@ def has_ended(node: str, domain: int) -> bool:
         os.close(file)
 
 
+def running_process(node: str, domain: int) -> int | None:
+    """Return the id of the process of this machine that runs ``node`` on ``domain``; None: none is known."""
+    try:
+        file = _open_mark(node, domain, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return int(os.read(file, 32)) if _is_locked(file) else None
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(file)
+
+
 def end_process(node: str, domain: int) -> int | None:
     """Kill the process that runs ``node`` on ``domain``; return its id, or None if none on this machine is known."""
     try:

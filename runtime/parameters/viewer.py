@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import param
+from engram.runtime.parameters.bound import BoundNodeConfig
 
 
 @dataclass(frozen=True)
-class ViewerNodeConfig(NodeConfig):
+class ViewerNodeConfig(BoundNodeConfig):
     """Parameters of the viewer."""
 
     niceness: int = param(10, 0, 19)

@@ -2,6 +2,7 @@
 
 import importlib.resources
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -18,6 +19,8 @@ pytestmark = [
     pytest.mark.timeout(150),
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-"),
 ]
+OWN_PROCESS = "ENGRAM_TEST_LINK"
+"""Environment variable of the process that pytest is started in for this test alone."""
 PERIOD_S = 0.1
 PROFILE = importlib.resources.files("engram.config") / "fastdds_link.xml"
 FAR = """
@@ -95,6 +98,17 @@ def machines(tmp_path, monkeypatch):
         made.close()
 
 
+@pytest.mark.skipif(OWN_PROCESS in os.environ, reason="runs here already")
+def test_the_link_in_a_process_of_its_own():
+    """Fast DDS looks for network interfaces once in a process: after another test it would not find the rig's."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/ros/test_link.py")]
+    environment = {**os.environ, OWN_PROCESS: "1"}
+    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=140)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout[-6000:]
+
+
+@pytest.mark.skipif(OWN_PROCESS not in os.environ, reason="runs in test_the_link_in_a_process_of_its_own")
 def test_images_cross_a_bad_link_whole_and_a_cut_is_told_and_over(machines):
     graph, rig = machines.graph, machines.rig
     graph.wait(lambda: machines.say("link", "up"), 60.0, "both sides hear each other")

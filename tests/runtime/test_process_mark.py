@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from engram.runtime.process_mark import ProcessMark, end_process, has_ended, marks_folder
+from engram.runtime.process_mark import ProcessMark, end_process, has_ended, marks_folder, running_process
 
 NODE = "/r2/memory_node"
 HOLDER = f"""
@@ -36,12 +36,13 @@ def holder():
 def test_the_process_that_is_marked_is_killed_even_if_it_stands_still(holder, stopped):
     if stopped:
         holder.send_signal(signal.SIGSTOP)
+    assert running_process(NODE, 54) == holder.pid
     assert end_process("/memory_node", 54) is None  # another robot's
     assert end_process(NODE, 55) is None  # another domain's
     assert not has_ended(NODE, 54)
     assert end_process(NODE, 54) == holder.pid
     assert holder.wait(60) == -signal.SIGKILL
-    assert end_process(NODE, 54) is None
+    assert end_process(NODE, 54) is running_process(NODE, 54) is None
     assert has_ended(NODE, 54) and not has_ended("/memory_node", 54)
 
 
