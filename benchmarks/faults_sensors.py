@@ -55,13 +55,11 @@ LOST = Declared()
 REFUSED = Declared(within_rad=math.inf, goal_ends=False)
 UNSEEN = Declared(within_rad=math.inf, goal_ends=False, named=False)
 """Nothing shows the fault: limits are kept, that is all."""
-NEAR_RAD = 0.3
-"""A command leads no further away from the measurement than one control step at full speed, up and down."""
 DECLARED: dict[tuple[str, str], Declared] = {
     **{(fault, arm): LATCHED for fault in ("jump", "swapped") for arm in ("moving", "still")},
     **{(fault, arm): LOST for fault in ("nan", "silence", "camera_silence") for arm in ("moving", "still")},
     **{("second_publisher", arm): REFUSED for arm in ("moving", "still")},
-    ("freeze", "moving"): Declared(within_rad=NEAR_RAD, goal_ends=False, named=False),  # slow, as an arm may be
+    ("freeze", "moving"): LATCHED,
     ("freeze", "still"): UNSEEN,  # an arm at rest looks the same
     ("drift", "moving"): UNSEEN,  # slower than the arm itself
     ("drift", "still"): UNSEEN,

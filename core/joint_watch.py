@@ -1,4 +1,4 @@
-"""Tells measurements of the joints that no motor could have made from those that one could."""
+"""Finds measurements of the joints that cannot be right: jumps that no motor makes, and sensors that stand still."""
 
 from __future__ import annotations
 
@@ -54,3 +54,44 @@ class JointWatch:
         self._stamp_ns = max(joints.stamp_ns, self._stamp_ns)
         self._low, self._high = np.maximum(low, q), np.minimum(high, q)
         return ""
+
+
+class FrozenWatch:
+    """Finds a joint whose measurement repeats itself while the joint is commanded away from it.
+
+    The measurement of a joint that is driven changes, if only by noise. One that stays the same to the last bit comes
+    from a sensor that hangs, from a motor without power, or from a joint that is blocked hard.
+
+    Args:
+        names: names of the arm's joints, for the reason.
+        lead: a joint counts as commanded away beyond this distance of command and measurement (n,) rad.
+        after_s: so long it may stay the same [s].
+    """
+
+    def __init__(self, names: tuple[str, ...], lead: np.ndarray, after_s: float) -> None:
+        self._names, self._lead, self._after_ns = names, lead, round(after_s * 1e9)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._since_ns = np.zeros(len(self._names), np.int64)  # since when each joint has stood still, driven
+        self._last: np.ndarray | None = None
+
+    def frozen(self, measured: np.ndarray, commanded: np.ndarray, stamp_ns: int) -> str:
+        """Take in where the arm is measured and was commanded to be, (n,) rad each; return which joint stands still.
+
+        Empty = none.
+        """
+        last, self._last = self._last, measured.copy()
+        driven = np.abs(commanded - measured) > self._lead
+        same = driven & (last == measured) if last is not None else np.zeros(len(measured), bool)
+        self._since_ns[~same] = stamp_ns
+        worst = int(np.argmin(self._since_ns))
+        stood_ns = stamp_ns - int(self._since_ns[worst])
+        if stood_ns < self._after_ns:
+            return ""
+        off = abs(commanded[worst] - measured[worst])
+        return (
+            f"{self._names[worst]} measured at {measured[worst]:.3f} without any change for {stood_ns / 1e9:.1f} s, "
+            f"its command is {off:.3f} away"
+        )

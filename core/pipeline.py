@@ -22,6 +22,8 @@ HOLD, HUMAN = "hold:", "human:"
 """How the author of an executed action begins when it is not a policy's version."""
 JUMP = "joint_jump"
 """Why the robot stops when its joints are measured where no motor can have brought them."""
+FROZEN = "joints_frozen"
+"""Why the robot stops when a joint that is driven is measured without any change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class CommandPipeline:
     """Action chunk -> controller -> safety filter, one :meth:`step` for each control step.
 
     A human's action goes before the policy's. A latched stop goes before both. A measurement that no motor could have
-    made latches a stop, too.
+    made latches a stop, too, and so does a joint that is driven and measured without any change.
     """
 
     def __init__(
@@ -189,6 +191,9 @@ class CommandPipeline:
             self.filter.counts[JUMP] += 1
         if self._jumped_ns is not None and abs(joints.stamp_ns - self._jumped_ns) >= self._jump_grace_ns:
             self.stop(f"{JUMP}: {self._jump}")
+        elif commanded and not problem and (standing := self.filter.frozen(joints)):
+            self.filter.counts[FROZEN] += 1
+            self.stop(f"{FROZEN}: {standing}")
 
     def _is_next(self, stamp_ns: int) -> bool:
         """Tell whether ``stamp_ns`` is a control step that was not decided yet: stamps never go back in an episode."""

@@ -16,6 +16,7 @@ import numpy as np
 from engram.core.apart import Apart
 from engram.core.contracts import Kinematics, MotionBarrier
 from engram.core.errors import InvalidInputError
+from engram.core.joint_watch import FrozenWatch
 from engram.core.motion_limits import MotionLimits, Plan, slowed
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
@@ -40,12 +41,15 @@ class SafetyConfig:
     slack_s: float = 0.05
     """A joint may be measured as far from the measurements before as its fastest motion takes it in the time between,
     and in this time on top; beyond it the robot stops: see :class:`engram.core.joint_watch.JointWatch` [s]."""
+    frozen_after_s: float = 0.5
+    """A joint that is commanded away from where it is measured, by more than half of its fastest motion in a control
+    step, may be measured without any change for so long; then the robot stops [s]."""
 
     def __post_init__(self) -> None:
         for name in ("velocity_fraction", "acceleration_fraction", "jerk_fraction"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected above 0, at most 1")
-        for name in ("stale_after_s", "ahead_s", "workspace_margin_m", "slack_s"):
+        for name in ("stale_after_s", "ahead_s", "workspace_margin_m", "slack_s", "frozen_after_s"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected a number of at least 0")
 
@@ -77,6 +81,8 @@ class SafetyFilter:
             self._low[:-1], self._high[:-1], self._speed, self._acceleration, jerk, self.control_dt_s
         )
         self._gripper: float | None = None  # position of the gripper's last command
+        lead = 0.5 * self._speed * self.control_dt_s
+        self._frozen = FrozenWatch(robot.arm_joints, lead, self.config.frozen_after_s)
         margin = self.config.workspace_margin_m
         self._workspace = np.subtract(robot.workspace_min, margin), np.add(robot.workspace_max, margin)  # (3,) m each
 
@@ -94,10 +100,12 @@ class SafetyFilter:
     def reset(self) -> None:
         """Release a latched stop. Motion goes on from the last command."""
         self.stopped = ""
+        self._frozen.forget()
 
     def forget(self) -> None:
         """Forget the last command, as at the start of an episode; a latched stop stays latched."""
         self._arm.forget()
+        self._frozen.forget()
         self._gripper = None
 
     def hold(self, joints: JointState, reason: str) -> JointCommand:
@@ -166,6 +174,16 @@ class SafetyFilter:
         if off[worst] <= self._speed[worst] * allowed_s[worst]:
             return ""
         return f"{self.robot.arm_joints[worst]} measured {off[worst]:.3f} away from its last command"
+
+    def frozen(self, joints: JointState) -> str:
+        """Return which joint is measured without any change although it is commanded away; empty = none.
+
+        Call it once for each control step that is commanded.
+        """
+        if self._arm.last is None or joints.held:
+            self._frozen.forget()
+            return ""
+        return self._frozen.frozen(joints.positions[:-1], self._arm.last.positions, joints.stamp_ns)
 
     def _begin(self, joints: JointState) -> None:
         """Take the measurement for the last command if there is none."""

@@ -209,6 +209,31 @@ def test_two_publishers_that_differ_by_less_than_a_step_are_found():
     assert p.filter.stopped.startswith("joint_jump")
 
 
+def far(step: int):
+    return chunk(step, [0.9, 0.0, 0.0, 0.0], space="joint_position")
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_joint_that_is_driven_and_measured_without_any_change_stops_the_robot(lockstep):
+    p = pipeline(lockstep=lockstep)
+    authors = [p.step(at(step), far(step)).author for step in range(12)]
+    assert authors.index("hold:stopped") in (6, 7)  # half a second after the command was half a step away
+    assert authors[-1] == "hold:stopped"
+    assert p.filter.stopped.startswith("joints_frozen: x measured at 0.000 without any change for 0.5 s")
+    assert p.release().startswith("joints_frozen")
+    authors = [p.step(at(step), far(step)).author for step in range(20, 30)]
+    assert authors.index("hold:stopped") >= 4  # the time counts anew
+
+
+def test_a_joint_that_moves_by_its_noise_or_rests_at_its_command_is_not_frozen():
+    blocked, resting, held = pipeline(), pipeline(), pipeline()
+    for step in range(30):
+        assert blocked.step(at(step, 1e-9 * (step % 2)), far(step)).author == "v3"
+        assert resting.step(at(step), chunk(step, np.zeros(7))).author == "v3"
+        held.step(replace(at(step), held=True), far(step))
+    assert not held.filter.stopped
+
+
 def test_fast_measurements_do_not_add_up_to_a_jump():
     p = pipeline(lockstep=False)
     for step in range(100):  # 0.1 m further every microsecond
