@@ -19,6 +19,8 @@ class GraspConfig:
 
     closed_min: float = 0.1
     """A hand more open than this holds nothing."""
+    opens_by: float = 0.1
+    """A hand that has opened by so much lets go of what it holds, and takes nothing until it closes again."""
     closed_max: float = 0.97
     """Fingers closed beyond this have nothing between them."""
     reach_m: float = 0.02
@@ -44,6 +46,8 @@ class Grasps:
     def __init__(self, config: GraspConfig) -> None:
         self.config = config
         self._grasps: dict[str, Grasp] = {}
+        self._closest: dict[str, float] = {}  # agent -> how far its hand was closed at most since it holds something
+        self._widest: dict[str, float] = {}  # agent -> how far its hand was closed at least since it let go
 
     def holder(self, node_id: str) -> str | None:
         """Return the agent that holds ``node_id``."""
@@ -63,23 +67,27 @@ class Grasps:
 
         A hand takes the nearest object whose box holds its tool point, when the fingers have closed on something.
         """
-        before = self._grasps.get(hand.agent)
+        agent, before = hand.agent, self._grasps.get(hand.agent)
         closed = self.config.closed_min <= hand.closed <= self.config.closed_max
         if before is not None:
-            if closed and before.node_id in columns:
+            closest = self._closest[agent] = max(hand.closed, self._closest.get(agent, 0.0))
+            if closed and hand.closed > closest - self.config.opens_by and before.node_id in columns:
                 self._carry(before, hand, columns)
                 return None, None
-            del self._grasps[hand.agent]
+            del self._grasps[agent]
+            self._widest[agent] = hand.closed
             return None, before.node_id
-        row = self._between(hand, columns) if closed else None
+        widest = self._widest[agent] = min(hand.closed, self._widest.get(agent, 0.0))
+        row = self._between(hand, columns) if closed and hand.closed >= widest + self.config.opens_by else None
         if row is None:
             return None, None
+        self._closest[agent] = hand.closed
         node_id = columns.about(row).id
         self.forget(node_id)  # another hand had it until now
         offset = from_frame(columns.position[row], hand.pose)
         object_pose = Pose(columns.position[row], columns.quaternion[row])
         turn = (rotation(hand.pose).inv() * rotation(object_pose)).as_quat(canonical=True, scalar_first=True)
-        self._grasps[hand.agent] = Grasp(node_id, offset, turn)
+        self._grasps[agent] = Grasp(node_id, offset, turn)
         return node_id, None
 
     def slipped(self, node_id: str, sight: np.ndarray, expected: np.ndarray) -> bool:
@@ -93,6 +101,7 @@ class Grasps:
     def take_over(self, agent: str, grip: Grasp) -> None:
         """Record that another robot holds something."""
         self._grasps[agent] = grip
+        self._closest.pop(agent, None)
 
     def open(self, agent: str) -> None:
         """Forget what ``agent`` holds."""

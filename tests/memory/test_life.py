@@ -65,6 +65,21 @@ def test_what_the_fingers_close_on_is_held_and_goes_where_the_hand_goes():
     assert "held by robot0" in ask(memory, "where was the red cube at 5.5 s").text
 
 
+def test_a_hand_that_opens_lets_go_before_it_is_wide_open():
+    """A cube of 4 cm holds the fingers at one half; at 0.3 they are 2 cm wider than it."""
+    memory = make()
+    watch(memory, [seen("red cube", HERE)], range(3), closed(HERE, 0.0))
+    for second, fraction in enumerate((0.2, 0.5, 0.52, 0.45), start=3):
+        update = watch(memory, [seen("red cube", HERE)], [second], closed(HERE, fraction))
+        assert "released" not in [e.kind for e in update.events]
+    update = watch(memory, [seen("red cube", HERE)], [8], closed(HERE, 0.3))
+    assert [e.kind for e in update.events] == ["released"]
+    update = watch(memory, [seen("red cube", HERE)], range(9, 14), closed(HERE, 0.3))  # it stays about the cube
+    assert "held_by" not in {relation for _, relation, _ in edges(memory)}
+    watch(memory, [seen("red cube", HERE)], range(14, 18), closed(HERE, 0.5))
+    assert "held_by" in {relation for _, relation, _ in edges(memory)}
+
+
 @pytest.mark.parametrize(("fraction", "place"), [(0.0, HERE), (1.0, HERE), (0.5, THERE)])
 def test_an_open_hand_an_empty_fist_and_a_hand_elsewhere_hold_nothing(fraction, place):
     memory = make()
