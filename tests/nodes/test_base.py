@@ -5,6 +5,7 @@ import time
 
 import pytest
 import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.parameter import Parameter
 from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
@@ -46,6 +47,7 @@ def test_a_stamp_from_the_future_is_refused_on_the_wall_clock(make):
     with pytest.raises(InvalidInputError, match=r"stamp 1000000.* s ahead of this node's clock"):
         node.check_stamp(stamped(now_ns + 10**6 * SECOND))
     node.check_stamp(Bool())  # has none
+    node.check_stamp(DiagnosticArray(header=messages.header(now_ns + 10**6 * SECOND)))  # of another machine's clock
 
 
 def test_before_the_first_clock_of_a_simulation_no_stamp_is_of_the_future(make):
