@@ -17,7 +17,7 @@ from engram.nodes.process import run
 from engram.runtime.factories import make_detector
 from engram.runtime.parameters.perception import PerceptionNodeConfig
 from engram.runtime.transforms import TransformBuffer
-from engram_interfaces.msg import SceneObservation
+from engram_interfaces.msg import SceneObservation, TaskStatus
 
 LOOKS = 3
 """Seconds without progress after which the watch says so."""
@@ -46,6 +46,10 @@ class PerceptionNode(EngramNode):
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.waiting = 0  # looks of the watch at a frame that does not become complete
+        self.skipped: CameraFrame | None = None  # the newest frame that was not looked at, because of ``every``
+        self.over_ns = -1  # stamp of the last step of an episode that is over: how it ended is always looked at
+        self.resting_ns = -1  # stamp of the newest picture of a simulation at rest, which shows no depth
+        self.subscribe(TaskStatus, "task/step", self._on_step, qos.COMMAND)
         self.silent, self.pictures = 0, 0  # looks of the watch at a camera that sends nothing; pictures at the last
         self.every(1.0, self._watch, "camera")
 
@@ -56,8 +60,19 @@ class PerceptionNode(EngramNode):
             self.last_stamp, self.waiting = frame.stamp_ns, 0
             self.frames += 1
             self.health.count("frames")
-            if (self.frames - 1) % self.config.every == 0:
+            if (self.frames - 1) % self.config.every == 0 or frame.stamp_ns == self.over_ns:
+                self.skipped = None
                 self.thread.put(frame)
+            else:
+                self.skipped = frame
+
+    def _on_step(self, msg: TaskStatus) -> None:
+        status = messages.status_from_msg(msg)
+        self.resting_ns = status.stamp_ns if status.state == "idle" else -1
+        self.over_ns = -1 if status.running or status.state == "idle" else status.stamp_ns
+        if self.skipped is not None and self.skipped.stamp_ns == self.over_ns:
+            last, self.skipped = self.skipped, None
+            self.thread.put(last)
 
     def _detect(self, frame: CameraFrame) -> None:
         """Run the detector; in the worker's thread."""
@@ -81,7 +96,7 @@ class PerceptionNode(EngramNode):
             self.health.problem("camera", f"{topic}: no picture that can be used for {self.silent} s")
             return
         newest = self.inbox.newest_color()
-        if newest is None or newest == self.last_stamp:
+        if newest in (None, self.last_stamp, self.resting_ns):
             self.health.clear("camera")
             return
         self.waiting += 1

@@ -9,7 +9,7 @@ from tf2_msgs.msg import TFMessage
 
 from engram.core.types import Pose
 from engram.nodes import messages, qos
-from engram_interfaces.msg import SceneObservation
+from engram_interfaces.msg import SceneObservation, TaskStatus
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 FRAME = "front_optical_frame"
@@ -43,10 +43,14 @@ class Camera:
 
     def show(self, step, depth=TABLE):
         """Show the frame of a control step."""
+        self.color(step)
+        self.depth(step, depth)
+
+    def color(self, step):
+        """Show its picture alone."""
         stamp_ns = step * 10**8
         self.infos.publish(messages.camera_info_to_msg(INTRINSICS, SIZE, SIZE, stamp_ns, FRAME))
         self.colors.publish(messages.color_to_msg(np.full((SIZE, SIZE, 3), 90, np.uint8), stamp_ns, FRAME))
-        self.depth(step, depth)
 
     def problem(self, tell, words):
         """Wait until the node says ``words``, telling it again and again: it reads best effort."""
@@ -71,6 +75,39 @@ def test_a_missing_camera_and_unusable_depth_are_named_and_the_node_goes_on(grap
     assert not camera.scenes
     camera.sees(3)
     graph.problem("perception_node", "camera/front/color/image_raw: no picture that can be used for")
+
+
+def test_a_picture_without_depth_is_named_but_for_a_simulation_at_rest(graph):
+    graph.start("perception_node", camera="front")
+    graph.active("perception_node")
+    camera, status = Camera(graph), graph.node.create_publisher(TaskStatus, "task/step", qos.COMMAND)
+    graph.matched(status)
+    camera.look(LOOKS_DOWN)
+    camera.sees(1)
+    lacking = "frames incomplete: lacks camera 'front' depth"
+    camera.problem(lambda: camera.color(2), lacking)
+    rest = TaskStatus(header=messages.header(2 * 10**8), state="idle")
+    said = lambda: lacking not in graph.message("perception_node")  # noqa: E731
+    graph.wait_telling(lambda: status.publish(rest), said, 60, "the node misses nothing")
+    status.publish(TaskStatus(header=messages.header(2 * 10**8), state="running"))
+    camera.problem(lambda: camera.color(3), lacking)
+
+
+def test_of_every_hundredth_frame_the_last_of_an_episode_is_seen_too(graph):
+    graph.start("perception_node", camera="front", every=100)
+    graph.active("perception_node")
+    camera, status = Camera(graph), graph.node.create_publisher(TaskStatus, "task/step", qos.COMMAND)
+    graph.matched(status)
+    camera.look(LOOKS_DOWN)
+    camera.sees(1)
+    over = TaskStatus(header=messages.header(5 * 10**8), episode=1, state="succeeded")
+    seen = lambda: [messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes]  # noqa: E731
+    tell = lambda: (camera.show(4), camera.show(5), status.publish(over))  # noqa: E731
+    graph.wait_telling(tell, lambda: 5 in seen(), 60, "step 5")
+    over.header = messages.header(8 * 10**8)
+    tell = lambda: (status.publish(over), camera.show(7), camera.show(8))  # noqa: E731
+    graph.wait_telling(tell, lambda: 8 in seen(), 60, "step 8")
+    assert not {4, 7} & set(seen())
 
 
 def test_no_clock_no_tf_and_no_stamp_stops_the_node_for_longer_than_it_lasts(graph):
