@@ -1,54 +1,91 @@
-"""One lifecycle node as its manager sees it: its state, the transition under way, and what failed."""
+"""One lifecycle node as its manager sees it: its state, the transition under way, and what failed. No ROS."""
 
 from __future__ import annotations
 
-from lifecycle_msgs.msg import State, Transition
-from lifecycle_msgs.srv import ChangeState, GetState
-from rclpy.client import Client
-from rclpy.node import Node
-from rclpy.task import Future
+from typing import Protocol
 
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 from engram.runtime.process_mark import end_process, has_ended, running_process
 
-STATES = {
-    State.PRIMARY_STATE_UNCONFIGURED: "unconfigured",
-    State.PRIMARY_STATE_INACTIVE: "inactive",
-    State.PRIMARY_STATE_ACTIVE: "active",
-    State.PRIMARY_STATE_FINALIZED: "finalized",
-}
-STEPS: dict[str, dict[str, int]] = {
-    "active": {"unconfigured": Transition.TRANSITION_CONFIGURE, "inactive": Transition.TRANSITION_ACTIVATE},
-    "inactive": {"unconfigured": Transition.TRANSITION_CONFIGURE, "active": Transition.TRANSITION_DEACTIVATE},
-    "unconfigured": {"active": Transition.TRANSITION_DEACTIVATE, "inactive": Transition.TRANSITION_CLEANUP},
+STEPS = {
+    "active": {"unconfigured": "configure", "inactive": "activate"},
+    "inactive": {"unconfigured": "configure", "active": "deactivate"},
+    "unconfigured": {"active": "deactivate", "inactive": "cleanup"},
 }
 """Goal -> state now -> the transition that leads there."""
-VERBS = {
-    Transition.TRANSITION_CONFIGURE: "configure",
-    Transition.TRANSITION_ACTIVATE: "activate",
-    Transition.TRANSITION_DEACTIVATE: "deactivate",
-    Transition.TRANSITION_CLEANUP: "cleanup",
-}
+AFTER = {"configure": "inactive", "activate": "active", "deactivate": "inactive", "cleanup": "unconfigured"}
+"""Transition -> the state that it leads to."""
+
+
+class Pending[T](Protocol):
+    """A request whose answer may not have come yet."""
+
+    def done(self) -> bool:
+        """Tell whether the answer has come."""
+
+    def result(self) -> T:
+        """Return the answer; it has come."""
+
+    def drop(self) -> None:
+        """Wait for the answer no longer."""
+
+
+class LifecycleRequests(Protocol):
+    """How the manager reaches one lifecycle node. No call waits for the node."""
+
+    name: str
+    """Relative to the manager's namespace."""
+    full_name: str
+    domain: int
+    """ROS domain."""
+
+    def state_is_told(self) -> bool:
+        """Tell whether the node can be asked for its state: it is there, as far as DDS knows."""
+
+    def ask_state(self) -> Pending[str]:
+        """Ask for the state: unconfigured, inactive, active, finalized; empty: it is in the middle of a transition."""
+
+    def takes_transitions(self) -> bool:
+        """Tell whether the node can be asked for a transition."""
+
+    def ask_transition(self, step: str) -> Pending[bool]:
+        """Ask for the transition ``step`` of :data:`AFTER`; the answer, which comes at its end, is its success."""
+
+
+class Log(Protocol):
+    """Where it is told what happens to a node: a ROS logger."""
+
+    def info(self, message: str, /) -> object:
+        """Tell that something went well."""
+
+    def warning(self, message: str, /) -> object:
+        """Tell of what may need somebody's attention."""
+
+    def error(self, message: str, /) -> object:
+        """Tell of what went wrong."""
 
 
 class ManagedNode:
-    """What the manager knows of one node, and the requests on their way to it."""
+    """What the manager knows of one node, and the requests on their way to it. Times are monotonic seconds.
 
-    def __init__(self, node: Node, name: str, config: LifecycleManagerConfig, *, optional: bool = False) -> None:
-        """``optional``: nobody waits for it where it is absent."""
-        self.name = name
-        self._full_name = f"{node.get_namespace().rstrip('/')}/{name}"
-        self._domain = node.context.get_domain_id()
-        self.optional = optional
-        self.config = config
-        self.state = "absent"  # one of STATES, absent, silent
+    Args:
+        requests: reach the node.
+        config: how long to wait for it, and how often to try.
+        log: is told what happens to it.
+        optional: nobody waits for it where it is absent.
+    """
+
+    def __init__(
+        self, requests: LifecycleRequests, config: LifecycleManagerConfig, log: Log, *, optional: bool = False
+    ) -> None:
+        self.name, self.optional, self.config = requests.name, optional, config
+        self.state = "absent"  # what the node answers, absent, silent
         self.attempts = 0  # failed transitions since the last success
         self.note = ""
-        self._log = node.get_logger()
-        self._get: Client = node.create_client(GetState, f"{name}/get_state")
-        self._change: Client = node.create_client(ChangeState, f"{name}/change_state")
-        self._asked: tuple[Future, float] | None = None
-        self._changing: tuple[Future, float, int] | None = None
+        self._requests, self._log = requests, log
+        self._process = requests.full_name, requests.domain
+        self._asked: tuple[Pending[str], float] | None = None  # for its state, since when
+        self._changing: tuple[Pending[bool], float, str] | None = None  # since when, by which transition
         self._ended = False  # its process was killed, or nobody here can
         self._lost_process: int | None = None  # which process ran it when it was lost
         self._unmoved = 0  # answers in a row from before a transition that should have begun
@@ -57,7 +94,7 @@ class ManagedNode:
     @property
     def changing(self) -> str:
         """The transition under way, or an empty string."""
-        return VERBS[self._changing[2]] if self._changing else ""
+        return self._changing[2] if self._changing else ""
 
     @property
     def not_wanted(self) -> bool:
@@ -67,7 +104,7 @@ class ManagedNode:
     @property
     def hangs(self) -> bool:
         """Whether it is there and does not answer. One that died is silent, too, until DDS notices that it is gone."""
-        return self.state == "silent" and not has_ended(self._full_name, self._domain)
+        return self.state == "silent" and not has_ended(*self._process)
 
     @property
     def failed(self) -> bool:
@@ -86,21 +123,22 @@ class ManagedNode:
     def watch(self, now: float) -> None:
         """Ask for the state when it is time, take in the answer."""
         if self._asked is not None:
-            future, since = self._asked
-            if future.done():
+            pending, since = self._asked
+            if pending.done():
                 self._asked = None
-                self._take_state(future, since, now)
+                self._take_state(pending.result(), since, now)
             elif now - since > self.config.silent_after_s / 2:  # lost, or the node is busy: ask again
-                self._get.remove_pending_request(future)
+                pending.drop()
                 self._asked = None
-        if not self._get.service_is_ready():  # DDS also gives up a process that stands still
+        if not self._requests.state_is_told():  # DDS also gives up a process that stands still
             self._lost("silent" if self._stands_still() else "absent")
         elif now - self._heard > self.config.silent_after_s and self._changing is None and self._heard > 0:
             self._lost("silent")
         self._end_if_hung(now)
-        if self._asked is None and now - self._polled >= self.config.poll_period_s and self._get.service_is_ready():
+        due = self._asked is None and now - self._polled >= self.config.poll_period_s
+        if due and self._requests.state_is_told():
             self._polled = now
-            self._asked = (self._get.call_async(GetState.Request()), now)
+            self._asked = (self._requests.ask_state(), now)
 
     def _end_if_hung(self, now: float) -> None:
         """Kill the process of a node that is there and does not answer: whatever started it starts it again."""
@@ -108,27 +146,25 @@ class ManagedNode:
         if self._ended or not limit_s or now - self._heard <= limit_s or not (self.hangs or self._changing):
             return
         self._ended = True
-        pid = end_process(self._full_name, self._domain)
+        pid = end_process(*self._process)
         what = f"killed its process {pid}" if pid else "no process of this machine is known: end and start it by hand"
         self.note = f"did not answer for {now - self._heard:.0f} s; {what}"
         self._log.error(f"{self.name} {self.note}")
 
     def _stands_still(self) -> bool:
         process = self._lost_process
-        return process is not None and running_process(self._full_name, self._domain) == process
+        return process is not None and running_process(*self._process) == process
 
     def _lost(self, state: str) -> None:
         if self.state not in ("absent", "silent"):
-            self._lost_process = running_process(self._full_name, self._domain)
+            self._lost_process = running_process(*self._process)
             self._log.warning(f"{self.name} is {state}, it was {self.state}")
             self.attempts = 0
         self.state, self._changing = state, None
 
-    def _take_state(self, future: Future, asked_at: float, now: float) -> None:
-        response = future.result()
+    def _take_state(self, state: str, asked_at: float, now: float) -> None:
         self._heard, self._ended, self._lost_process = now, False, None
-        state = STATES.get(response.current_state.id) if response is not None else None
-        if state is None:  # in the middle of a transition
+        if not state:
             return
         if self.state in ("active", "inactive") and state == "unconfigured" and not self._changing:
             self._log.warning(f"{self.name} was restarted")
@@ -147,33 +183,29 @@ class ManagedNode:
             self._take_transition(now)
             return
         step = STEPS[goal].get(self.state)
-        if step is None or self.failed or now < self._retry_at or not self._change.service_is_ready():
+        if step is None or self.failed or now < self._retry_at or not self._requests.takes_transitions():
             return
-        if step == Transition.TRANSITION_ACTIVATE and not may_activate:
+        if step == "activate" and not may_activate:
             return
-        request = ChangeState.Request()
-        request.transition.id = step
-        self._changing = (self._change.call_async(request), now, step)
+        self._changing = (self._requests.ask_transition(step), now, step)
 
     def _take_transition(self, now: float) -> None:
         assert self._changing is not None
-        future, since, step = self._changing
-        if not future.done():
+        pending, since, step = self._changing
+        if not pending.done():
             if now - since > self.config.slow_after_s and not self.note:
-                self.note = f"{VERBS[step]} takes longer than {self.config.slow_after_s:g} s"
+                self.note = f"{step} takes longer than {self.config.slow_after_s:g} s"
                 self._log.warning(f"{self.name}: {self.note}")
             return
-        response = future.result()
+        success = pending.result()
         self._heard = now
-        if response is None or not response.success:
-            self._failed(f"{VERBS[step]} failed; the node's own log says why", now)
+        if not success:
+            self._failed(f"{step} failed; the node's own log says why", now)
             return
         self._changing, self.attempts, self.note = None, 0, ""
         self._polled = 0.0  # ask at once
-        self.state = {"configure": "inactive", "activate": "active", "deactivate": "inactive"}.get(
-            VERBS[step], "unconfigured"
-        )
-        self._log.info(f"{self.name}: {VERBS[step]} took {now - since:.1f} s, now {self.state}")
+        self.state = AFTER[step]
+        self._log.info(f"{self.name}: {step} took {now - since:.1f} s, now {self.state}")
 
     def _failed(self, note: str, now: float) -> None:
         self._changing = None
