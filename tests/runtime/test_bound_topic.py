@@ -1,0 +1,96 @@
+"""Messages of one writer are passed on, those that wait come later, and refusals are counted and named."""
+
+from types import SimpleNamespace
+
+from engram.core.claims import REMEMBERED_S, Writer, WriterClaim
+from engram.runtime.bound_topic import PATIENCE_S, BoundTopic
+from engram.runtime.health import Health
+
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+class Desk:
+    """A bound topic, whose writers the test adds and takes away, and a clock."""
+
+    def __init__(self, node: str = ""):
+        self.there: dict[bytes, str] = {}
+        self.now, self.heard, self.health = 100.0, [], Health()
+        claim = WriterClaim(lambda: [Writer(*item) for item in self.there.items()], node, lambda: self.now)
+        self.topic = BoundTopic("command", claim, "r1", self.heard.append, self.health, lambda: self.now)
+
+    def wait(self, seconds: float):
+        self.now += seconds
+        self.topic.retry()
+
+    def said(self) -> str:
+        return self.health.condition("active").message
+
+
+def test_the_second_writer_is_refused_counted_and_named():
+    desk = Desk()
+    desk.there = {ONE: "/safety_node", TWO: "/intruder"}
+    desk.topic.take("a", ONE)
+    desk.topic.take("b", TWO)
+    desk.topic.take("c", TWO)
+    assert desk.heard == ["a"]
+    assert desk.said() == "writer of command: from /intruder, but /safety_node writes it"
+    assert desk.health.counts["refused from other writers: command"] == 2
+
+
+def test_the_newest_message_of_a_writer_without_a_name_waits_for_it():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: ""}
+    desk.topic.take("a", ONE)
+    desk.topic.take("b", ONE)
+    desk.wait(PATIENCE_S - 0.1)
+    assert desk.heard == [] and desk.said() == "active"
+    desk.there = {ONE: "/safety_node"}
+    desk.wait(0.05)
+    assert desk.heard == ["b"]
+    desk.wait(1.0)
+    assert desk.heard == ["b"]
+
+
+def test_a_writer_that_stays_without_a_name_is_refused():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: ""}
+    desk.topic.take("a", ONE)
+    desk.wait(PATIENCE_S)
+    assert desk.said() == "writer of command: its node is not known yet"
+    desk.there = {ONE: "/safety_node"}
+    desk.wait(1.0)
+    assert desk.heard == []
+
+
+def test_what_a_successor_latched_is_taken_when_its_predecessor_is_gone():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take("a", ONE)
+    desk.there = {ONE: "/safety_node", TWO: "/safety_node"}
+    desk.topic.take("b", TWO)
+    desk.wait(REMEMBERED_S)
+    assert desk.heard == ["a"]
+    assert desk.health.counts["refused from other writers: command"] == 1  # looking again is no second message
+    del desk.there[ONE]
+    desk.wait(REMEMBERED_S)
+    assert desk.heard == ["a", "b"]
+
+
+def test_a_newer_message_that_counts_replaces_the_one_that_waits():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: ""}
+    desk.topic.take("old", ONE)
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take("new", ONE)
+    desk.wait(1.0)
+    assert desk.heard == ["new"]
+
+
+def test_a_message_for_another_robot_is_refused():
+    desk = Desk()
+    other, ours, anybodys = (SimpleNamespace(robot_id=name) for name in ("r7", "r1", ""))
+    for msg in (other, ours, anybodys):
+        desk.topic.take(msg, ONE)
+    assert desk.heard == [ours, anybodys]
+    assert desk.said() == "robot of command: for robot 'r7', this one is 'r1'"
+    assert desk.health.counts["refused for another robot: command"] == 1
