@@ -21,13 +21,14 @@ from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
-from engram.nodes.experience_sender import ExperienceSender
+from engram.nodes.experience_topics import open_outbox
 from engram.nodes.policy_choice import PolicyChoice
 from engram.nodes.process import run
 from engram.nodes.task_goals import TaskGoals
 from engram.nodes.weights_inbox import WeightsInbox
 from engram.runtime.assembly import ObservationInbox
 from engram.runtime.episode_keeper import EpisodeKeeper
+from engram.runtime.experience_outbox import ExperienceOutbox
 from engram.runtime.goal_book import Goal
 from engram.runtime.health import ERROR
 from engram.runtime.losses import JOINTS, SAFETY, LossLimits, LossWatch
@@ -81,10 +82,10 @@ class PolicyNode(EngramNode):
         self.watched: Goal | None = None  # the goal that losses count for
         self.goals = TaskGoals(self, self.runner, self.publish_status)
         self.weights = WeightsInbox(self, self._folder(config.weights_folder), self.runner)
-        self.experience: ExperienceSender | None = None
+        self.experience: ExperienceOutbox | None = None
         if config.experience:
             folder = self._folder(config.spool)
-            self.experience = ExperienceSender(self, folder, make_kinematics(self.robot), self.robot)
+            self.experience = open_outbox(self, folder, make_kinematics(self.robot), self.robot)
         for camera in cameras:
             subscribe_camera(self, camera, self._advance)
         subscribe_transforms(self, transforms, self._advance)

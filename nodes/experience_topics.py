@@ -1,0 +1,53 @@
+"""The topics that experience travels by from the policy node to the learners: experience and experience/ack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engram.core.contracts import Kinematics
+from engram.core.robot import RobotConfig
+from engram.core.types import Transition
+from engram.learning.experience.spool import Spool, SpoolConfig
+from engram.learning.experience.spool_stream import Gone
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode
+from engram.runtime.experience_outbox import ExperienceOutbox
+from engram_interfaces.msg import Experience, ExperienceAck
+
+PERIOD_S = 0.2
+"""Time between two commits of the spool, and two batches [s]."""
+
+
+class ExperiencePublisher:
+    """The publisher of ``node``, as :class:`engram.runtime.experience_outbox.ExperienceLink`."""
+
+    def __init__(self, node: EngramNode) -> None:
+        self._node, self._publisher = node, node.create_publisher(Experience, "experience", qos.EXPERIENCE)
+
+    def listeners(self) -> int:
+        """Return how many learners listen."""
+        return self._publisher.get_subscription_count()
+
+    def send(self, what: Transition | Gone) -> None:
+        """Publish a transition, or word of what is gone."""
+        msg = messages.gone_to_msg(what) if isinstance(what, Gone) else messages.transition_to_msg(what)
+        self._publisher.publish(msg)
+
+    def close(self) -> None:
+        """Take the topic back."""
+        self._node.destroy_publisher(self._publisher)
+
+
+def open_outbox(node: EngramNode, folder: Path, kinematics: Kinematics, robot: RobotConfig) -> ExperienceOutbox:
+    """Return what sends the experience of ``node`` from a spool in ``folder``, for as long as the node is active."""
+    spool = Spool(folder, node.config.robot_id, SpoolConfig(window=qos.EXPERIENCE.depth))
+    link = ExperiencePublisher(node)
+    thread = node.worker("experience", lambda job: job(), capacity=4096)
+    outbox = ExperienceOutbox(spool, kinematics, robot, thread, link, node.health, node.report)
+
+    def acknowledged(msg: ExperienceAck) -> None:
+        outbox.received(msg.robot_id, msg.boot_id, msg.sequence)
+
+    node.subscribe(ExperienceAck, "experience/ack", acknowledged, qos.EXPERIENCE)
+    node.every(PERIOD_S, outbox.send, "experience")
+    return outbox
