@@ -230,7 +230,7 @@ class PolicyNode(EngramNode):
             self.health.note(POLICY_DRIVES, self.runner.drives)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
-            self.health.note(POLICIES, ", ".join(self.choice.offered()))
+            self.health.note(POLICIES, ", ".join(self.choice.switch.offered()))
 
 
 def main() -> NoReturn:

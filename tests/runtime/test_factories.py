@@ -10,12 +10,12 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85
-from engram.nodes.policy_choice import make_chosen
 from engram.policies import VlaPolicy, load_policy
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.factories import check_policy_choice, check_policy_name, make_policy, policies_offered
 from engram.runtime.loop import Runtime
 from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram.runtime.policy_switch import make_chosen
 from engram.sim.robots.kinematics import ModelKinematics
 from engram.sim.world import MujocoWorld, WorldConfig
 

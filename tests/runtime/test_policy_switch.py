@@ -1,0 +1,53 @@
+"""What may be set to drive while a node runs, and what is to drive then."""
+
+import re
+
+import pytest
+
+from engram.core.robot import PANDA_2F85
+from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram.runtime.policy_switch import PolicySwitch
+from tests.ros.policies import EyesAndNoise
+
+EYES = "tests.ros.policies:EyesAndNoise"
+
+
+def switch(**config) -> PolicySwitch:
+    return PolicySwitch(PolicyNodeConfig(**{"policy": "base", "ablation": "", **config}), PANDA_2F85)
+
+
+def test_a_change_names_what_drives_from_then_on():
+    choice = switch(policy="memory", ablation="zeroed", policies=EYES)
+    assert choice.driver == ("memory", "zeroed")
+    assert choice.change({"ablation": "swapped"}, "active") == ""
+    assert choice.driver == ("memory", "swapped")
+    assert choice.change({"policy": EYES, "ablation": ""}, "active") == ""  # both in one step
+    assert choice.driver == (EYES, "")
+    assert isinstance(choice.make(choice.driver), EyesAndNoise)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"policy": "os:abort"}, "unknown policy 'os:abort'; .*name others at launch"),
+        ({"ablation": "zzz"}, "unknown ablation 'zzz'"),
+        ({"policy": EYES, "ablation": "zeroed"}, "ablation 'zeroed': for checkpoints only"),
+    ],
+)
+def test_what_cannot_drive_is_refused_and_changes_nothing(values, reason):
+    choice = switch(policies=EYES)
+    assert re.match(reason, choice.change(values, "active"))
+    assert choice.driver == ("base", "")
+
+
+def test_on_a_robot_the_ablation_stays_and_only_named_policies_drive():
+    choice = switch(accept="approved", policies=EYES)
+    assert "only with 'any' may the ablation change" in choice.change({"ablation": "zeroed"}, "active")
+    assert "unknown policy 'memory'" in choice.change({"policy": "memory"}, "active")
+    assert choice.change({"policy": EYES, "ablation": ""}, "active") == ""
+
+
+def test_a_node_that_does_not_work_takes_no_other_policy():
+    choice = switch()
+    assert choice.change({"policy": "memory"}, "inactive") == "the node is inactive, expected active"
+    assert choice.driver == ("base", "")
