@@ -31,7 +31,7 @@ from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.experience_outbox import ExperienceOutbox
 from engram.runtime.goal_book import Goal
 from engram.runtime.health import ERROR
-from engram.runtime.losses import JOINTS, SAFETY, LossLimits, LossWatch
+from engram.runtime.losses import JOINTS, SAFETY, LossWatch, limits_of
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import PolicyStep, source_of
@@ -74,11 +74,7 @@ class PolicyNode(EngramNode):
         # In lock-step nothing may be lost; free running keeps up with the present.
         self.thread = self.worker("policy", self._think, capacity=4096 if config.lockstep else 8)
         self.choice.start()
-        # Behind a simulation that is gone, all is lost at once: its own limit comes first, and names it.
-        shares = (1.5, 2.0) if config.lockstep else (1.0, 1.0)
-        wait_s = config.status_timeout_s if config.lockstep else config.lost_after_s
-        parts_s, safety_s = (times * wait_s for times in shares)
-        self.losses = LossWatch(LossLimits(parts_s, config.policy_timeout_s, safety_s, config.lockstep))
+        self.losses = LossWatch(limits_of(config))
         self.watched: Goal | None = None  # the goal that losses count for
         self.goals = TaskGoals(self, self.runner, self.publish_status)
         self.weights = WeightsInbox(self, self._folder(config.weights_folder), self.runner)

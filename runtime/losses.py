@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engram.runtime.parameters.policy import PolicyNodeConfig
+
 JOINTS, SAFETY, OBSERVATION = "joint_states", "safety/executed", "observation"
 """What is heard of while all is well."""
 
@@ -22,6 +24,15 @@ class LossLimits:
     """Word from the safety node about what was executed."""
     lockstep: bool = False
     """While the policy is asked, nothing else comes."""
+
+
+def limits_of(config: PolicyNodeConfig) -> LossLimits:
+    """Return the limits that the policy node's parameters set."""
+    if not config.lockstep:
+        return LossLimits(config.lost_after_s, config.policy_timeout_s, config.lost_after_s)
+    # Behind a simulation that is gone, all is lost at once: its own limit comes first, and names it.
+    wait_s = config.status_timeout_s
+    return LossLimits(1.5 * wait_s, config.policy_timeout_s, 2.0 * wait_s, lockstep=True)
 
 
 class LossWatch:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from engram.runtime.losses import JOINTS, OBSERVATION, SAFETY, LossLimits, LossWatch
+from engram.runtime.losses import JOINTS, OBSERVATION, SAFETY, LossLimits, LossWatch, limits_of
+from engram.runtime.parameters.policy import PolicyNodeConfig
 
 FRONT = "camera 'front' color"
 TF = "camera 'front' tf (unknown frame)"
@@ -67,3 +68,9 @@ def test_an_answer_and_a_new_goal_begin_the_wait_anew():
     assert watch.found((), False).startswith("policy_lost")
     watch.begin()
     assert watch.found((), False) == ""
+
+
+def test_in_lock_step_the_simulation_s_own_limit_comes_first():
+    limits = {"lost_after_s": 5.0, "status_timeout_s": 30.0, "policy_timeout_s": 20.0}
+    assert limits_of(PolicyNodeConfig(lockstep=True, **limits)) == LossLimits(45.0, 20.0, 60.0, lockstep=True)
+    assert limits_of(PolicyNodeConfig(lockstep=False, **limits)) == LossLimits(5.0, 20.0, 5.0, lockstep=False)
