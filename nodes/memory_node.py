@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -87,7 +86,6 @@ class MemoryNode(EngramNode):
             self._on_matched, lockstep=config.lockstep, wants_joints=self.kinematics is not None
         )
         self.answering = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
-        self.queued: set[Callable[[], None]] = set()  # jobs of `_once` that wait
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         self.subscribe(Detection3DArray, "detections", self._on_detections, qos.DETECTIONS)
         topic, profile = qos.every_status(lockstep=config.lockstep)
@@ -99,8 +97,8 @@ class MemoryNode(EngramNode):
         self.hears_tf = False
         if config.frame != "base_link":
             self._hear_tf()
-        self.every(config.commit_period_s, lambda: self._once(self.feed.commit), "commit")
-        self._once(self._publish_all)
+        self.every(config.commit_period_s, lambda: self.thread.put_once(self.feed.commit), "commit")
+        self.thread.put_once(self._publish_all)
 
     def stop(self) -> None:
         """Make what is known durable, and answer those who wait: with an error, unless it is their turn."""
@@ -141,7 +139,7 @@ class MemoryNode(EngramNode):
         """Subscribe to tf, once: an arm whose scenes all come in base_link does not need it."""
         if not self.hears_tf:
             self.hears_tf = True
-            subscribe_transforms(self, self.transforms, lambda: self._once(self.feed.place_waiting))
+            subscribe_transforms(self, self.transforms, lambda: self.thread.put_once(self.feed.place_waiting))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
         self.matcher.joints(messages.joints_from_msg(msg, self.robot.joint_names))
@@ -160,18 +158,6 @@ class MemoryNode(EngramNode):
         chunk = messages.chunk_from_msg(msg)
         self.health.count("chunks")
         self.thread.put(lambda: self.feed.chunk(chunk))
-
-    def _once(self, job: Callable[[], None]) -> None:
-        """Have the worker do ``job``, which is not dropped; while it waits, once is enough."""
-        if job in self.queued:
-            return
-        self.queued.add(job)
-
-        def run() -> None:
-            self.queued.discard(job)  # first: what comes from now on, this run may miss
-            job()
-
-        self.thread.put(run, keep=True)
 
     # -- in the worker's thread ----------------------------------------------------------------------------------
 

@@ -63,6 +63,14 @@ class Worker[T]:
         else:
             self._ready.put(None)
 
+    def put_once(self, item: T) -> None:
+        """Queue ``item``, which is not dropped; while it waits, once is enough."""
+        with self._lock:
+            if self._stopped or any(waiting == item for waiting, _ in self._items):
+                return
+            self._items.append((item, True))
+        self._ready.put(None)
+
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Finish the item at hand and those to be kept, drop the rest.
 

@@ -119,3 +119,31 @@ def test_it_tells_how_long_the_item_at_hand_has_taken_and_what_waits():
     go_on.set()
     assert done.wait(60) and worker.stop(60.0)
     assert worker.busy_s == 0.0
+
+
+def test_what_is_enough_once_waits_once_and_is_done_again_when_it_comes_while_it_runs():
+    worker, go_on, handled, drops = blocked(capacity=1)
+    worker.put_once("commit")
+    worker.put("a")
+    worker.put("b")
+    worker.put_once("commit")
+    worker.put_once("first")  # the one at hand may have missed what this one is for
+    done = threading.Event()
+    worker.put(done, keep=True)
+    go_on.set()
+    assert done.wait(60) and worker.stop()
+    assert handled == ["first", "commit", "b", "first", done]
+    assert len(drops) == 1
+    worker.put_once("late")
+    assert len(worker) == 0
+
+
+def test_the_same_method_of_an_object_is_the_same_item():
+    """Python makes a new bound method at each access."""
+    worker, go_on, handled, _ = blocked(capacity=1)
+    items = []
+    worker.put_once(items.clear)
+    worker.put_once(items.clear)
+    assert len(worker) == 1
+    go_on.set()
+    assert worker.stop() and len(handled) == 2
