@@ -1,0 +1,160 @@
+"""What the learner node does with experience and weights, without ROS.
+
+Three threads call it: one stores (:meth:`LearnerSession.take`, :meth:`LearnerSession.commit`), one trains
+(:meth:`LearnerSession.train`), and the node's own decides what drives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from engram.core.types import PolicyManifest, Transition
+from engram.learning.experience.receiver import ExperienceReceiver, Receipt
+from engram.learning.experience.spool_stream import Gone
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.weights.announcements import announced
+from engram.learning.weights.manifest import sign
+from engram.learning.workspace import Workspace
+from engram.runtime.health import Health
+from engram.runtime.parameters.learner import LearnerNodeConfig
+
+BURST = 10
+"""Updates between two looks at the store."""
+
+
+class LearnerOutputs(Protocol):
+    """Where receipts and weights go."""
+
+    def acknowledge(self, receipt: Receipt, stored: int) -> None:
+        """Tell a robot what is on disk, of ``stored`` transitions in all."""
+
+    def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
+        """Send weights with their manifest; ``signature`` is empty without a key."""
+
+
+class LearnerSession:
+    """Stores what robots send, trains on it, and keeps account of which weights drive.
+
+    Args:
+        config: the node's parameters.
+        store: keeps the experience; it stays the caller's.
+        workspace: trains on the experience of ``store``.
+        key: signs manifests; None: they go unsigned.
+        outputs: where receipts and weights go.
+        health: where counters and problems are shown.
+        wall_ns: tells the wall clock [ns].
+    """
+
+    def __init__(
+        self,
+        config: LearnerNodeConfig,
+        store: ExperienceStore,
+        workspace: Workspace,
+        key: Ed25519PrivateKey | None,
+        outputs: LearnerOutputs,
+        health: Health,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.learner, self.library = workspace.learner, workspace.library
+        self._config, self._store, self._key = config, store, key
+        self._outputs, self._health, self._wall_ns = outputs, health, wall_ns
+        self._receiver = ExperienceReceiver(store)
+        self._stored, self._missing = store.size(), store.missing()
+        self._saved = self.learner.metrics["updates"]
+
+    def begin(self) -> None:
+        """Announce what drives, if it is not what training began with or a candidate was forgotten.
+
+        A robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate.
+        """
+        self._receiver = ExperienceReceiver(self._store)
+        if len(self.library.deployed) > 1 or self.library.forgotten:
+            self._announce(*self.library.get(self.library.current))
+
+    def end(self) -> None:
+        """Make everything durable; the other threads have ended."""
+        self.commit()
+        self.learner.save()
+
+    # -- experience ------------------------------------------------------------------------------------------------
+
+    def take(self, what: Transition | Gone) -> None:
+        """Take in a transition, or word of what is gone, until the next :meth:`commit`."""
+        self._receiver.take(what)
+
+    def commit(self) -> None:
+        """Store what was received and acknowledge it."""
+        if not len(self._receiver):
+            return
+        with self._health.timed("commit"):
+            received = self._receiver.commit()
+        for name, reasons in (("refused", received.refused), ("taken", received.taken)):
+            if reasons:
+                self._health.count(f"experience {name}", len(reasons))
+                self._health.problem(f"experience {name}", reasons[0])
+        self._stored, self._missing = self._store.size(), self._store.missing()
+        for receipt in received.receipts:
+            self._outputs.acknowledge(receipt, self._stored)
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def train(self, goes_on: Callable[[], bool]) -> None:
+        """Look for new episodes and take a few updates, while ``goes_on``; announce a candidate that is due."""
+        self.learner.poll()
+        for _ in range(BURST):
+            if not goes_on():
+                break
+            with self._health.timed("update"):
+                if self.learner.step() is None:
+                    break
+            self._health.count("updates")
+        candidate = self.learner.candidate()
+        if candidate is not None:
+            self._take_candidate(*candidate)
+        updates = self.learner.metrics["updates"]
+        if updates - self._saved >= self._config.save_every:
+            self.learner.save()
+            self._saved = updates
+
+    # -- weights ---------------------------------------------------------------------------------------------------
+
+    def promote(self, version: str, reason: str) -> None:
+        """Let ``version`` drive for good; raises UnknownNameError or WeightsError."""
+        self._announce(*self.library.approve(version, reason))
+        self.learner.promoted(version)
+
+    def roll_back(self, version: str, reason: str) -> str:
+        """Go back to ``version`` ("" = the one before) and return it; raises UnknownNameError or WeightsError."""
+        data, manifest = self.library.roll_back(version, reason)
+        self._announce(data, manifest)
+        self.learner.promoted(manifest.version)
+        return manifest.version
+
+    def _take_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
+        self.library.add(data, manifest)
+        self._health.count("candidates")
+        self._announce(data, manifest)
+        if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
+            self.library.deploy(manifest.version)
+            self.learner.promoted(manifest.version)
+
+    def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
+        robots = tuple(filter(None, self._config.weights_for)) or (self._config.robot_id,)
+        manifest = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
+        self._outputs.announce(data, manifest, sign(manifest, self._key) if self._key is not None else b"")
+
+    def show(self) -> None:
+        """Show what was learnt, and from what not."""
+        note = self._health.note
+        for name, value in self.learner.metrics.items():
+            note(f"learner {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
+        for reason, count in self.learner.passed_over.items():
+            note(f"episodes not learnt from: {reason}", str(count))
+        note("stored transitions", str(self._stored))
+        note("transitions gone before they came", str(self._missing))
+        note("lineage", str(self.learner.lineage))
+        note("driving version", self.library.current)

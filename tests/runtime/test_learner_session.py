@@ -1,0 +1,164 @@
+"""Experience is stored and acknowledged, candidates are made, announced and driven, and an approval lasts."""
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from safetensors.numpy import load
+
+from engram.core.errors import UnknownNameError
+from engram.core.types import ActionSource
+from engram.learning.experience.receiver import Receipt
+from engram.learning.experience.spool_stream import Gone
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.learner import LearnerConfig
+from engram.learning.weights.keys import fingerprint
+from engram.learning.weights.manifest import check_signature
+from engram.learning.workspace import open_workspace
+from engram.runtime.health import Health
+from engram.runtime.learner_session import BURST, LearnerSession
+from engram.runtime.parameters.learner import LearnerNodeConfig
+from tests.learning.transitions import episode
+from tests.ros.policies import LINEAGE, OneWeight
+
+OWN = ActionSource("eyes", LINEAGE.id)
+PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates=5)
+
+
+class Desk:
+    """A session in a folder; notes what it tells the robots."""
+
+    def __init__(self, folder, key=None, **config):
+        self.store = ExperienceStore(folder / "experience")
+        self.health, self.receipts, self.announced = Health(), [], []
+        workspace = open_workspace(folder, self.store, OneWeight(), "tests.ros.trainers:Counting", PACE)
+        self.session = LearnerSession(
+            LearnerNodeConfig(robot_id="r1", **config), self.store, workspace, key, self, self.health, lambda: 10**18
+        )
+
+    def acknowledge(self, receipt, stored):
+        self.receipts.append((receipt, stored))
+
+    def announce(self, data, manifest, signature):
+        self.announced.append((data, manifest, signature))
+
+    @property
+    def versions(self):
+        return [manifest.version for _, manifest, _ in self.announced]
+
+    def learn(self) -> str:
+        """Train until there is a candidate; return its version."""
+        for one in episode(0, source=OWN):
+            self.session.take(one)
+        self.session.commit()
+        self.session.train(lambda: True)
+        return self.versions[-1]
+
+    def shown(self):
+        self.session.show()
+        return self.health.condition("active").values
+
+    def close(self):
+        self.session.end()
+        self.store.close()
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_what_is_stored_is_acknowledged_and_counted(desk):
+    desk.session.commit()
+    assert not desk.receipts
+    for one in (Gone("panda", "boot", 4), *episode(1)):
+        desk.session.take(one)
+    desk.session.commit()
+    assert desk.receipts == [(Receipt("panda", "boot", 8), 4)]
+    assert (desk.shown()["stored transitions"], desk.shown()["transitions gone before they came"]) == ("4", "4")
+    desk.session.commit()
+    assert len(desk.receipts) == 1
+
+
+def test_an_id_that_comes_again_with_another_content_is_named(desk):
+    first, other = episode(0), episode(7, first=1)
+    for one in (*first, other[0]):
+        desk.session.take(one)
+    desk.session.commit()
+    assert desk.health.counts["experience taken"] == 1
+    assert desk.health.condition("active").message.startswith("experience taken: ")
+
+
+def test_a_burst_of_updates_makes_a_candidate_that_nobody_drives_unasked(desk):
+    version = desk.learn()
+    assert desk.health.counts["updates"] == BURST
+    assert desk.versions == [version] and desk.health.counts["candidates"] == 1
+    data, manifest, signature = desk.announced[0]
+    np.testing.assert_array_equal(load(data)["count"], 1.0 + BURST)  # it began at one; each update adds one
+    assert (manifest.stage, signature) == ("candidate", b"")
+    assert manifest.config["announced"] == {"sequence": 10**18, "robots": ["r1"]}
+    assert (desk.session.library.current, desk.shown()["driving version"]) == ("v0", "v0")
+
+
+def test_training_stops_when_it_may_not_go_on(desk):
+    may = iter([True, True, False])
+    for one in episode(0, source=OWN):
+        desk.session.take(one)
+    desk.session.commit()
+    desk.session.train(lambda: next(may))
+    assert desk.session.learner.metrics["updates"] == 2
+
+
+def test_the_training_state_is_saved_after_so_many_updates(tmp_path):
+    desk = Desk(tmp_path, save_every=2 * BURST)
+    saved = tmp_path / "training" / "current"
+    desk.learn()
+    assert not saved.exists()
+    desk.session.train(lambda: True)
+    assert saved.exists()
+    desk.store.close()
+
+
+def test_in_simulation_a_candidate_drives_at_once_until_the_learner_starts_again(tmp_path):
+    first = Desk(tmp_path, promote="auto")
+    version = first.learn()
+    assert first.session.library.current == first.session.learner.metrics["parent"] == version
+    first.close()
+    again = Desk(tmp_path, promote="auto")
+    again.session.begin()
+    assert again.versions == ["v0"]  # robots that ran on leave the candidate
+    again.close()
+
+
+def test_an_approval_lasts_and_can_be_taken_back(tmp_path):
+    first = Desk(tmp_path)
+    version = first.learn()
+    first.session.promote(version, "looks good")
+    assert (first.versions[-1], first.announced[-1][1].stage) == (version, "approved")
+    with pytest.raises(UnknownNameError, match="unknown weights version 'nonsense'"):
+        first.session.promote("nonsense", "")
+    first.close()
+    again = Desk(tmp_path)
+    again.session.begin()
+    assert again.versions == [version]
+    assert again.session.roll_back("", "worse") == "v0"
+    assert again.versions == [version, "v0"]
+    assert again.session.library.current == again.session.learner.metrics["parent"] == "v0"
+    again.close()
+
+
+def test_weights_that_drove_from_the_beginning_need_no_announcement(desk):
+    desk.session.begin()
+    assert not desk.announced
+
+
+def test_signed_weights_name_the_robots_they_are_for(tmp_path):
+    key = Ed25519PrivateKey.generate()
+    desk = Desk(tmp_path, key, weights_for=("r2", "r3"))
+    desk.learn()
+    _, manifest, signature = desk.announced[0]
+    assert manifest.config["announced"]["robots"] == ["r2", "r3"]
+    name = fingerprint(key.public_key())
+    assert check_signature(manifest, signature, {name: key.public_key()}) == name
+    desk.close()
