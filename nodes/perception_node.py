@@ -13,14 +13,13 @@ from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
+from engram.nodes.image_topics import raw_topic
 from engram.nodes.process import run
+from engram.runtime.camera_watch import CameraWatch
 from engram.runtime.factories import make_detector
 from engram.runtime.parameters.perception import PerceptionNodeConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import SceneObservation, TaskStatus
-
-LOOKS = 3
-"""Seconds without progress after which the watch says so."""
 
 
 class PerceptionNode(EngramNode):
@@ -42,22 +41,20 @@ class PerceptionNode(EngramNode):
         self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
         transforms = TransformBuffer()
         self.inbox = make_camera(self.camera, transforms, depth=True)
-        self.last_stamp, self.frames = -1, 0
+        self.watch = CameraWatch(self.inbox, raw_topic(self.camera, "color"))
+        self.frames = 0
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
-        self.waiting = 0  # looks of the watch at a frame that does not become complete
         self.skipped: CameraFrame | None = None  # the newest frame that was not looked at, because of ``every``
         self.over_ns = -1  # stamp of the last step of an episode that is over: how it ended is always looked at
-        self.resting_ns = -1  # stamp of the newest picture of a simulation at rest, which shows no depth
         self.subscribe(TaskStatus, "task/step", self._on_step, qos.COMMAND)
-        self.silent, self.pictures = 0, 0  # looks of the watch at a camera that sends nothing; pictures at the last
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
         for frame in self.inbox.take():
-            if frame.stamp_ns == self.last_stamp:  # shown again
+            if frame.stamp_ns == self.watch.complete_ns:  # shown again
                 continue
-            self.last_stamp, self.waiting = frame.stamp_ns, 0
+            self.watch.completed(frame.stamp_ns)
             self.frames += 1
             self.health.count("frames")
             if (self.frames - 1) % self.config.every == 0 or frame.stamp_ns == self.over_ns:
@@ -68,7 +65,7 @@ class PerceptionNode(EngramNode):
 
     def _on_step(self, msg: TaskStatus) -> None:
         status = messages.status_from_msg(msg)
-        self.resting_ns = status.stamp_ns if status.state == "idle" else -1
+        self.watch.resting_ns = status.stamp_ns if status.state == "idle" else -1
         self.over_ns = -1 if status.running or status.state == "idle" else status.stamp_ns
         if self.skipped is not None and self.skipped.stamp_ns == self.over_ns:
             last, self.skipped = self.skipped, None
@@ -84,24 +81,17 @@ class PerceptionNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete; called once a second."""
-        topic = f"camera/{self.camera}/color/image_raw"
+        topic = raw_topic(self.camera, "color")
         if not self.count_publishers(topic):
             there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
             found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))
             self.health.problem("camera", f"nobody publishes {topic}; cameras there: {found or 'none'}")
             return
-        self.silent = self.silent + 1 if self.inbox.pictures == self.pictures else 0
-        self.pictures = self.inbox.pictures
-        if self.silent >= LOOKS:
-            self.health.problem("camera", f"{topic}: no picture that can be used for {self.silent} s")
-            return
-        newest = self.inbox.newest_color()
-        if newest in (None, self.last_stamp, self.resting_ns):
+        wrong = self.watch.look()
+        if wrong:
+            self.health.problem("camera", wrong)
+        elif wrong is not None:
             self.health.clear("camera")
-            return
-        self.waiting += 1
-        if self.waiting >= LOOKS:
-            self.health.problem("camera", f"frames incomplete: lacks {', '.join(self.inbox.missing(newest))}")
 
 
 def main() -> NoReturn:
