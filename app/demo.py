@@ -30,6 +30,7 @@ from engram.core.statistics import wilson
 from engram.nodes.loop_client import LoopClient
 from engram.runtime.episode_report import OUTCOMES, EpisodeReport, LoopError
 from engram.runtime.factories import check_policy_name
+from engram.runtime.health import drops_by_queue
 from engram.runtime.latency import camera_to_command_ms
 
 BESIDE_THE_LOOP = ("viewer_node", "learner_node")
@@ -341,7 +342,7 @@ def demo(config: DemoConfig) -> int:
     finally:
         end_on_signals(supervisor)
         dead = [name for name in supervisor.children if name not in supervisor.alive]
-        drops = client.drops()
+        drops = drops_by_queue(client.diagnostics)
         client.close()
         supervisor.end()
         supervisor.run()

@@ -23,7 +23,7 @@ from trajectory_msgs.msg import JointTrajectory
 from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
 from engram.runtime.episode_report import EpisodeReport, LoopError
-from engram.runtime.health import DROPS, TOPIC, Condition, own_name
+from engram.runtime.health import TOPIC, Condition, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
@@ -203,15 +203,6 @@ class LoopClient:
     def _said_by_policy(self) -> Mapping[str, str]:
         said = self.diagnostics.get("policy_node")
         return said.values if said is not None else {}
-
-    def drops(self) -> dict[str, int]:
-        """Return what found a full queue and was passed over: "node: whose queue" -> how many, without the zeros."""
-        found = {}
-        for node, said in self.diagnostics.items():
-            for key, value in said.values.items():
-                if key.endswith(DROPS) and value != "0":
-                    found[f"{node}: {key.removesuffix(DROPS)}"] = int(value)
-        return found
 
     def close(self) -> None:
         """Leave the graph."""

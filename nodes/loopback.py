@@ -17,6 +17,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image
 
 from engram.nodes import qos
+from engram.runtime.type_conflicts import End, conflict
 
 SIZES = ((64, 1), (128, 128), (480, 640))
 """Images (rows, columns) of 3 bytes a pixel that go back and forth."""
@@ -70,18 +71,11 @@ def round_trip_ms(node: Node, rows: int, columns: int) -> list[float]:
 
 def type_conflicts(node: Node) -> list[str]:
     """Return one line for every topic on which peers use different definitions of the same type."""
-    conflicts = []
+    lines = []
     for topic, _ in node.get_topic_names_and_types():
-        ends = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
-        kinds: dict[tuple[str, str], set[str]] = {}
-        for end in ends:
-            kinds.setdefault((end.topic_type, str(end.topic_type_hash)), set()).add(end.node_name)
-        if len(kinds) > 1:
-            sides = "; ".join(
-                f"{name} {digest[-12:]}: {', '.join(sorted(who))}" for (name, digest), who in kinds.items()
-            )
-            conflicts.append(f"{topic}: {sides}")
-    return conflicts
+        found = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
+        lines.append(conflict(topic, [End(end.topic_type, str(end.topic_type_hash), end.node_name) for end in found]))
+    return [line for line in lines if line]
 
 
 def live_graph() -> dict[str, list[str]]:

@@ -73,8 +73,8 @@ class RobotNode(EngramNode):
         self.images = {c: self.create_publisher(Image, f"camera/{c}/color/image_raw", qos.SENSOR) for c in self.cameras}
         self.infos = {c: self.create_publisher(CameraInfo, f"camera/{c}/camera_info", qos.SENSOR) for c in self.cameras}
         self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-        self.intrinsics = _per_camera("camera_intrinsics", config.camera_intrinsics, self.cameras, 4)
-        self.poses = _per_camera("camera_poses", config.camera_poses, self.cameras, 7)
+        self.intrinsics = config.intrinsics_of(self.cameras)
+        self.poses = config.poses_of(self.cameras)
 
     def start(self) -> None:
         """Forward states and commands."""
@@ -174,17 +174,6 @@ class RobotNode(EngramNode):
             self.health.problem("hardware", f"{source}: nothing for {silent:.1f} s", ERROR)
         else:
             self.health.clear("hardware")
-
-
-def _per_camera(
-    name: str, values: tuple[float, ...], cameras: tuple[str, ...], each: int
-) -> dict[str, tuple[float, ...]]:
-    """Split a flat parameter into ``each`` numbers a camera; (0.0,) = none."""
-    if values == (0.0,):
-        return {}
-    if len(values) != each * len(cameras):
-        raise InvalidInputError(f"{name}: {len(values)} numbers, expected {each} for each of {', '.join(cameras)}")
-    return {camera: values[i * each : (i + 1) * each] for i, camera in enumerate(cameras)}
 
 
 def main() -> NoReturn:

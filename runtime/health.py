@@ -44,6 +44,16 @@ class Condition:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
+def drops_by_queue(conditions: Mapping[str, Condition]) -> dict[str, int]:
+    """Return what found a full queue and was passed over: "node: whose queue" -> how many, without the zeros."""
+    found = {}
+    for node, said in conditions.items():
+        for key, value in said.values.items():
+            if key.endswith(DROPS) and value != "0":
+                found[f"{node}: {key.removesuffix(DROPS)}"] = int(value)
+    return found
+
+
 class Health:
     """Counters, latency percentiles and current problems of one node."""
 

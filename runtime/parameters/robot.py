@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engram.core.errors import InvalidInputError
 from engram.runtime.parameters import BoundNodeConfig, param
 
 
@@ -39,3 +40,22 @@ class RobotNodeConfig(BoundNodeConfig):
     """fx, fy, cx, cy [px] of each camera in turn; [0.0]: unknown, no camera_info is published."""
     camera_poses: tuple[float, ...] = (0.0,)
     """x, y, z [m], qw, qx, qy, qz of each camera's optical frame in base_link; [0.0]: unknown, no tf."""
+
+    def intrinsics_of(self, cameras: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+        """Return fx, fy, cx, cy [px] of each of ``cameras``, empty if unknown; raises InvalidInputError."""
+        return _per_camera("camera_intrinsics", self.camera_intrinsics, cameras, 4)
+
+    def poses_of(self, cameras: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+        """Return x, y, z [m], qw, qx, qy, qz of each of ``cameras``, empty if unknown; raises InvalidInputError."""
+        return _per_camera("camera_poses", self.camera_poses, cameras, 7)
+
+
+def _per_camera(
+    name: str, values: tuple[float, ...], cameras: tuple[str, ...], each: int
+) -> dict[str, tuple[float, ...]]:
+    """Split a flat parameter into ``each`` numbers a camera; (0.0,) = none."""
+    if values == (0.0,):
+        return {}
+    if len(values) != each * len(cameras):
+        raise InvalidInputError(f"{name}: {len(values)} numbers, expected {each} for each of {', '.join(cameras)}")
+    return {camera: values[i * each : (i + 1) * each] for i, camera in enumerate(cameras)}

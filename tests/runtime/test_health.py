@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engram.runtime.health import ERROR, OK, WARN, Health
+from engram.runtime.health import ERROR, OK, WARN, Condition, Health, drops_by_queue
 
 
 def test_a_healthy_node_is_ok_with_its_counters_and_percentiles():
@@ -63,3 +63,9 @@ def test_what_a_stranger_sent_is_not_repeated_at_any_length():
     health = Health()
     health.problem("joint_states", "unknown joint " + 20_000 * "b")
     assert health.last_problem == "joint_states: unknown joint " + 386 * "b" + " ..."
+
+
+def test_drops_of_all_nodes_are_listed_by_queue():
+    values = {"detector drops": "3", "frames": "9", "memory drops": "0"}
+    found = drops_by_queue({"perception_node": Condition(OK, "active", values), "sim_node": Condition(OK, "active")})
+    assert found == {"perception_node: detector": 3}
