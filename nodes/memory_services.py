@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
 from engram.nodes import messages
+from engram.nodes.messages import requests
 from engram.runtime.memory_feed import MemoryFeed
 from engram.runtime.memory_requests import Asking, merge, question_of, resolve, undecided
 from engram.runtime.worker import Worker
@@ -95,7 +96,7 @@ class MemoryServices:
     def _query(self, request: MemoryQuery.Request) -> MemoryQuery.Response:
         config = self._node.config
         asking = Asking(self._now_ns(), config.query_limit, config.utc_offset_h)
-        return messages.answer_to_msg(self._memory.query(question_of(messages.asked_from_msg(request), asking)))
+        return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
 
     def _recall(self, request: MemoryRecall.Request) -> MemoryRecall.Response:
         tokens = self._memory.context(request.instruction, self._now_ns()).first(request.limit)
@@ -106,14 +107,14 @@ class MemoryServices:
         return GetGraph.Response(graph=messages.graph_to_msg(graph, self._boot_id, self._node.config.frame))
 
     def _merge(self, request: MemoryMerge.Request) -> MemoryMerge.Response:
-        guess = messages.guess_from_msg(request.transform)
+        guess = requests.guess_from_msg(request.transform)
         status, conflicts = merge(self._memory, request.store_path, guess, undo=request.undo)
         self._feed.share(self._memory.graph())
         self._feed.commit(wait=True)
         return MemoryMerge.Response(status=status, conflicts=list(conflicts))
 
     def _conflicts(self, _: MemoryConflicts.Request) -> MemoryConflicts.Response:
-        pairs = [messages.conflict_to_msg(pair) for pair in undecided(self._memory)]
+        pairs = [requests.conflict_to_msg(pair) for pair in undecided(self._memory)]
         return MemoryConflicts.Response(accepted=True, conflicts=pairs)
 
     def _resolve(self, request: MemoryResolve.Request) -> MemoryResolve.Response:

@@ -1,5 +1,6 @@
 """Every conversion between core types and ROS messages; nothing else in Engram touches a message field.
 
+Those for questions to the memory are in :mod:`engram.nodes.messages.requests` alone, as they load the memory.
 Reading checks everything (encodings, sizes, lengths, finiteness) and raises
 :class:`~engram.core.errors.InvalidInputError` naming the offender; writing takes values that core already checked.
 """
@@ -39,7 +40,6 @@ from engram.nodes.messages.learning import (
     transition_to_msg,
     weight_chunks_to_msgs,
 )
-from engram.nodes.messages.requests import answer_to_msg, asked_from_msg, conflict_to_msg, guess_from_msg
 from engram.nodes.messages.scene import (
     graph_from_msg,
     graph_to_msg,

@@ -9,6 +9,7 @@ from engram.memory.graph_memory import GraphMemory
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.store import GraphStore
 from engram.nodes import messages
+from engram.nodes.messages import requests
 from engram.runtime import memory_requests
 from engram.runtime.graph_mirror import GraphMirror
 from engram.runtime.memory_requests import Asking, question_of, undecided
@@ -32,11 +33,11 @@ def memory():
 
 
 def question_from(request):
-    return question_of(messages.asked_from_msg(request), ASKING)
+    return question_of(requests.asked_from_msg(request), ASKING)
 
 
 def answer(memory, request):
-    return messages.answer_to_msg(memory.query(question_from(request)))
+    return requests.answer_to_msg(memory.query(question_from(request)))
 
 
 def ask(memory, **fields):
@@ -44,7 +45,7 @@ def ask(memory, **fields):
 
 
 def merge(memory, request):
-    guess = messages.guess_from_msg(request.transform)
+    guess = requests.guess_from_msg(request.transform)
     return memory_requests.merge(memory, request.store_path, guess, undo=request.undo)[0]
 
 
@@ -168,7 +169,7 @@ CUPS = ("object_0001", "robot1/object_0001")
 
 
 def listed(memory):
-    return [(one.kind, one.ours, one.theirs) for one in map(messages.conflict_to_msg, undecided(memory))]
+    return [(one.kind, one.ours, one.theirs) for one in map(requests.conflict_to_msg, undecided(memory))]
 
 
 def resolve(memory, action="", a="", b="", merge=0):

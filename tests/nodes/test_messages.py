@@ -35,6 +35,7 @@ from engram.core.types import (
     Transition,
 )
 from engram.nodes import messages
+from engram.nodes.messages import requests
 from engram.runtime.health import Condition
 from engram_interfaces.msg import ObjectObservation
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
@@ -97,9 +98,9 @@ def test_a_stamp_whose_nanoseconds_are_seconds_is_refused():
 
 
 def test_a_turn_that_is_no_rotation_is_refused():
-    assert messages.guess_from_msg(Transform(rotation=Quaternion(x=0.0, y=0.0, z=0.0, w=0.0))) is None
+    assert requests.guess_from_msg(Transform(rotation=Quaternion(x=0.0, y=0.0, z=0.0, w=0.0))) is None
     with pytest.raises(InvalidInputError, match=r"Pose.quaternion: norm 0\.5000, expected 1"):
-        messages.guess_from_msg(Transform(rotation=Quaternion(w=0.5)))
+        requests.guess_from_msg(Transform(rotation=Quaternion(w=0.5)))
 
 
 @LAWS
