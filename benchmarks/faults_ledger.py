@@ -31,7 +31,8 @@ class MemoryLedger:
     def told(self, boot_id: str, sequence: int, nodes: Mapping[str, int], deleted: Iterable[str] = ()) -> None:
         """Take in a change: ``nodes`` are ids and how often each was seen."""
         if boot_id != self._boot_id:
-            self._boot_id, self._told = boot_id, {}
+            self._forget_undecided()
+            self._boot_id = boot_id
         self._told[sequence] = (dict(nodes), tuple(deleted))
 
     def durable(self, sequence: int) -> None:
@@ -43,8 +44,16 @@ class MemoryLedger:
             for name in deleted:
                 self.acknowledged.pop(name, None)
 
+    def _forget_undecided(self) -> None:
+        """Expect nothing of what a killed process had told and not yet acknowledged: deletions may be durable or not."""
+        for _, deleted in self._told.values():
+            for name in deleted:
+                self.acknowledged.pop(name, None)
+        self._told = {}
+
     def lost(self, nodes: Mapping[str, int]) -> list[str]:
-        """Return the acknowledged facts that ``nodes`` of the memory opened again lack."""
+        """Return the acknowledged facts that ``nodes`` of the memory, opened again after it was killed, lack."""
+        self._forget_undecided()
         return [
             f"{name}: seen {seen} times, now {nodes.get(name, 0)}"
             for name, seen in self.acknowledged.items()

@@ -84,6 +84,17 @@ def test_facts_are_acknowledged_by_their_sequence_and_what_was_told_after_it_may
     assert ledger.lost({}) == ["cup: seen 2 times, now 0"]
 
 
+def test_what_was_deleted_shortly_before_a_kill_may_be_there_or_not():
+    ledger = MemoryLedger()
+    ledger.told("a", 1, {"cup": 1, "bowl": 1, "plate": 1})
+    ledger.durable(1)
+    ledger.told("a", 2, {}, deleted=["bowl"])
+    ledger.told("b", 2, {"cup": 1})  # the deletion was durable, and nobody heard so
+    ledger.told("b", 3, {}, deleted=["plate"])
+    assert ledger.lost({"cup": 1}) == ledger.lost({"cup": 1, "plate": 1}) == []
+    assert ledger.lost({"plate": 1}) == ["cup: seen 1 times, now 0"]
+
+
 def test_steps_of_experience_are_found_in_spool_or_store_and_doubles_are_seen(tmp_path):
     spool, store = Spool(tmp_path / "spool", "panda"), ExperienceStore(tmp_path / "store")
     for one in episode(0, 4):
