@@ -45,7 +45,7 @@ class MemoryLedger:
                 self.acknowledged.pop(name, None)
 
     def _forget_undecided(self) -> None:
-        """Expect nothing of what a killed process had told and not yet acknowledged: deletions may be durable or not."""
+        """Expect nothing of what a killed process told and never acknowledged: deletions may be durable or not."""
         for _, deleted in self._told.values():
             for name in deleted:
                 self.acknowledged.pop(name, None)

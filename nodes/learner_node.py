@@ -24,6 +24,7 @@ from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
+from engram.runtime.own_process import load_ahead
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
@@ -134,6 +135,7 @@ class LearnerNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
+    load_ahead("lerobot.policies.pretrained")
     run(LearnerNode)
 
 

@@ -127,7 +127,7 @@ class ManagedNode:
             if pending.done():
                 self._asked = None
                 self._take_state(pending.result(), since, now)
-            elif now - since > self.config.silent_after_s / 2:  # lost, or the node is busy: ask again
+            elif now - since > 2 * self.config.poll_period_s:  # lost with a process that died, or the node is busy
                 pending.drop()
                 self._asked = None
         if not self._requests.state_is_told():  # DDS also gives up a process that stands still
