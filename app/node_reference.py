@@ -67,7 +67,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     (
         "task/step",
         "engram_interfaces/TaskStatus",
-        "sim -> policy, memory (lock-step); every control step, and idle between episodes",
+        "sim -> perception, policy, memory (lock-step); every control step, and idle between episodes",
         qos.every_step(qos.SENSOR, lockstep=True),
     ),
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
