@@ -182,7 +182,8 @@ class BenchConfig:
     """Run benchmarks: ours, peer, limit and their ratio in one table; JSON last."""
 
     parts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which: sim, loop, perception, memory, stores, eviction, policy, chunking, learner; default: all."""
+    """Which: sim, loop, perception, memory, memory_ram, memory_weeks, stores, eviction, policy, chunking, learner,
+    fsync, link (needs root); default: all."""
     quick: bool = False
     """A shorter run with fewer samples."""
 

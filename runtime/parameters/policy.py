@@ -79,6 +79,7 @@ class PolicyNodeConfig(BoundNodeConfig):
     """End a goal in simulation when there was no task/status for so long [s], wall clock."""
     lost_after_s: float = param(5.0, 0.1, 3600.0)
     """A goal fails when joint states, a camera, tf, memory/context (memory: wait) or safety/executed are missing for
-    so long [s], wall clock; in lock-step status_timeout_s counts instead, and twice of it for safety/executed."""
+    so long [s], wall clock. In lock-step 1.5 times status_timeout_s counts instead, for safety/executed twice
+    status_timeout_s."""
     policy_timeout_s: float = param(30.0, 0.1, 3600.0)
     """A goal fails when the policy did not answer an observation for so long, or with errors alone [s], wall clock."""

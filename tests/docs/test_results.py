@@ -51,13 +51,11 @@ def test_provenance_comes_from_the_file_alone():
 
 TYPED = re.compile(r"\d(?:\.\d+)? ?%|\[\d+(?:\.\d+)?, \d+(?:\.\d+)?\]")
 ALLOWED = ("95 % interval", "95 % intervals")
-MEASURED_BY_OTHERS = {"docs/reference/tasks.md"}
-"""Pages that quote published rates of other systems."""
 
 
 @pytest.mark.parametrize(
     "page",
-    [p for p in PAGES if p != PAGE and "decisions" not in p.parts and name(p) not in MEASURED_BY_OTHERS],
+    [p for p in PAGES if p != PAGE and "decisions" not in p.parts],
     ids=name,
 )
 def test_no_figure_is_typed_by_hand(page):

@@ -22,6 +22,8 @@ import yaml
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
 from engram.app.process import EXECUTABLES, node_command
 from engram.core.errors import EXIT_MISCONFIGURED, UnknownNameError
+from engram.runtime.factories import DETECTORS, shipped_policies
+from engram.sim.worlds import WORLDS
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
 LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]
@@ -49,6 +51,16 @@ raise SystemExit(service.run())
 
 def graph(name: str, **values: str) -> LaunchGraph:
     return load_graph(find_launch_file(name), values)
+
+
+def test_the_parameter_files_name_what_there_is_also_where_a_launch_argument_hides_it() -> None:
+    known = {"world": WORLDS, "detector": DETECTORS, "policy": shipped_policies()}
+    named = []
+    for file in ("sim", "robot"):
+        for section in yaml.safe_load((package_share("engram") / "config" / f"{file}.yaml").read_text()).values():
+            named += [(key, value) for key, value in section["ros__parameters"].items() if key in known]
+    assert ("world", "tabletop") in named
+    assert [(key, value) for key, value in named if value not in known[key]] == []
 
 
 @pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
