@@ -60,7 +60,7 @@ class FaultsBenchmark:
     only: str = ""
     """Parts of the names of topics and services to attack, separated by commas, or a sensor fault; empty: all."""
     quick: bool = False
-    """20 kills, 2,000 messages, each sensor fault once, a soak of half a minute: three minutes on two idle cores."""
+    """20 kills, 2,000 messages, each sensor fault once, a soak of half a minute: seven minutes on two idle cores."""
     work: Path | None = None
     """Folder for logs and finished parts. An interrupted run continues from it, unless the code has changed."""
     output: Path = RESULTS
