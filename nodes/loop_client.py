@@ -51,7 +51,8 @@ class LoopClient:
         self._executor = KeptExecutor(context=self._context)
         self._executor.add_node(self.node)
         self.diagnostics: dict[str, Condition] = {}  # node name -> newest
-        self.commands = 0
+        self.commands = 0  # control steps that were answered
+        self._commanded: Any = None  # stamp of the newest command
         self.moving_since: float | None = None  # monotonic s of the first command
         self.node.create_subscription(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         if count_commands:
@@ -69,7 +70,9 @@ class LoopClient:
                 self.diagnostics[name] = condition
 
     def _on_command(self, msg: JointTrajectory) -> None:
-        self.commands += 1
+        # a step that is shown again, because it took long, is answered again with the same command
+        self.commands += msg.header.stamp != self._commanded
+        self._commanded = msg.header.stamp
         if self.moving_since is None:
             self.moving_since = time.monotonic()
 

@@ -183,8 +183,7 @@ def test_one_episode_through_every_process(tmp_path: Path) -> None:
     assert figures["episodes"] == 1
     assert figures["problem"] is None
     assert figures["restarts"] == 0
-    # a step that is shown again, on a busy machine, is commanded again
-    assert 0 < figures["latency_steps"] <= figures["commands"] < 1.2 * figures["latency_steps"]
+    assert figures["latency_steps"] == figures["commands"] > 0
     assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"]
     assert "1/1 reach" in printed
     assert 0 < figures["moving_after_s"] < figures["seconds"]
