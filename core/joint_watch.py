@@ -88,7 +88,7 @@ class FrozenWatch:
         self._since_ns[~same] = stamp_ns
         worst = int(np.argmin(self._since_ns))
         stood_ns = stamp_ns - int(self._since_ns[worst])
-        if stood_ns < self._after_ns:
+        if stood_ns < max(1, self._after_ns):
             return ""
         off = abs(commanded[worst] - measured[worst])
         return (

@@ -234,6 +234,15 @@ def test_a_joint_that_moves_by_its_noise_or_rests_at_its_command_is_not_frozen()
     assert not held.filter.stopped
 
 
+def test_no_time_to_stand_still_stops_no_arm_that_rests():
+    config = SafetyConfig(stale_after_s=0.5, frozen_after_s=0.0)
+    p = CommandPipeline(GantryKinematics(), GANTRY, lockstep=True, safety=config)
+    assert {p.step(at(step), chunk(step, np.zeros(7))).author for step in range(5)} == {"v3"}
+    p.step(at(5), far(5))
+    assert p.step(at(6), far(6)).author == "v3"  # the first measurement under way
+    assert p.step(at(7), far(7)).author == "hold:stopped"
+
+
 def test_fast_measurements_do_not_add_up_to_a_jump():
     p = pipeline(lockstep=False)
     for step in range(100):  # 0.1 m further every microsecond

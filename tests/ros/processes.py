@@ -144,6 +144,10 @@ class Graph:
         end = time.monotonic() + timeout_s
         while not (value := condition()):
             dead = [p for p in self.processes if not p.alive() and p.child.returncode not in (0, -signal.SIGKILL)]
+            if dead:
+                self.spin(0.2)  # what it said last is on its way
+                if value := condition():
+                    return value
             if dead or time.monotonic() > end:
                 why = (
                     f"{dead[0].executable} ended with {dead[0].child.returncode}"
