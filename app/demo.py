@@ -100,7 +100,7 @@ class DemoConfig:
     profile: str = "fast"
     """How the cameras are rendered: fast or photo."""
     learner: bool = True
-    """With --no-learner no experience is collected, and nothing is trained beside the loop."""
+    """With --no-learner nothing is trained beside the loop; what happens is still kept in the robot's spool."""
     port: int = 8080
     """TCP port of the page."""
     domain: int | None = None

@@ -127,7 +127,7 @@ class ViewerNode(EngramNode):
             self.outcomes.appendleft(Outcome(msg.episode, msg.instruction, msg.state, msg.step, driver))
 
     def _on_stopped(self, msg: Bool) -> None:
-        self.page.show_stopped("safety/stop was called" if msg.data else "")
+        self.page.show_stopped("the Nodes tab says why, at safety_node" if msg.data else "")
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for full_name, said in messages.conditions_from_msg(msg):
