@@ -75,8 +75,12 @@ class LeRobotDriver:
         robot: a LeRobot Robot whose features are ``<motor>.pos`` and camera names.
         config: our robot; joint i of it is ``motors[i]``, the gripper last.
         motors: the hardware's names.
+        gripper_open, gripper_closed: what the gripper motor says at those ends; it depends on motor and calibration.
         unit: of the arm motors' positions, rad or deg.
-        gripper_open, gripper_closed: what the gripper motor says at those ends.
+
+    Raises:
+        InvalidInputError: as many motors as joints are expected, and two different ends of the gripper.
+        UnknownNameError: there is no such unit, or the robot has no such motor.
     """
 
     def __init__(
@@ -85,15 +89,20 @@ class LeRobotDriver:
         config: RobotConfig,
         motors: tuple[str, ...],
         *,
+        gripper_open: float,
+        gripper_closed: float,
         unit: str = "deg",
-        gripper_open: float = 0.0,
-        gripper_closed: float = 100.0,
     ) -> None:
         if unit not in UNITS:
             raise unknown_name("unit of the arm joints", unit, UNITS)
         if len(motors) != len(config.joint_names):
             raise InvalidInputError(
                 f"hardware_joints: {len(motors)} names for the {len(config.joint_names)} of {config.name}"
+            )
+        if gripper_open == gripper_closed or not np.isfinite((gripper_open, gripper_closed)).all():
+            raise InvalidInputError(
+                f"gripper_open {gripper_open:g} and gripper_closed {gripper_closed:g}: expected what the motor "
+                f"{motors[-1]!r} says at its two ends (lerobot-find-joint-limits or lerobot-calibrate show it)"
             )
         for motor in motors:
             if f"{motor}.pos" not in robot.action_features:

@@ -29,8 +29,8 @@ class RobotNodeConfig(BoundNodeConfig):
     unit: str = param("deg", choices=("deg", "rad"))
     """Unit of a LeRobot robot's arm motors."""
     gripper_open: float = 0.0
-    """What a LeRobot gripper motor says when open."""
-    gripper_closed: float = 100.0
+    """What a LeRobot gripper motor says when open. It depends on the calibration: both ends must be set."""
+    gripper_closed: float = 0.0
     """What a LeRobot gripper motor says when closed."""
     rate_hz: float = param(30.0, 1.0, 1000.0)
     """How often a LeRobot robot is read [Hz]."""

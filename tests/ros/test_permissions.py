@@ -48,7 +48,7 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
     )  # fmt: skip
     graph.start(
         "robot_node", driver="lerobot", lerobot="tests.runtime.lerobotgantry:LeRobotGantry", robot=GANTRY,
-        hardware_joints=list(MOTORS), unit="rad",
+        hardware_joints=list(MOTORS), unit="rad", gripper_closed=100.0,
     )  # fmt: skip
     names = [name for name in NODES.values() if name not in ("lifecycle_manager", "engram_demo", "far_link_node")]
     graph.active(*names)

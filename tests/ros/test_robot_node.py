@@ -43,6 +43,7 @@ class LeRobotGraph:
             robot="tests.core.gantry:GANTRY",
             hardware_joints=list(MOTORS),
             unit="rad",
+            gripper_closed=100.0,
             camera_intrinsics=[4.0, 4.0, 3.0, 2.0],
             camera_poses=[0.1, 0.2, 0.3, 1.0, 0.0, 0.0, 0.0],
         )

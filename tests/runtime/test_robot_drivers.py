@@ -10,9 +10,11 @@ from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
 from tests.core.gantry import GANTRY
 from tests.runtime.lerobotgantry import MOTORS, LeRobotGantry
 
+GRIPPER = {"gripper_open": 100.0, "gripper_closed": 0.0}
+
 
 def test_degrees_and_gripper_range_go_both_ways():
-    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, gripper_open=100.0, gripper_closed=0.0)
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, **GRIPPER)
     driver.write(JointCommand(0, GANTRY.joint_names, np.array([np.pi / 2, 0.0, -np.pi, 0.8]), 0.1))
     assert driver.robot.values == pytest.approx({"left": 90.0, "up": 0.0, "forth": -180.0, "claw": 0.0})
     joints, images = driver.read(10**9)
@@ -22,14 +24,14 @@ def test_degrees_and_gripper_range_go_both_ways():
 
 
 def test_velocity_is_the_difference_over_time():
-    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, unit="rad")
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, unit="rad", **GRIPPER)
     driver.read(0)
     driver.robot.values["left"] = 0.2
     assert driver.read(500_000_000)[0].velocities[0] == pytest.approx(0.4)
 
 
 def test_it_connects_and_disconnects():
-    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS)
+    driver = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, **GRIPPER)
     assert driver.robot.is_connected
     driver.close()
     assert not driver.robot.is_connected
@@ -50,7 +52,13 @@ def test_registered_types_are_built_from_json_as_lerobots_commands_do():
 
 def test_a_motor_that_is_not_there_is_named():
     with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot robot 'lift\.pos'.*left\.pos"):
-        LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"))
+        LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"), **GRIPPER)
+
+
+@pytest.mark.parametrize("closed", [100.0, float("nan")])
+def test_a_gripper_whose_ends_are_not_told_is_not_moved(closed):
+    with pytest.raises(InvalidInputError, match=r"gripper_open 100 and gripper_closed .*'claw' says at its two ends"):
+        LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, gripper_open=100.0, gripper_closed=closed)
 
 
 def test_a_robot_that_is_not_named_is_an_error_that_names_the_parameter():
