@@ -1,32 +1,15 @@
 """One managed node, without ROS and by the test's own clock: transitions, silence, loss and the end of a hang."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from engram.runtime.managed_node import ManagedNode
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 from tests.runtime.scripted_node import Said, ScriptedNode
-from tests.runtime.test_process_mark import HOLDER
 
+pytestmark = pytest.mark.usefixtures("marks")
 LOOK_S = 0.5
-
-
-@pytest.fixture(autouse=True)
-def marks(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-
-@pytest.fixture
-def process():
-    """A process that is marked as the one of the scripted node."""
-    started = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
-    assert started.stdout.readline() == "marked\n"
-    yield started
-    started.kill()
-    started.wait()
 
 
 class Desk:
@@ -128,7 +111,7 @@ def test_a_node_that_was_restarted_is_brought_up_again(active):
     assert active.managed.state == "active"
 
 
-def test_silence_is_reported_after_ten_seconds_and_a_hang_ended_once_after_fifteen(active, process):
+def test_silence_is_reported_after_ten_seconds_and_a_hang_ended_once_after_fifteen(active, holder):
     active.node.answers = False
     active.run(10.0)
     assert active.managed.state == "active"
@@ -136,11 +119,11 @@ def test_silence_is_reported_after_ten_seconds_and_a_hang_ended_once_after_fifte
     assert active.managed.state == "silent" and active.managed.hangs
     assert active.said.warnings == ["memory_node is silent, it was active"]
     active.run(4.0)
-    assert process.poll() is None
+    assert holder.poll() is None
     active.run(20.0)
-    assert process.wait(60) == -signal.SIGKILL
+    assert holder.wait(60) == -signal.SIGKILL
     assert not active.managed.hangs  # it has ended, whatever DDS still thinks
-    assert active.said.errors == [f"memory_node did not answer for 16 s; killed its process {process.pid}"]
+    assert active.said.errors == [f"memory_node did not answer for 16 s; killed its process {holder.pid}"]
 
 
 def test_a_node_of_another_machine_is_left_to_a_person(active):
@@ -163,12 +146,12 @@ def test_a_node_that_is_stuck_in_a_transition_hangs_too():
     assert len(desk.said.errors) == 1 and desk.managed.changing == "configure"
 
 
-def test_a_process_that_stands_still_is_silent_though_dds_gave_it_up(active, process):
+def test_a_process_that_stands_still_is_silent_though_dds_gave_it_up(active, holder):
     active.node.there = False
     active.run(1.0)
     assert active.managed.state == "silent" and active.managed.hangs
-    process.kill()
-    process.wait()
+    holder.kill()
+    holder.wait()
     active.run(0.5)
     assert active.managed.state == "absent" and not active.managed.hangs
 

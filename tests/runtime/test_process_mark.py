@@ -1,35 +1,13 @@
 """A mark names the process that runs a node, as long as it runs, and no other."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from engram.runtime.process_mark import ProcessMark, end_process, has_ended, marks_folder, running_process
 
 NODE = "/r2/memory_node"
-HOLDER = f"""
-import time
-from engram.runtime.process_mark import ProcessMark
-mark = ProcessMark({NODE!r}, 54)
-print("marked", flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-
-@pytest.fixture
-def holder():
-    process = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "marked\n"
-    yield process
-    process.kill()
-    process.wait()
+pytestmark = pytest.mark.usefixtures("marks")
 
 
 @pytest.mark.parametrize("stopped", [False, True])
