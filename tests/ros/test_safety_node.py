@@ -46,6 +46,7 @@ class Robot:
     def restart(self, number):
         """End the node by a signal and start it again."""
         self.process.end(number)
+        self.graph.spin(0.5)  # what it said last is on its way
         self.graph.diagnostics.pop("safety_node", None)
         self.process = self.graph.start("safety_node", **self.parameters)
         self.graph.active("safety_node")
