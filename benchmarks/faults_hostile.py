@@ -20,6 +20,8 @@ from engram.core.statistics import wilson
 DOWN_S = 10.0
 """A node that is not active, or says nothing, for longer than this is down [s]."""
 DISCOVERY_S = 60.0
+SLOWEST = 10.0
+"""Calls that a node answers in a second at least, on a busy machine [1/s]."""
 GIVE_UP_S = 60.0
 """After this it is killed, so that the next block finds it working [s]."""
 HARMLESS = (
@@ -60,7 +62,7 @@ class Attack:
         self.loop, self.pilot, self.rate = loop, pilot, rate
         self.blocks: list[Block] = []
         self._answers = loop.folder / "attacker.jsonl"
-        self._read = 0
+        self._ordered = 0
         self.process = loop.beside("faults_attacker", str(self._answers), "--seed", str(seed), orders=True)
 
     def order(self, *words: str, timeout_s: float) -> Any:
@@ -68,12 +70,12 @@ class Attack:
         assert self.process.stdin is not None
         self.process.stdin.write((" ".join(words) + "\n").encode())
         self.process.stdin.flush()
+        self._ordered += 1
         until = time.monotonic() + timeout_s
         while time.monotonic() < until and self.process.poll() is None:
             lines = self._answers.read_text().splitlines() if self._answers.exists() else []
-            if len(lines) > self._read:
-                self._read += 1
-                return json.loads(lines[self._read - 1])
+            if len(lines) >= self._ordered:  # an answer to an earlier order may have come late
+                return json.loads(lines[self._ordered - 1])
             self.loop.client.spin(0.05)
         raise TrialError(f"the attacker did not answer {' '.join(words)!r}; logs: {self.loop.folder}")
 
@@ -92,7 +94,7 @@ class Attack:
     def block(self, name: str, targets: list[str], count: int, under_stop: bool) -> Block:
         """Send ``count`` messages to each of ``targets``, as ``topic:NAME``, and wait until every node works."""
         before = self.loop.refusals()
-        limit_s = 120.0 + len(targets) * (10.0 + 2.0 * count / self.rate)
+        limit_s = 120.0 + len(targets) * (10.0 + count / min(self.rate, SLOWEST))
         try:
             told = self.order("attack", str(count), f"{self.rate:g}", *targets, timeout_s=limit_s)
             topic = targets == [f"topic:{name}"]

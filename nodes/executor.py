@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rclpy.exceptions import InvalidHandle
-from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, await_or_execute
 from rclpy.subscription import Subscription
 from rclpy.utilities import timeout_sec_to_nsec
 
@@ -154,6 +154,26 @@ class KeptExecutor(SingleThreadedExecutor):
                 return None
 
         return call
+
+    def _take_service(self, srv: Any) -> Callable[[], Any] | None:
+        """Take a request. It is answered in any case: where the callback raises, with a response without content."""
+        try:
+            with srv.handle:
+                request, header = srv.handle.service_take_request(srv.srv_type.Request)
+        except InvalidHandle:  # an earlier callback has destroyed it
+            return None
+
+        async def answer() -> None:
+            if header is None:
+                return
+            try:
+                response = await await_or_execute(srv.callback, request, srv.srv_type.Response())
+            except Exception as error:
+                self._failed(srv.srv_name, error)
+                response = srv.srv_type.Response()
+            srv.send_response(response, header)
+
+        return answer
 
     def _take_and_call(self, entity: Any) -> bool:
         """Hand over the next message of a subscription; tells whether there was one."""

@@ -6,6 +6,11 @@ import time
 import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rcl_interfaces.msg import Parameter as ParameterMsg
+from rcl_interfaces.msg import ParameterValue
+from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
@@ -97,3 +102,26 @@ def test_a_callback_may_take_the_message_alone_or_with_its_writer(make):
         executor.spin_once(timeout_sec=0.05)
     executor.shutdown()
     assert sorted(heard, key=len) == [(True,), (True, True)]
+
+
+def test_calls_that_make_no_sense_are_answered(make):
+    """rclpy's own service for parameters raises for a type that does not exist, and left the caller waiting."""
+    node, asking = make(), []
+    executor = KeptExecutor(on_error=node.report, context=node.context)
+    executor.add_node(node)
+    nonsense = ParameterValue(type=99)
+    for kind, name, request in (
+        (ChangeState, "change_state", ChangeState.Request(transition=Transition(id=200))),
+        (SetParameters, "set_parameters", SetParameters.Request(parameters=[ParameterMsg(value=nonsense)])),
+    ):
+        client = node.create_client(kind, f"small_node/{name}")
+        end = time.monotonic() + 60
+        while not client.service_is_ready() and time.monotonic() < end:
+            executor.spin_once(timeout_sec=0.05)
+        asking.append(client.call_async(request))
+    while not all(answer.done() for answer in asking) and time.monotonic() < end:
+        executor.spin_once(timeout_sec=0.05)
+    executor.shutdown()
+    transition, parameters = (answer.result() for answer in asking)
+    assert not transition.success and list(parameters.results) == []
+    assert node.health.condition("active").values["problems small_node/set_parameters"] == "1"
