@@ -137,5 +137,7 @@ def test_images_cross_a_bad_link_whole_and_a_cut_is_told_and_over(machines):
     assert 40 <= sent <= 60
     # The link node knows of the page before the page knows of it: what is sent until then is for nobody.
     assert seen[0] - before <= 20
-    assert len(set(seen)) == len(seen) >= 0.95 * (end - seen[0] + 1)
+    settled = end - 5  # the last half second was on its way when the link was cut
+    arrived = [number for number in seen if number <= settled]
+    assert len(set(arrived)) == len(arrived) >= 0.95 * (settled - seen[0] + 1)
     graph.wait(lambda: not machines.camera.get_subscription_count(), 20.0, "nobody wants the images any more")
