@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+from tests.workers import (
+    pytest_collection_modifyitems,
+    pytest_handlecrashitem,
+    pytest_runtest_logreport,
+    pytest_xdist_make_scheduler,
+)
 
-__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "pytest_collection_modifyitems",
+    "pytest_handlecrashitem",
+    "pytest_runtest_logreport",
+    "pytest_xdist_make_scheduler",
+]
 
 _held = []  # lock files, open for as long as this process lives
 

@@ -54,3 +54,16 @@ def test_a_test_that_ends_its_worker_runs_once_and_fails_and_the_others_go_on(tm
     assert re.search(r"^=+ 1 failed, 6 passed in .* =+$", said, re.MULTILINE), said
     assert said.count("crashed while running 'test_crash.py::test_crash'") >= 1
     assert len(ran) == 4
+
+
+def test_workers_that_end_after_whole_files_leave_the_rest_to_others(tmp_path):
+    """A worker whose done files were given away again starved, and with it the whole run (seen: 70 minutes)."""
+    for number in range(12):
+        body = OTHERS.format(name=f"others_{number}")
+        (tmp_path / f"test_{number:02}.py").write_text(body if number % 4 != 3 else body + CRASH)
+    (tmp_path / "test_fails.py").write_text("def test_fails(): assert False\n")
+    said, ran = run(tmp_path)
+    assert re.search(r"^=+ 4 failed, 54 passed in .* =+$", said, re.MULTILINE), said
+    assert len(ran) == 48, said
+    assert said.count("::test_crash ended its worker") == 3  # named when it happens, not only at the end
+    assert "test_fails.py::test_fails failed (call" in said

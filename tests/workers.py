@@ -8,6 +8,9 @@ with a long file at the end.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -34,15 +37,44 @@ class NodesOnOneWorker(LoadFileScheduling):
         return NODES if says(self.config.rootpath / file, "ros", "browser") else file
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Give away what a dead worker had left, without the test that ended it: xdist would run that again."""
-        units = self.assigned_work[node].values()
-        left = [(unit, test) for unit in units for test, done in unit.items() if not done]
-        if not left:
-            return super().remove_node(node)
-        unit, deadly = left[0]
-        unit[deadly] = True
+        """Give away what a dead worker had left, without the test that ended it: xdist would run that again.
+
+        Units that are done are forgotten: given to another worker they would send it no test, and xdist gives a worker
+        its next unit only when a test of it ends. The run would wait for ever.
+        """
+        work = self.assigned_work[node]
+        deadly = next((test for unit in work.values() for test, done in unit.items() if not done), None)
+        for name, unit in list(work.items()):
+            if deadly in unit:
+                unit[deadly] = True
+            if all(unit.values()):
+                del work[name]
         super().remove_node(node)
         return deadly
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a worker units until it has more than two tests: it runs its last test only when it knows the next."""
+        if node not in self.registered_collections:  # it replaces a dead one and still collects
+            return
+        while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+            self._assign_work_unit(node)
+        super()._reschedule(node)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Send a worker its next unit; one that died just now gets it as its own, and leaves it to the others."""
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
+
+
+def pytest_handlecrashitem(crashitem: str) -> None:
+    """Name a test that ended its worker, at once: a run that is ended from outside prints no summary."""
+    print(f"\n{crashitem} ended its worker", file=sys.__stderr__, flush=True)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a test that failed, at once, in the process that shares out the tests."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s)", file=sys.__stderr__, flush=True)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
