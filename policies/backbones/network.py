@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -72,23 +72,31 @@ class BackboneNetwork(RememberingNetwork):
         """Whether there is a memory, and training has opened its gate to memory/context."""
         return self.recall is not None and bool(self.context.gate.any())
 
-    def perceive(self, batch: dict[str, Tensor]) -> Percept:
-        """Run the vision-language model and compute what the memory writes."""
+    def look(self, batch: dict[str, Tensor]) -> Percept:
+        """Run the vision-language model and project what it saw to the memory's width."""
         prefix = self.trunk.look(batch)
         if self.recall is None:
             return TrunkPercept(cognition=prefix.words, pictures=prefix.pictures, prefix=prefix)
-        alone = self.words(prefix.words.float())
-        cognition = self._with_context(alone, batch)
         pooled = nn.functional.adaptive_avg_pool1d(prefix.pictures.float().transpose(1, 2), self.seen).transpose(1, 2)
         images = [(batch[camera].float() - 0.5) / UNIT_STD for camera in self.cameras]
-        seen = TrunkPercept(
-            cognition=cognition,
+        return TrunkPercept(
+            cognition=self.words(prefix.words.float()),
             pictures=self.pictures(pooled),
             prefix=prefix,
-            context=cognition - alone,
             colours=cell_colours(images, self.cells) if self.cells else None,
         )
-        return self.note(seen)
+
+    def with_context(self, percept: Percept, batch: dict[str, Tensor]) -> Percept:
+        """Return ``percept`` with the tokens of memory/context in ``batch`` fused in, where there is a memory."""
+        if self.recall is None:
+            return percept
+        assert isinstance(percept, TrunkPercept)
+        tokens, alone = batch.get(MEMORY_TOKENS_KEY), percept.cognition
+        if tokens is None:
+            return replace(percept, context=torch.zeros_like(alone))
+        which = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
+        cognition = self.context(alone, tokens, *which)
+        return replace(percept, cognition=cognition, context=cognition - alone)
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``, as LeRobot trains these policies; gradients reach the memory."""
@@ -124,12 +132,6 @@ class BackboneNetwork(RememberingNetwork):
                 velocity: Velocity = lambda x, t: -self.trunk.velocity(prefix, x[:, 0], 1 - t[:, 0])[:, None]  # noqa: E731
                 chunk = integrate([guide(velocity)] * steps, noise[:, None])[:, 0]
         return chunk[..., : self.action]
-
-    def _with_context(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        tokens = batch.get(MEMORY_TOKENS_KEY)
-        if tokens is None:
-            return cognition
-        return self.context(cognition, tokens, batch[MEMORY_AGE_KEY], batch[MEMORY_PLACE_KEY], batch[MEMORY_MASK_KEY])
 
     def _modulation(self, percept: TrunkPercept) -> Tensor | None:
         """Return the memory's modulation of the action expert (B, layers, 2, width); None = memory was not read."""

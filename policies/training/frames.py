@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from engram.core.errors import unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.network_policy import NetworkPolicy
-from engram.policies.lerobot.policy_config import MEMORY_PREFIX
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, embed_instructions
+from engram.policies.training.context_tokens import KEYS, ContextBuilder, ContextTokens
 from engram.policies.vla.contract import STATE_KEY
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
@@ -47,12 +47,12 @@ class Frames:
     last: np.ndarray  # (n,) int64: index of the last frame of the frame's episode
     words: np.ndarray  # (n,) int64: row of ``embeddings``
     group: np.ndarray  # (n,) int64: task of the frame, for balanced sampling
-    view: np.ndarray  # (n,) int64: the first of the frames in a row that show exactly the same
+    view: np.ndarray  # (n,) int64: the first of the frames in a row whose images are exactly the same
     instructions: tuple[str, ...]
     groups: tuple[str, ...]
     embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
     idle: np.ndarray  # (n,) bool: the action commands no motion at all, and is not learnt
-    memory: Mapping[str, np.ndarray] = field(default_factory=dict)  # feature -> (n, k, ...): the scene graph's tokens
+    context: ContextTokens | None = None  # what the scene graph offered at each frame, if that was recorded
 
     def __len__(self) -> int:
         return len(self.action)
@@ -63,8 +63,15 @@ class Frames:
 
     def seen(self, rows: np.ndarray) -> dict[str, Any]:
         """Return images, instruction and the scene graph's tokens of frames ``rows`` (b,)."""
-        arrays = (*self.images.items(), *self.memory.items())
-        return self._instruction(rows) | {key: torch.from_numpy(array[rows]) for key, array in arrays}
+        return self.shown(rows) | self.offered(rows)
+
+    def shown(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return images and instruction of frames ``rows`` (b,): what stays the same while ``view`` does."""
+        return self._instruction(rows) | {key: torch.from_numpy(array[rows]) for key, array in self.images.items()}
+
+    def offered(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Return the scene graph's tokens of frames ``rows`` (b,); nothing where none were recorded."""
+        return {} if self.context is None else self.context.of(rows)
 
     def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
@@ -74,6 +81,13 @@ class Frames:
             "action": torch.from_numpy(action),
             UNLEARNT_KEY: torch.from_numpy(unlearnt),
         }
+
+    @cached_property
+    def still(self) -> np.ndarray:
+        """Frames (n,) bool at which no image changes and no motion is commanded: the robot waits.
+
+        Where cameras are covered, images alone would say so while the arm moves."""
+        return (self.view != np.arange(len(self))) & self.idle
 
     @cached_property
     def end(self) -> np.ndarray:
@@ -164,14 +178,14 @@ def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_i
         np.save(embedded, embed_instructions(meta["instructions"], pieces).numpy())
     arrays["embeddings"] = np.load(embedded)
     images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
-    memory = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["memory"]}
     views = cache / "view.npy"
     if not views.exists():
-        np.save(views, same_views([*images.values(), *memory.values()], arrays["last"]))
+        np.save(views, same_views([*images.values()], arrays["last"]))
     arrays["view"] = np.load(views)
     arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
+    context = ContextTokens.load(cache) if meta["context"] else None
     instructions, groups = tuple(meta["instructions"]), tuple(meta["groups"])
-    return Frames(images=images, memory=memory, instructions=instructions, groups=groups, **arrays)
+    return Frames(images=images, context=context, instructions=instructions, groups=groups, **arrays)
 
 
 def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:
@@ -180,7 +194,7 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
     While a robot is held still, frame after frame is the same to the bit: it need be understood only once.
 
     Args:
-        images: of each camera (n, 3, S, S), and whatever else shows (n, ...).
+        images: of each camera (n, 3, S, S).
         last: (n,) last frame of the frame's episode.
         block: frames compared at a time.
     """
@@ -216,9 +230,11 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
         key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
         for key, side in ((key, shrink.size_of(key)) for key in cameras)
     }
-    memory = sorted(key for key in dataset.meta.features if key.startswith(MEMORY_PREFIX))
-    columns: dict[str, list[Tensor]] = {key: [] for key in (*_COLUMNS, *memory)}
-    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink, tuple(columns)))
+    offered = KEYS if KEYS[0] in dataset.meta.features else ()
+    context = ContextBuilder()
+    columns: dict[str, list[Tensor]] = {key: [] for key in _COLUMNS}
+    shrunk = _Shrink(cameras, shrink, (*_COLUMNS, *offered))
+    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=shrunk)
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
         b = len(batch["action"])
@@ -226,11 +242,13 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
             images[key][at : at + b] = batch[key].numpy()
         for key, column in columns.items():
             column.append(batch[key])
+        if offered:
+            context.add(*(batch[key].numpy() for key in offered))
         at += b
+    if offered:
+        context.built().save(partial)
     joined = {key: torch.cat(column).numpy() for key, column in columns.items()}
-    for key in memory:
-        np.save(partial / f"{key}.npy", joined[key])
-    _save_columns(partial, dataset, cameras, memory, joined, source)
+    _save_columns(partial, dataset, cameras, bool(offered), joined, source)
     for array in images.values():
         array.flush()
     if cache.exists():
@@ -257,7 +275,7 @@ def _save_columns(
     folder: Path,
     dataset: LeRobotDataset,
     cameras: list[str],
-    memory: list[str],
+    context: bool,
     columns: dict[str, np.ndarray],
     source: str,
 ) -> None:
@@ -271,7 +289,7 @@ def _save_columns(
     np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
     np.save(folder / "words.npy", words)
     np.save(folder / "group.npy", group)
-    told = {"source": source, "cameras": cameras, "memory": memory, "instructions": instructions, "groups": groups}
+    told = {"source": source, "cameras": cameras, "context": context, "instructions": instructions, "groups": groups}
     (folder / "meta.json").write_text(json.dumps(told, indent=1))
 
 

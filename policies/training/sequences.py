@@ -27,7 +27,7 @@ from engram.policies.vla.network import Sight
 from engram.policies.vla.recall import FORESIGHT_STEPS, FORESIGHT_UNIT_M
 
 STILL_SHARE = 0.25
-"""Share of the unchanged frames that count in the loss: in most of them the robot only waits."""
+"""Share of the frames at which the robot waits that count in the loss."""
 TURN_STEPS = 4
 """A step is a turning point if the demonstrated action changes there or within so many steps, as many as a chunk
 executes."""
@@ -114,7 +114,7 @@ class Percepts:
         with torch.no_grad():
             for at in tqdm(range(0, len(mine), block), "understanding every view", disable=rank > 0):
                 shown = mine[at : at + block]
-                percept = model.perceive(on_device(preprocess(frames.seen(shown)), device))
+                percept = model.look(on_device(preprocess(frames.shown(shown)), device))
                 assert isinstance(percept, Sight)
                 parts.append(
                     {name: x.half().cpu() for name, x in vars(percept).items() if name in KEPT_PARTS and x is not None}
@@ -123,7 +123,7 @@ class Percepts:
         self._parts = {name: gather_rows(torch.cat([p[name] for p in parts]), world)[:n] for name in parts[0]}
 
     def of(self, rows: np.ndarray, device: torch.device) -> Percept:
-        """Return what frames ``rows`` (n,) were understood as, without what a memory writes of it."""
+        """Return what frames ``rows`` (n,) were understood as, without memory/context."""
         views, which = np.unique(self._index[rows], return_inverse=True)
         drawn = torch.from_numpy(views)
         if self._draws > 1:
@@ -170,8 +170,7 @@ class SequenceFeed:
         self.frames, self.streams, self.step_s, self.preprocess = frames, streams, step_s, preprocess
         self.gradient_steps = gradient_steps or streams.window
         self.foresight = foresight
-        still = frames.view != np.arange(len(frames))
-        usual = (1.0 - keyframes) * np.where(still, STILL_SHARE, 1.0)
+        usual = (1.0 - keyframes) * np.where(frames.still, STILL_SHARE, 1.0)
         self._chance = np.maximum(usual, turning_points(frames.action, frames.last)) if keyframes else usual
         self.carried: State | None = None
         self.percepts: Percepts | None = None
@@ -210,19 +209,22 @@ class SequenceFeed:
         return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
 
     def kept(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of frames ``rows`` (n,) count in this loss: only a share of the unchanged frames and of those
-        that are no turning points."""
+        """Return which of frames ``rows`` (n,) count in this loss: only a share of those at which the robot waits,
+        and of those that are no turning points."""
         drawn = torch.rand(len(rows)).numpy() < self._chance[rows]
         drawn[0] = True  # a window in which nothing happens has a loss, too
         return np.flatnonzero(drawn)
 
     def perceive(self, model: RememberingNetwork, rows: np.ndarray, device: torch.device) -> Percept:
-        """Return the encodings of frames ``rows`` (n,); an image that did not change is encoded once."""
+        """Return the encodings of frames ``rows`` (n,); images that did not change are encoded once, while the tokens
+        of memory/context are read at every frame."""
         if self.percepts is not None:
-            return model.note(self.percepts.of(rows, device))
-        views, which = np.unique(self.frames.view[rows], return_inverse=True)
-        percept = model.perceive(on_device(self.preprocess(self.frames.seen(views)), device))
-        return percept.at(torch.from_numpy(which).to(device))
+            seen: Percept = self.percepts.of(rows, device)
+        else:
+            views, which = np.unique(self.frames.view[rows], return_inverse=True)
+            looked = model.look(on_device(self.preprocess(self.frames.shown(views)), device))
+            seen = looked.at(torch.from_numpy(which).to(device))
+        return model.note(model.with_context(seen, on_device(self.frames.offered(rows), device)))
 
     def foresight_loss(self, model: RememberingNetwork, percept: Percept, rows: np.ndarray) -> Tensor:
         """Return the Huber loss of the predicted future tool positions at frames ``rows`` (n,)."""

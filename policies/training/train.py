@@ -318,9 +318,9 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
 
 
 def freeze_perception(policy: NetworkPolicy) -> None:
-    """Leave only the memory of the episode, proprioception and the action head to be trained."""
+    """Leave only both memories, proprioception and the action head to be trained."""
     for name, parameter in policy.model.named_parameters():
-        parameter.requires_grad_(name.startswith(("recall.", "state.", "head.")))
+        parameter.requires_grad_(name.startswith(("recall.", "memory.", "state.", "head.")))
 
 
 def schedule(step: int, warmup: int, progress: float) -> float:

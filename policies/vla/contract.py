@@ -19,7 +19,7 @@ STATE_KEY = "observation.state"
 class Percept:
     """The encoding of one observation; a network adds what else its action head needs."""
 
-    cognition: Tensor  # (B, d): the cognitive token, the tokens of memory/context already fused in
+    cognition: Tensor  # (B, d): the cognitive token; with_context fuses the tokens of memory/context in
     pictures: Tensor  # (B, n, d): image tokens, in which a memory can search
     colours: Tensor | None = None  # (B, cells, 3): mean colours of image cells, likewise; None = it has none
     feature: Tensor | None = None  # (B, f): what a memory of the episode writes; None = there is no such memory
@@ -32,7 +32,10 @@ class Percept:
 
 
 class RememberingNetwork(nn.Module, ABC):
-    """Perceive, write, read, act. The reading conditions the action head; memory never receives actions."""
+    """Look, fuse the context in, write, read, act.
+
+    The reading conditions the action head; memory never receives actions.
+    """
 
     recall: Recall | None
     """The sequence memory and its gate; None = acts on the current observation alone."""
@@ -47,8 +50,19 @@ class RememberingNetwork(nn.Module, ABC):
         """Whether training has opened the gate through which the tokens of memory/context come."""
 
     @abstractmethod
+    def look(self, batch: dict[str, Tensor]) -> Percept:
+        """Encode images and instruction of the preprocessed observations (B,), and nothing else."""
+
+    @abstractmethod
+    def with_context(self, percept: Percept, batch: dict[str, Tensor]) -> Percept:
+        """Return ``percept`` with the tokens of memory/context in ``batch`` fused into its cognition, if it has any.
+
+        Apart from :meth:`look`, because the tokens' age changes at every step, the images of a waiting robot do not.
+        """
+
     def perceive(self, batch: dict[str, Tensor]) -> Percept:
         """Encode the preprocessed observations (B,), without proprioception."""
+        return self.note(self.with_context(self.look(batch), batch))
 
     @abstractmethod
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:

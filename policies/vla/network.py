@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -81,8 +81,8 @@ class EngramVLA(RememberingNetwork):
         """Whether training has opened the gate to memory/context."""
         return bool(self.memory.gate.any())
 
-    def perceive(self, batch: dict[str, Tensor]) -> Percept:
-        """Encode a normalised batch (images, instruction, memory/context; not proprioception)."""
+    def look(self, batch: dict[str, Tensor]) -> Percept:
+        """Encode images and instruction of a normalised batch."""
         words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)
         images = [self._augment(batch[camera]) for camera in self.cameras]
         seen = [encoder(image, words) for encoder, image in zip(self.encoders, images, strict=True)]
@@ -93,10 +93,25 @@ class EngramVLA(RememberingNetwork):
         for block in self.blocks[:-1]:
             x = block(x)
         x = self.blocks[-1](x, kept=1)  # only the cognitive token is read
-        cognition = self._remember(self.norm(x[:, 0]), batch)
         cells = self.config.memory_cells_side
         colours = None if self.recall is None or cells == 0 else cell_colours(images, cells)
-        return self.note(Sight(cognition=cognition, keypoints=keypoints, pictures=pictures, colours=colours))
+        return Sight(cognition=self.norm(x[:, 0]), keypoints=keypoints, pictures=pictures, colours=colours)
+
+    def with_context(self, percept: Percept, batch: dict[str, Tensor]) -> Percept:
+        """Return ``percept`` with the tokens of memory/context in ``batch`` fused in.
+
+        Raises:
+            InvalidInputError: the tokens have another length than in training.
+        """
+        tokens = batch.get(MEMORY_TOKENS_KEY)
+        if tokens is None:
+            return percept
+        if tokens.shape[-1] != self.config.memory_dim:
+            raise InvalidInputError(
+                f"{MEMORY_TOKENS_KEY}: length {tokens.shape[-1]}, expected {self.config.memory_dim}"
+            )
+        which = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
+        return replace(percept, cognition=self.memory(percept.cognition, tokens, *which))
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.
@@ -123,16 +138,6 @@ class EngramVLA(RememberingNetwork):
         start = noise[:, None] * self.config.noise_scale
         velocities = self.head.at_steps(condition, self.config.euler_steps)
         return integrate([guide(v) for v in velocities] if guide else velocities, start)[:, 0]
-
-    def _remember(self, cognition: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        tokens = batch.get(MEMORY_TOKENS_KEY)
-        if tokens is None:
-            return cognition
-        if tokens.shape[-1] != self.config.memory_dim:
-            raise InvalidInputError(
-                f"{MEMORY_TOKENS_KEY}: length {tokens.shape[-1]}, expected {self.config.memory_dim}"
-            )
-        return self.memory(cognition, tokens, batch[MEMORY_AGE_KEY], batch[MEMORY_PLACE_KEY], batch[MEMORY_MASK_KEY])
 
     def _condition(self, percept: Percept, state: Tensor) -> Tensor:
         """Join percept and proprioception (B, s), the latter sometimes withheld in training; (B, c)."""

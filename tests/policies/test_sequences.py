@@ -20,6 +20,7 @@ from engram.policies.sequence_memory.fast_forgetful import FastForgetful
 from engram.policies.sequence_memory.frame_stack import FrameStack
 from engram.policies.sequence_memory.gru import Gru
 from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks, TimeChunks
+from engram.policies.training.context_tokens import ContextBuilder, ContextTokens
 from engram.policies.training.frames import Frames, same_views
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed, turning_points
 from engram.policies.training.train import Trainer, main
@@ -31,6 +32,8 @@ from .recall_task import LENGTH, ask, episodes, learn, make_recall_dataset
 from .tiny import tiny_policy
 
 DIM, FEATURE = 16, 48
+LEARNT = ("recall", "memory", "state", "head")
+"""Parts of the network that learn while perception is frozen."""
 MODEL = (
     ("keypoints", 4), ("image_tokens_side", 2), ("dim", 16), ("layers", 2), ("heads", 2), ("head_width", 32),
     ("head_blocks", 1), ("chunk_size", 2), ("flow_draws", 8), ("memory_steps", 4), ("memory_events", 3),
@@ -103,8 +106,11 @@ def test_lanes_are_a_function_of_their_seed():
     assert not np.array_equal(walks[0], walks[2])
 
 
-def test_what_shows_nothing_new_counts_less():
-    still = replace(frames(400), view=np.append(np.zeros(200, np.int64), np.arange(200, 400)))
+def test_a_waiting_robot_counts_less_and_one_that_moves_with_covered_cameras_does_not():
+    same = np.append(np.zeros(200, np.int64), np.arange(200, 400))
+    covered = replace(frames(400), view=same)
+    assert not covered.still.any()
+    still = replace(covered, idle=np.ones(400, bool))
     feed = SequenceFeed(still, lanes_of(still, 1, 400, (0,)), 0.1, dict)
     torch.manual_seed(0)
     kept = feed.kept(np.arange(400))
@@ -431,8 +437,62 @@ def assert_kept_as_anew(trainer):
     torch.testing.assert_close(vars(kept), vars(anew), atol=2e-2, rtol=1e-2)  # half precision
 
 
+def offer_context(frames, seed=0):
+    """Return ``frames`` with two entries of memory/context at each, of three embeddings, older by 0.1 s a frame."""
+    rng, n = np.random.default_rng(seed), len(frames)
+    things = rng.standard_normal((3, 384), dtype=np.float32)
+    builder = ContextBuilder()
+    for part in np.split(np.arange(n), [n // 3]):
+        which = rng.integers(3, size=(len(part), 2))
+        age = (0.1 * part[:, None] + np.zeros(2)).astype(np.float32)
+        place = rng.standard_normal((len(part), 2, 3), dtype=np.float32)
+        builder.add(things[which], age, place, np.ones((len(part), 2), bool))
+    return replace(frames, context=builder.built())
+
+
+def test_embeddings_of_a_context_are_kept_once(dataset, tmp_path):
+    offered = offer_context(frames(30))
+    assert offered.context.embeddings.shape == (3, 384)
+    offered.context.save(tmp_path)
+    rows = np.array([29, 3, 3])
+    loaded, kept = ContextTokens.load(tmp_path).of(rows), offered.seen(rows)
+    assert all(torch.equal(loaded[key], kept[key]) for key in loaded)
+    assert kept["observation.memory.age_s"][:, 0].tolist() == pytest.approx([2.9, 0.3, 0.3])
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_images_are_encoded_once_and_the_context_is_read_at_every_frame(dataset, tmp_path, frozen):
+    trainer = Trainer(config(dataset, tmp_path))
+    model, device = trainer.policy.model.eval(), torch.device("cpu")
+    torch.nn.init.ones_(model.memory.gate)
+    trainer.feed.frames = offer_context(replace(trainer.frames, view=np.zeros(len(trainer.frames), np.int64)))
+    if frozen:
+        trainer.feed.freeze(model, device)
+    looks = []
+    model.encoders[0].register_forward_hook(lambda *_: looks.append(len(_[1][0])))
+    rows = np.array([0, 1, 2])
+    percept = trainer.feed.perceive(model, rows, device)
+    assert looks == ([] if frozen else [1])  # the three frames show the same
+    seen = trainer.feed.preprocess(trainer.feed.frames.seen(rows))
+    seen |= {key: value[:1].expand_as(value) for key, value in seen.items() if key.startswith("observation.images.")}
+    anew = model.perceive(seen)
+    torch.testing.assert_close(percept.cognition, anew.cognition, atol=2e-2, rtol=1e-2)  # frozen: half precision
+    torch.testing.assert_close(percept.feature, anew.feature, atol=2e-2, rtol=1e-2)
+    assert (percept.cognition[0] - percept.cognition[1]).abs().max() > 0.1  # what they remember differs
+
+
+def test_reading_the_context_is_learnt_while_perception_is_frozen(dataset, tmp_path):
+    trainer = Trainer(config(dataset, tmp_path, freeze_perception=True, perception_share=0.5, steps=8))
+    trainer.feed.frames = trainer.frames = offer_context(trainer.frames)
+    trainer.share = 0.6
+    trainer.update()
+    gate = trainer.policy.model.memory.gate.detach().clone()
+    trainer.update()
+    assert not torch.equal(gate, trainer.policy.model.memory.gate)
+
+
 def sight(policy):
-    return {n: w.clone() for n, w in policy.state_dict().items() if n.split(".")[1] not in ("recall", "state", "head")}
+    return {n: w.clone() for n, w in policy.state_dict().items() if n.split(".")[1] not in LEARNT}
 
 
 def test_perception_learns_in_the_first_share_of_a_training_and_then_stays(dataset, tmp_path):
