@@ -34,7 +34,10 @@ SCRIPTED: dict[str, tuple[str, ...]] = {
     "oracle_state": ("execute_steps",),
 }
 """What ``engram eval`` runs other than a policy, and the options that each of them takes; a policy takes all."""
-WAYS = ("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "world", "detector")
+WAYS = (
+    *("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "randomise_looks", "world"),
+    "detector",
+)
 """The options of ``engram eval`` that change how a policy is run."""
 
 
@@ -72,6 +75,8 @@ class EvalConfig:
     push: bool = False
     """Push the object that the instruction names once, while the arm approaches it (reach, push_to_mark, pick_place,
     stack)."""
+    randomise_looks: bool = False
+    """Draw lights, table colour and a small displacement of the perception camera from each seed."""
     world: str = "tabletop"
     """World to run in: tabletop, or package.module:attribute of your own."""
     detector: str = "geometric"
@@ -113,6 +118,7 @@ def evaluate(config: EvalConfig) -> int:
             push=config.push,
             world=config.world,
             detector=config.detector,
+            randomise_looks=config.randomise_looks,
             robot=robot,
         )
     Console(stderr=True).print(report.table())

@@ -85,6 +85,8 @@ class RecordConfig:
     """Record what the scene graph knows at each step too: perception and memory run along, anew in each episode."""
     detector: str = "geometric"
     """With ``reconstruction``: what finds the objects, a name or package.module:attribute of your own."""
+    randomise_looks: bool = False
+    """Draw lights, table colour and a small displacement of the perception camera anew for each episode."""
     world: str = "tabletop"
     """World in which is recorded: tabletop, or package.module:attribute of a MujocoWorld of your own."""
 
@@ -374,6 +376,8 @@ def _record_part(part: Part) -> None:
     )
     depth = config.reconstruction
     settings = WorldConfig(profile=config.profile, image_size=config.image_size, depth=depth)
+    if config.randomise_looks:
+        settings = settings.with_random_looks()
     world = make_mujoco_world(config.world, settings, robot)
     scene = SceneRecorder(world.kinematics, world.robot, detector=config.detector) if config.reconstruction else None
     can_push = pushable(part.task)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -58,6 +58,10 @@ class WorldConfig:
     """Draw the table's colour from the episode's seed."""
     randomise_cameras: bool = False
     """Move and turn the camera that perception uses a little, drawn from the episode's seed."""
+
+    def with_random_looks(self) -> WorldConfig:
+        """Return this with lights, table colour and camera drawn from each episode's seed."""
+        return replace(self, randomise_lights=True, randomise_colors=True, randomise_cameras=True)
 
 
 class MujocoWorld(ViewableWorld):

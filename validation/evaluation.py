@@ -366,6 +366,7 @@ def evaluate_checkpoint(
     push: bool = False,
     world: str = "tabletop",
     detector: str = "geometric",
+    randomise_looks: bool = False,
     robot: RobotConfig = PANDA_2F85,
 ) -> Report | SwapReport:
     """Load a policy and run it as :func:`make_runtime` says.
@@ -386,6 +387,7 @@ def evaluate_checkpoint(
         world: world to run in, a name or ``package.module:attribute``.
         robot: that acts; the policy was trained with its joints and cameras.
         detector: what finds the objects for a policy that acts on memory/context.
+        randomise_looks: draw lights, table colour and a small displacement of the perception camera from each seed.
 
     Raises:
         InvalidInputError: a detector is named that the policy has no use for.
@@ -401,7 +403,8 @@ def evaluate_checkpoint(
         subject = follow(loaded, ensemble, adaptive_m)
     if detector != "geometric" and not loaded.reads_context:
         raise InvalidInputError(f"detector {detector!r}: would change nothing: {checkpoint} acts on no memory/context")
-    made = make_world(world, WorldConfig(profile="fast", depth=loaded.reads_context), robot)
+    settings = WorldConfig(profile="fast", depth=loaded.reads_context)
+    made = make_world(world, settings.with_random_looks() if randomise_looks else settings, robot)
     runtime = make_runtime(subject, made, detector)
     report: Report | SwapReport
     if swap:

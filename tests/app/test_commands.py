@@ -23,6 +23,7 @@ def test_the_report_is_kept_with_commit_and_machine(tmp_path: Path) -> None:
     [
         (EvalConfig("experts", swap=True), "swap: would change nothing: experts takes world of swap, held_out"),
         (EvalConfig("oracle_state", push=True), "push: would change nothing: oracle_state takes execute_steps"),
+        (EvalConfig("experts", randomise_looks=True), "randomise_looks: would change nothing: experts takes world"),
         (EvalConfig("base", swap=True, push=True), "push: would change nothing: swap says words of its own"),
         (
             EvalConfig("base", ensemble=True, execute_steps=8),

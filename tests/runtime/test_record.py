@@ -132,6 +132,26 @@ def test_pushed_episodes_show_how_the_expert_follows(tmp_path: Path) -> None:
 
 
 @pytest.mark.render
+def test_looks_are_drawn_for_each_episode_and_the_expert_does_the_same(tmp_path: Path) -> None:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    usual = RecordConfig(str(tmp_path / "usual"), tasks=("press_button",), episodes=2, workers=1, image_size=32,
+                         noise=0.0)  # fmt: skip
+    varied = replace(usual, root=str(tmp_path / "varied"), randomise_looks=True)
+    first = []
+    for config in (usual, varied):
+        dataset = LeRobotDataset(config.repo_id, root=record(config).root)
+        begins = np.flatnonzero(np.array(dataset.hf_dataset["frame_index"]) == 0)
+        first.append([np.array(dataset[int(i)]["observation.images.front"]) for i in begins])
+        first.append(np.array(dataset.hf_dataset["action"]))
+    shades, actions, drawn, same = first
+    corner = (slice(None), slice(-3, None), slice(0, 3))  # of the table
+    assert abs(shades[0][corner].mean() - shades[1][corner].mean()) < 0.01
+    assert abs(drawn[0][corner].mean() - drawn[1][corner].mean()) > 0.02
+    np.testing.assert_array_equal(actions, same)
+
+
+@pytest.mark.render
 def test_two_recordings_become_one_dataset_whose_tasks_stay_apart(
     config: RecordConfig, report: RecordReport, tmp_path: Path
 ) -> None:
