@@ -1,0 +1,169 @@
+"""LeRobot's own policies on our demonstrations: trained by ``lerobot-train`` for the same core-minutes, evaluated by
+our evaluation on the same seeds.
+
+    python -m engram.benchmarks.policy_peers --dataset runs/engram/dataset-... --ours runs/engram/.../policy
+
+Each peer trains on one core for as many minutes as ours took on all its cores together. An interrupted run goes on from
+LeRobot's last checkpoint; evaluations that are finished are not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.core.errors import EngramError, unknown_name
+from engram.core.provenance import machine
+from engram.core.statistics import Rate, mean_rate
+from engram.policies.checkpoint import CARD
+from engram.sim.tasks import SUITES
+
+PEERS = ("act", "diffusion")
+SAVE_STEPS = 100
+"""LeRobot saves so often; what it did after the last time does not count."""
+POLL_S = 5.0
+
+
+@dataclass(frozen=True)
+class PeersBenchmark:
+    """What is trained and evaluated."""
+
+    dataset: Path
+    """Folder of the LeRobotDataset that ours learnt from."""
+    ours: str = "engram"
+    """Our policy: a shipped name or a folder."""
+    memoryless: str = ""
+    """Folder of ours without memory, trained alike; empty = none."""
+    peers: tuple[str, ...] = PEERS
+    """LeRobot's policy types."""
+    minutes: float = 0.0
+    """Core-minutes of each peer's training; 0 = what the card of ours says."""
+    batch_size: int = 8
+    """Of the peers, as is LeRobot's default."""
+    episodes: int = 50
+    """Episodes a task, seeds 0 and up."""
+    work: Path = Path("runs/policy_peers")
+    """Folder of trainings and finished evaluations."""
+    quick: bool = False
+    """A minute of training and two episodes a task."""
+    output: Path = RESULTS / "policy_peers.json"
+    """Where the JSON goes."""
+
+    def __post_init__(self) -> None:
+        for peer in self.peers:
+            if peer not in PEERS:
+                raise unknown_name("peer", peer, PEERS)
+
+
+def core_minutes(card: dict[str, Any]) -> float:
+    """Return the minutes that a training took on all its processes together, from the policy's card."""
+    return float(card["trained_minutes"]) * int(card["processes"])
+
+
+def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:
+    """Train ``peer`` for what is left of ``minutes``; return the folder of its last checkpoint.
+
+    Raises:
+        EngramError: it ended by itself, or saved nothing in its time.
+    """
+    out = config.work / peer
+    spent_file, last = config.work / f"{peer}.minutes", out / "checkpoints" / "last" / "pretrained_model"
+    spent = float(spent_file.read_text()) if spent_file.exists() and last.exists() else 0.0
+    if spent >= minutes:
+        return last
+    words = ["lerobot-train", "--save_freq", str(SAVE_STEPS), "--steps", "10000000"]
+    if last.exists():
+        words += ["--resume=true", f"--config_path={last / 'train_config.json'}"]
+    else:
+        words += [
+            *(f"--policy.type={peer}", "--policy.push_to_hub=false", "--policy.device=cpu", "--wandb.enable=false"),
+            *("--dataset.repo_id=local/peers", f"--dataset.root={config.dataset}", f"--output_dir={out}"),
+            *(f"--batch_size={config.batch_size}", "--num_workers=0", "--eval_freq=0", "--seed=0"),
+        ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    config.work.mkdir(parents=True, exist_ok=True)
+    with (config.work / f"{peer}.log").open("a") as log:
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+        try:
+            _wait(process, spent, minutes, spent_file, last)
+        finally:
+            process.terminate()
+            process.wait()
+    if not last.exists():
+        raise EngramError(f"{peer}: saved nothing in {minutes:g} minutes; see {log.name}")
+    return last
+
+
+def _wait(process: subprocess.Popen[bytes], spent: float, minutes: float, told: Path, last: Path) -> None:
+    """Let ``process`` work until ``minutes`` are over; what it spent until each checkpoint is kept."""
+    began, saved = time.monotonic(), os.path.realpath(last)
+    while (now := spent + (time.monotonic() - began) / 60) < minutes:
+        if process.poll() is not None:
+            raise EngramError(f"lerobot-train ended with {process.returncode} after {now:.0f} of {minutes:g} minutes")
+        if saved != (newest := os.path.realpath(last)) and last.exists():
+            told.write_text(f"{now:.2f}")
+            saved = newest
+        time.sleep(POLL_S)
+    told.write_text(f"{minutes:.2f}")
+
+
+def evaluated(name: str, policy: str, tasks: Sequence[str], config: PeersBenchmark) -> dict[str, Rate]:
+    """Return the success of ``policy`` in each task, measured unless it was before."""
+    folder = config.work / "evaluations"
+    folder.mkdir(parents=True, exist_ok=True)
+    rates: dict[str, Rate] = {}
+    for task in tasks:
+        path = folder / f"{name}-{task}-{config.episodes}.json"
+        if not path.exists():
+            words = ["-m", "engram.app.cli", "eval", policy, "--tasks", task, "--episodes", str(config.episodes)]
+            done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode:
+                raise EngramError(f"engram eval {policy} --tasks {task}: exit code {done.returncode}")
+            path.write_text(done.stdout.splitlines()[-1])
+        rates[task] = Rate(**json.loads(path.read_text())["mean"])
+    return rates
+
+
+def suite_figures(name: str, rates: dict[str, Rate], ours: dict[str, Rate]) -> list[dict[str, Any]]:
+    """Return the mean success of ``name`` on the memory tasks and on the others, and what ours has more."""
+    rows = []
+    for suite, target in (("memory", 0.40), ("tabletop", 0.0)):
+        mean = mean_rate([rates[task] for task in SUITES[suite]])
+        rows.append(figure(f"{name}_{suite}", mean.rate, mean.n, (mean.low, mean.high)))
+        if rates is not ours:
+            ahead = mean_rate([ours[task] for task in SUITES[suite]]).rate - mean.rate
+            rows.append(figure(f"ours_ahead_of_{name}_{suite}", ahead, mean.n, None, f">= {target:g}", ahead >= target))
+    return rows
+
+
+def main(config: PeersBenchmark | None = None) -> None:
+    """Train, evaluate, save."""
+    config, where = config or tyro.cli(PeersBenchmark), machine()
+    from engram.policies.opening import checkpoint_folder
+
+    card = json.loads((checkpoint_folder(config.ours) / CARD).read_text())
+    minutes = 1.0 if config.quick else config.minutes or core_minutes(card)
+    with ThreadPoolExecutor(len(config.peers)) as threads:
+        folders = dict(zip(config.peers, threads.map(lambda p: train(p, config, minutes), config.peers), strict=True))
+    policies = {"ours": config.ours, **({"memoryless": config.memoryless} if config.memoryless else {})}
+    policies |= {peer: str(folder) for peer, folder in folders.items()}
+    tasks = (*SUITES["memory"], *SUITES["tabletop"])
+    rates = {name: evaluated(name, policy, tasks, config) for name, policy in policies.items()}
+    figures = [row for name, found in rates.items() for row in suite_figures(name, found, rates["ours"])]
+    per_task = {name: {task: asdict(rate) for task, rate in found.items()} for name, found in rates.items()}
+    save_report(config.output, "policy_peers", where, config, figures=figures, core_minutes=minutes, per_task=per_task)
+
+
+if __name__ == "__main__":
+    main()

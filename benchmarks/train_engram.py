@@ -1,0 +1,160 @@
+"""The shipped policy ``engram`` by one command: demonstrations recorded and merged, one training.
+
+    python -m engram.benchmarks.train_engram [--work runs/engram]
+
+Records demonstrations of all tasks with what the scene graph offers at each step, merges them, and trains a bank and
+the reading of memory/context from ``memory`` on: for a first share of the steps everything learns, then perception is
+frozen. What was cut off goes on where it was; what other code recorded is left aside. The last line is the policy's
+folder, for ``engram eval FOLDER --tasks all``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from engram.benchmarks.memory_arms import PART, RECIPE, finished
+from engram.benchmarks.memory_tasks import COLORED, UNCOLORED
+from engram.core.arrays import positive_int
+from engram.policies.training.train import main as train
+from engram.policies.training.train_config import TrainConfig
+from engram.runtime.record import MergeConfig, RecordConfig, merge, record, recorder
+from engram.sim.tasks import TASKS, UNSEEN_TASKS
+
+VARIATIONS: dict[tuple[str, ...], tuple[str, ...]] = {
+    COLORED: (
+        *("", ":delay=5,first_color=1", ":delay=20,first_color=2,distractors=2", ":first_color=3"),
+        *(":delay=40,first_color=4,distractors=4", ":delay=15,first_color=5"),
+    ),
+    UNCOLORED: ("", ":delay=5", ":delay=20,distractors=2", ":delay=15", ":delay=40,distractors=4", ":delay=10"),
+    tuple(UNSEEN_TASKS): (
+        *("", ":alternatives=2,first_color=2", ":alternatives=4,first_color=4,delay=5,distractors=3"),
+        *(
+            ":alternatives=5,delay=20,first_color=6",
+            ":alternatives=6,distractors=6,delay=40",
+            ":alternatives=3,delay=80",
+        ),
+    ),
+}
+"""How each task is varied. The last three colours of the memory tasks, more things and more alternatives are kept for
+the evaluation beyond training."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Demonstrations of some tasks."""
+
+    tasks: tuple[str, ...]
+    episodes: int
+    """Of each task."""
+    first_seed: int
+    pushed: float = 0.0
+    """Share in which somebody pushes what the robot is after."""
+    randomise_looks: bool = False
+
+
+def varied(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``tasks``, one of VARIATIONS, each with all its options."""
+    return tuple(task + options for task in tasks for options in VARIATIONS[tasks])
+
+
+RECORDINGS = {
+    "colored": Recording(varied(COLORED), 20, 1_000_000),
+    "uncolored": Recording(varied(UNCOLORED), 20, 1_100_000),
+    "unseen": Recording(varied(tuple(UNSEEN_TASKS)), 60, 1_200_000),
+    "plain": Recording(tuple(TASKS), 160, 1_300_000, pushed=0.5),
+    "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 20, 1_400_000, 0.5, randomise_looks=True),
+}
+RUN: dict[str, Any] = {
+    **RECIPE,
+    "memory": "bank",
+    "perception_share": 0.28,
+    "learning_rate": 1e-3,
+    "processes": 2,
+    "emphasis": (
+        *(("put_block_back", 2.0), ("intercept_grab", 1.5), ("count_presses", 2.0), ("seq_push_buttons", 2.0)),
+        *(("stack", 2.5), ("push_to_mark", 2.0)),
+        *(("remember_color", 1.5), ("reopen_drawer", 1.5), ("stop_cube", 2.0)),
+    ),
+}
+"""Drawn oftener is what ``memory`` was weak at."""
+
+
+@dataclass(frozen=True)
+class EngramConfig:
+    """How much is recorded and trained."""
+
+    share: float = 1.0
+    """Of the demonstrations; less for a smaller version of the run."""
+    steps: int = 12_000
+    """Optimiser steps."""
+    start_from: str = "memory"
+    """Shipped policy, or folder, to begin with."""
+    seed: int = 0
+    """Of the training."""
+    workers: int = 2
+    """Processes that record."""
+    work: Path = Path("runs/engram")
+    """Folder of recordings and policy."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "workers"):
+            positive_int(f"EngramConfig.{name}", getattr(self, name))
+
+
+def recorded(config: EngramConfig) -> Path:
+    """Record and merge what is missing; return the folder of the dataset."""
+    code = recorder(reconstruction=True)
+    roots = [config.work / f"{name}-{code}" for name in RECORDINGS]
+    for root, recording in zip(roots, RECORDINGS.values(), strict=True):
+        if not root.exists():
+            record(recording_config(recording, root, config))
+    if not (whole := config.work / f"dataset-{code}").exists():
+        merge(MergeConfig(tuple(map(str, roots)), str(whole), "engram/all"))
+    return whole
+
+
+def recording_config(recording: Recording, root: Path, config: EngramConfig) -> RecordConfig:
+    """Return how ``recording`` is recorded into ``root``, a dataset of its name."""
+    return RecordConfig(
+        str(root),
+        f"engram/{root.name}",
+        recording.tasks,
+        episodes=max(1, round(config.share * recording.episodes)),
+        first_seed=recording.first_seed,
+        pushed=recording.pushed,
+        randomise_looks=recording.randomise_looks,
+        workers=config.workers,
+        part_episodes=PART,
+        reconstruction=True,
+    )
+
+
+def trained(config: EngramConfig) -> Path:
+    """Record, merge and train what is missing; return the folder of the policy."""
+    dataset = recorded(config)
+    out = config.work / f"seed{config.seed}-{dataset.name}"
+    run = TrainConfig(
+        str(dataset),
+        str(out),
+        start_from=config.start_from,
+        steps=config.steps,
+        seed=config.seed,
+        resume=(out / "resume").exists(),
+        **RUN,
+    )
+    if not finished(run):
+        train(run)
+    return out / "policy"
+
+
+def main() -> None:
+    """Train from the command line; the last line is the policy's folder."""
+    print(trained(tyro.cli(EngramConfig)))
+
+
+if __name__ == "__main__":
+    main()
