@@ -34,6 +34,10 @@ from engram.policies.lerobot.processor_engram_vla import DownsampleImages, embed
 from engram.policies.vla.contract import STATE_KEY
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+DECODERS = 2
+"""Processes that decode a dataset. They are spawned: a fork of a process with threads (torch, pyarrow) can hang."""
+FRAMES_PER_DECODER = 5000
+"""A smaller dataset is decoded sooner than so many processes have begun."""
 _COLUMNS = ("observation.state", "action", "episode_index", "task_index")
 
 
@@ -218,7 +222,14 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     }
     memory = sorted(key for key in dataset.meta.features if key.startswith(MEMORY_PREFIX))
     columns: dict[str, list[Tensor]] = {key: [] for key in (*_COLUMNS, *memory)}
-    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=_Shrink(cameras, shrink, tuple(columns)))
+    workers = min(DECODERS, n // FRAMES_PER_DECODER)
+    loader = DataLoader(
+        dataset,
+        batch_size=128,
+        num_workers=workers,
+        collate_fn=_Shrink(cameras, shrink, tuple(columns)),
+        multiprocessing_context="spawn" if workers else None,
+    )
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
         b = len(batch["action"])
