@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 
 from engram.benchmarks.memory_tasks import COLORED, UNCOLORED
 from engram.core.arrays import positive_int
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
 from engram.core.errors import unknown_name
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.opening import checkpoint_folder
@@ -108,8 +108,8 @@ def trained(config: ArmsConfig) -> dict[str, Path]:
     missing = [run for run in wanted.values() if not finished(run)]
     if missing:
         decoded(missing[0])  # in this process: those of the pool may not have the decoder's children
-        with spawned_pool(min(config.workers, len(missing)), tasks_per_child=1) as pool:
-            pool.map(train, missing, chunksize=1)
+        for _ in run_spawned(train, missing, min(config.workers, len(missing)), tasks_per_child=1):
+            pass
     return {arm: Path(run.out) / "policy" for arm, run in wanted.items()}
 
 

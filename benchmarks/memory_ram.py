@@ -14,6 +14,7 @@ import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import tyro
 
 from engram.benchmarks.memory import SECOND, MemoryBenchmark, frames, make_world, stored
 from engram.benchmarks.report import figure, save_report
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
 from engram.core.provenance import machine
 from engram.core.questions import AtTime, FindObject
 from engram.core.types import EMBEDDING_DIM
@@ -102,8 +103,7 @@ def main(config: RamBenchmark | None = None) -> None:
     config = config or tyro.cli(RamBenchmark)
     where, found = machine(), []
     for count in [size for size in config.sizes if not config.quick or size <= 10_000]:
-        with spawned_pool(1) as pool:
-            row = pool.apply(measure, (count, config.updates, config.seed))
+        (row,) = run_spawned(partial(measure, updates=config.updates, seed=config.seed), [count], 1)
         ratio = row["asked_mb"] / row["counted_mb"]
         print(f"{count:>9,} objects: counted {row['counted_mb']:.1f} MB, process {row['grown_mb']:.1f} MB, "
               f"with indexes {row['asked_mb']:.1f} MB, ratio {ratio:.2f}")  # fmt: skip

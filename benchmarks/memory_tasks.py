@@ -24,7 +24,7 @@ from rich.progress import track
 from engram.benchmarks.memory_tasks_figures import OURS, figures, tables
 from engram.benchmarks.report import save_report
 from engram.core.arrays import positive_int
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
 from engram.core.contracts import Policy
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
@@ -303,12 +303,11 @@ def measure(config: MemoryTasksBenchmark, wanted: list[Block]) -> dict[str, dict
     config.work.mkdir(parents=True, exist_ok=True)
     todo = [block for block in wanted if not (config.work / block.name).exists()]
     if todo and not config.so_far:
-        with spawned_pool(min(config.workers, len(todo))) as pool:
-            ran = pool.imap_unordered(run_block, todo)
-            for block, result in track(ran, "evaluating", total=len(todo), console=Console(stderr=True)):
-                fresh = config.work / f"{block.name}.partial"
-                fresh.write_text(json.dumps({**asdict(block), **result}))
-                fresh.rename(config.work / block.name)
+        ran = run_spawned(run_block, todo, min(config.workers, len(todo)))
+        for block, result in track(ran, "evaluating", total=len(todo), console=Console(stderr=True)):
+            fresh = config.work / f"{block.name}.partial"
+            fresh.write_text(json.dumps({**asdict(block), **result}))
+            fresh.rename(config.work / block.name)
     return rates(wanted, config.work)
 
 

@@ -6,8 +6,11 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from multiprocessing.pool import Pool
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
+from engram.core.errors import EngramError
 from engram.core.notices import hush_datasets
 
 _PR_SET_PDEATHSIG = 1
@@ -24,10 +27,30 @@ def end_with_parent(parent: int) -> None:
         os._exit(128 + signal.SIGTERM)
 
 
-def spawned_pool(processes: int, tasks_per_child: int | None = None) -> Pool:
-    """Return a pool of fresh processes that end with this one. Those of a plain pool work on after SIGTERM."""
-    context = multiprocessing.get_context("spawn")
-    return context.Pool(processes, _begin, (os.getpid(),), maxtasksperchild=tasks_per_child)
+def run_spawned[Item, Result](
+    function: Callable[[Item], Result], items: Iterable[Item], processes: int, tasks_per_child: int | None = None
+) -> Iterator[Result]:
+    """Yield ``function`` of each of ``items`` as it is done, by fresh processes that end with this one.
+
+    Args:
+        function: of a module, as are the types of items and results: they are pickled.
+        processes: how many work at a time.
+        tasks_per_child: a process is replaced after so many items; None = never.
+
+    Raises:
+        EngramError: a process died, by a signal or for want of memory. The processes of a ``multiprocessing.Pool``
+            would be replaced, and its caller would wait for the lost result for ever.
+    """
+    pool = ProcessPoolExecutor(
+        processes, multiprocessing.get_context("spawn"), _begin, (os.getpid(),), max_tasks_per_child=tasks_per_child
+    )
+    try:
+        for done in as_completed([pool.submit(function, item) for item in items]):
+            yield done.result()
+    except BrokenProcessPool as error:
+        raise EngramError("a worker process died (killed, crashed, or out of memory); what it did is lost") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(parent: int) -> None:

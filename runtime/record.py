@@ -19,7 +19,7 @@ import tyro
 from rich.progress import track
 
 from engram.core.arrays import positive_int
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
 from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
@@ -180,11 +180,8 @@ def record(config: RecordConfig) -> RecordReport:
     todo = [part for part in parts if not part.root.exists()]
     workers = min(config.workers, len(todo))
     if workers > 1:
-        with spawned_pool(workers) as pool:
-            for _ in track(pool.imap_unordered(_record_part, todo), "recording", total=len(todo)):
-                pass
-            pool.close()  # leaving the block would kill the workers, and Python would warn of leaked resources
-            pool.join()
+        for _ in track(run_spawned(_record_part, todo, workers), "recording", total=len(todo)):
+            pass
     else:
         for part in track(todo, "recording"):
             _record_part(part)

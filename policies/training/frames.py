@@ -34,6 +34,10 @@ from engram.policies.training.context_tokens import KEYS, ContextBuilder, Contex
 from engram.policies.vla.contract import STATE_KEY
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+DECODERS = 2
+"""Processes that decode a dataset. They are spawned: a fork of a process with threads (torch, pyarrow) can hang."""
+FRAMES_PER_DECODER = 5000
+"""A smaller dataset is decoded sooner than so many processes have begun."""
 _COLUMNS = ("observation.state", "action", "episode_index", "task_index")
 
 
@@ -233,8 +237,14 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     offered = KEYS if KEYS[0] in dataset.meta.features else ()
     context = ContextBuilder()
     columns: dict[str, list[Tensor]] = {key: [] for key in _COLUMNS}
-    shrunk = _Shrink(cameras, shrink, (*_COLUMNS, *offered))
-    loader = DataLoader(dataset, batch_size=128, num_workers=2, collate_fn=shrunk)
+    workers = min(DECODERS, n // FRAMES_PER_DECODER)
+    loader = DataLoader(
+        dataset,
+        batch_size=128,
+        num_workers=workers,
+        collate_fn=_Shrink(cameras, shrink, (*_COLUMNS, *offered)),
+        multiprocessing_context="spawn" if workers else None,
+    )
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
         b = len(batch["action"])

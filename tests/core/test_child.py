@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from engram.core.child import run_spawned
+from engram.core.errors import EngramError
+
 BEGIN = """
 import os, time
 from engram.core.child import end_with_parent
@@ -34,12 +37,14 @@ os.wait()
 
 POOL = """
 import signal
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
+
+def tell(seconds):
+    print(os.getpid(), flush=True)
+    time.sleep(seconds)
 
 if __name__ == "__main__":
-    with spawned_pool(1) as pool:
-        print(pool.apply(os.getpid), flush=True)
-        pool.apply_async(time.sleep, (60,))
+    for _ in run_spawned(tell, [0, 60], 1):
         os.kill(parent, signal.SIGTERM)
         time.sleep(60)
 """
@@ -47,14 +52,13 @@ if __name__ == "__main__":
 
 QUIET = """
 import logging
-from engram.core.child import spawned_pool
+from engram.core.child import run_spawned
 
-def level():
+def level(_):
     return logging.getLogger("lerobot.utils.import_utils").getEffectiveLevel()
 
 if __name__ == "__main__":
-    with spawned_pool(1) as pool:
-        print(pool.apply(level), flush=True)
+    print(*run_spawned(level, [0], 1), flush=True)
 """
 
 
@@ -79,7 +83,7 @@ def test_a_pool_ends_with_a_parent_that_is_told_to_end(tmp_path):
     assert ended.returncode == -signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         for _ in range(200):
-            os.kill(int(ended.stdout), 0)
+            os.kill(int(ended.stdout.split()[0]), 0)
             time.sleep(0.05)
     assert time.monotonic() - began < 45  # not when its work is done
 
@@ -89,3 +93,25 @@ def test_a_pools_processes_do_not_print_lerobots_page_about_video_decoders(tmp_p
     script.write_text(QUIET)
     said = subprocess.run([sys.executable, script], capture_output=True, check=True, timeout=60).stdout
     assert int(said) == logging.ERROR
+
+
+def square(number):
+    return number**2
+
+
+def die(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_results_come_as_they_are_done():
+    assert sorted(run_spawned(square, range(5), 2)) == [0, 1, 4, 9, 16]
+
+
+def test_a_process_that_is_killed_ends_the_work_with_an_error():
+    with pytest.raises(EngramError, match="a worker process died"):
+        list(run_spawned(die, range(3), 2))
+
+
+def test_what_an_item_raises_ends_the_work_and_is_raised():
+    with pytest.raises(TypeError):
+        list(run_spawned(square, ["a", *[2] * 1000], 1))
