@@ -115,7 +115,7 @@ def each_once(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
-    valid = [field.name for field in fields(MemoryConfig)]
+    valid = [field.name for field in fields(config)]
     for option in options.split(","):
         key, _, value = option.partition("=")
         if key not in valid or not value.strip().isdecimal():
