@@ -243,6 +243,10 @@ def test_the_environment_takes_the_options() -> None:
     assert (env.world.task.config.delay, env.world.task.k) == (3, 2)
     assert env._max_episode_steps == env.world.task.max_steps
     env.close()
+    env = TabletopEnv("touch_unseen", obs_type="state", kinds=1)
+    env.reset(seed=0)
+    assert {thing.split()[1] for thing in env.world.task.things} == {"cube"}
+    env.close()
 
 
 def test_guessing_is_worth_its_chance_and_an_expert_nearly_always_succeeds() -> None:

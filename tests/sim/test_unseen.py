@@ -6,7 +6,7 @@ import pytest
 from engram.core.errors import InvalidInputError
 from engram.sim.experts import make_expert
 from engram.sim.props import CLOTH_HALF_M, CUP_HEIGHT_M
-from engram.sim.tasks import UNSEEN_TASKS, task_class, with_options
+from engram.sim.tasks import UNSEEN_TASKS, example_instructions, task_class, task_for, with_options
 from engram.sim.tasks.memory.base import PALETTE
 from engram.sim.tasks.memory.unseen import KINDS
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -108,3 +108,10 @@ def test_the_cloth_covers_every_button_but_not_the_cube(world: MujocoWorld, alte
         assert (np.abs(task.places - middle) + 0.02 < CLOTH_HALF_M[:2]).all()
         assert max(task.tops_m) < 2 * CLOTH_HALF_M[2]
         assert world.oracle_pose("cube").position[0] + 0.03 < middle[0] - CLOTH_HALF_M[0]
+
+
+def test_an_example_of_a_task_fills_its_slots_with_its_own_words() -> None:
+    said = example_instructions(("engram.sim.tasks.memory.unseen:TouchUnseen",))
+    assert said[0] == "touch the red cube although it is out of view"
+    assert task_for(said[0]) == "touch_unseen"
+    assert "stack the red cube on the green cube" in said
