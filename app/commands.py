@@ -52,7 +52,7 @@ class EvalConfig:
     episodes: int = 50
     """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
-    """Which tasks or suites (tabletop, memory, all), as in shell_touch:delay=20,alternatives=4, or
+    """Which tasks or suites (tabletop, memory, unseen, all), as in shell_touch:delay=20,alternatives=4, or
     package.module:attribute of your own; default: tabletop."""
     swap: bool = False
     """Swap the instruction for that of another object in the same scene, and measure which goal is reached."""

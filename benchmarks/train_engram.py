@@ -32,15 +32,12 @@ VARIATIONS: dict[tuple[str, ...], tuple[str, ...]] = {
     UNCOLORED: ("", ":delay=5", ":delay=20,distractors=2", ":delay=15", ":delay=40,distractors=4", ":delay=10"),
     tuple(UNSEEN_TASKS): (
         *("", ":alternatives=2,first_color=2", ":alternatives=4,first_color=4,delay=5,distractors=3"),
-        *(
-            ":alternatives=5,delay=20,first_color=6",
-            ":alternatives=6,distractors=6,delay=40",
-            ":alternatives=3,delay=80",
-        ),
+        *(":alternatives=5,first_color=6,delay=20", ":alternatives=7,first_color=3,distractors=6,delay=40"),
+        ":alternatives=6,first_color=7,delay=15",
     ),
 }
-"""How each task is varied. The last three colours of the memory tasks, more things and more alternatives are kept for
-the evaluation beyond training."""
+"""How each task is varied. What is kept for the evaluation beyond training: held-out words, longer delays, more things,
+most alternatives, and the last three colours of the memory tasks."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ RECORDINGS = {
     "colored": Recording(varied(COLORED), 20, 1_000_000),
     "uncolored": Recording(varied(UNCOLORED), 20, 1_100_000),
     "unseen": Recording(varied(tuple(UNSEEN_TASKS)), 60, 1_200_000),
-    "plain": Recording(tuple(TASKS), 160, 1_300_000, pushed=0.5),
+    "plain": Recording(tuple(TASKS), 480, 1_300_000, pushed=0.5),
     "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 20, 1_400_000, 0.5, randomise_looks=True),
 }
 RUN: dict[str, Any] = {
@@ -89,7 +86,7 @@ class EngramConfig:
 
     share: float = 1.0
     """Of the demonstrations; less for a smaller version of the run."""
-    steps: int = 12_000
+    steps: int = 20_000
     """Optimiser steps."""
     start_from: str = "memory"
     """Shipped policy, or folder, to begin with."""

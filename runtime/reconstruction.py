@@ -22,7 +22,6 @@ from engram.perception.embedding import default_text_encoder
 from engram.runtime.factories import make_detector
 from engram.runtime.loop import remember
 from engram.sim.tasks import get_task
-from engram.sim.tasks.placement import COLORS
 
 TOKENS = 16
 """Entries of a context, padding included."""
@@ -65,8 +64,8 @@ def past_tasks(
 ) -> list[Case]:
     """Return up to two made-up past episodes of ``task`` as tokens, with random place and age."""
     kind = get_task(task)
-    colours = itertools.permutations(sorted(COLORS), len(kind.slots()))
-    said = [t.format(**dict(zip(kind.slots(), named, strict=True))) for named in colours for t in kind.instructions]
+    fills = itertools.permutations(sorted(kind.slot_words), len(kind.slots()))
+    said = [t.format(**dict(zip(kind.slots(), named, strict=True))) for named in fills for t in kind.instructions]
     words = [str(said[i]) for i in rng.integers(len(said), size=int(rng.integers(ContextConfig.cases + 1)))]
     ages = np.exp(rng.uniform(np.log(PAST_AGE_S[0]), np.log(PAST_AGE_S[1]), len(words)))
     places = table.place(rng.uniform(PAST_LOW_M, PAST_HIGH_M, (len(words), 3)))

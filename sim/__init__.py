@@ -31,6 +31,7 @@ ENVIRONMENTS = {
     "engram/StopCube-v0": "stop_cube",
     "engram/MatchColor-v0": "match_color",
     "engram/TouchUnseen-v0": "touch_unseen",
+    "engram/PlaceUnseen-v0": "place_unseen",
 }
 """Gymnasium id -> task name."""
 

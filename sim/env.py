@@ -55,6 +55,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
         alternatives: int | None = None,
         first_color: int | None = None,
         distractors: int | None = None,
+        kinds: int | None = None,
         world: str = "tabletop",
     ) -> None:
         """Make the environment; nothing is rendered before the first reset.
@@ -72,6 +73,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             alternatives: of a memory task; None = as the task has it.
             first_color: of a memory task's palette; None = 0.
             distractors: of a memory task, things that mean nothing; None = none.
+            kinds: of things in ``touch_unseen``; None = all.
             world: ``tabletop``, or ``package.module:attribute`` of a MujocoWorld of your own.
         """
         if obs_type not in OBSERVATION_TYPES:
@@ -83,6 +85,7 @@ class TabletopEnv(gym.Env[dict[str, Any], np.ndarray]):
             raise InvalidInputError("profile 'none' has no cameras: observe obs_type 'state' instead")
         config = replace(world_config or WorldConfig(), profile=profile if pixels else "none", image_size=image_size)
         options = {"alternatives": alternatives, "first_color": first_color, "distractors": distractors}
+        options["kinds"] = kinds
         task = with_options(task, delay=delay, **options)
         self.task, self.obs_type, self.render_mode, self.render_size = task, obs_type, render_mode, render_size
         self._max_episode_steps = get_task(task).max_steps  # lerobot-eval asks for it by this name

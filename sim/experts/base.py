@@ -95,9 +95,12 @@ CLEARANCE_M = 0.06
 """How high closed fingers stay above things on their way to one."""
 
 
-def down_on(tool: np.ndarray, top: np.ndarray, height_m: float) -> Waypoint:
-    """Return the way of closed fingers at ``tool`` (3,) m over ``top`` (3,) m, then to ``height_m`` above it."""
-    clear = CLEARANCE_M * funnel(float(np.hypot(*(tool - top)[:2])), 0.012, 0.04)
+def down_on(tool: np.ndarray, top: np.ndarray, height_m: float, clearance_m: float = CLEARANCE_M) -> Waypoint:
+    """Return the way of closed fingers at ``tool`` (3,) m over ``top`` (3,) m, then to ``height_m`` above it.
+
+    On the way they stay ``clearance_m`` above it.
+    """
+    clear = clearance_m * funnel(float(np.hypot(*(tool - top)[:2])), 0.012, 0.04)
     return Waypoint(above(top, max(clear, height_m) if clear else height_m), grip=1.0)
 
 

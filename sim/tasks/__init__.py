@@ -87,8 +87,10 @@ def task_for(instruction: str, also: Iterable[str] = ()) -> str:
 def example_instructions(also: Iterable[str] = ()) -> tuple[str, ...]:
     """Return an instruction for each of TASKS and of ``also``; names of it that are no such task are left out."""
     own = [name for name in also if is_spec(name) and is_task(name)]
-    said = [task_class(name).instructions[0] for name in dict.fromkeys((*own, *TASKS))]
-    return tuple(words.format(color="red", other="blue") for words in said)
+    kinds = [task_class(name) for name in dict.fromkeys((*own, *TASKS))]
+    return tuple(
+        kind.instructions[0].format(**dict(zip(kind.slots(), kind.slot_words, strict=False))) for kind in kinds
+    )
 
 
 def with_options(name: str, **options: int | None) -> str:
@@ -115,7 +117,7 @@ def each_once(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _configured(name: str, config: MemoryConfig, options: str) -> MemoryConfig:
-    valid = [field.name for field in fields(MemoryConfig)]
+    valid = [field.name for field in fields(config)]
     for option in options.split(","):
         key, _, value = option.partition("=")
         if key not in valid or not value.strip().isdecimal():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -38,6 +39,10 @@ class Task(ABC):
     """Wordings that ``setup`` draws from."""
     held_out_instructions: ClassVar[tuple[str, ...]] = ()
     """Wordings that are understood but never drawn: for testing a policy on new wordings."""
+    slot_words: ClassVar[tuple[str, ...]] = tuple(COLORS)
+    """What may stand in a slot."""
+    synonyms: ClassVar[Mapping[str, str]] = {}
+    """Further words for a slot, understood but never said, with the one of ``slot_words`` that they mean."""
     expert: ClassVar[type[Expert] | None] = None
     """Scripted expert of a task of your own, made with the world; those of the shipped tasks are in
     :mod:`engram.sim.experts`."""
@@ -54,7 +59,7 @@ class Task(ABC):
 
     def __init__(self) -> None:
         self.targets: dict[str, str] = {}  # slot -> body that the words mean
-        self.colors: dict[str, str] = {}  # body -> colour
+        self.colors: dict[str, str] = {}  # body -> the word for it in a slot: its colour
         self.template = ""  # the wording in use
 
     def setup(self, world: MujocoWorld, rng: np.random.Generator, instruction: str = "") -> str:
@@ -63,25 +68,33 @@ class Task(ABC):
         Args:
             world: freshly reset, with this task's scene.
             rng: every draw comes from it, and the same number of draws with and without ``instruction``.
-            instruction: one of the wordings with colours filled in; empty = drawn. A colour that is not on the
-                table is painted onto the body that would have been drawn.
+            instruction: one of the wordings with its slots filled in; empty = drawn. What is not on the table takes
+                the place of what would have been drawn.
 
         Raises:
             InvalidInputError: ``instruction`` matches no wording, or asks for what cannot be.
         """
         given = self.parse(instruction) if instruction else None
         self.arrange(world, rng)
-        palette = rng.permutation(sorted(COLORS))
-        self.colors = {body: str(color) for body, color in zip(self.colored, palette, strict=False)}
-        drawn = [str(body) for body in rng.permutation(self.colored)] if self.colored else []
+        drawn = self.draw_words(rng)
         self.template = self.instructions[int(rng.integers(len(self.instructions)))]
         self.targets = dict(zip(self.slots(), drawn, strict=False))
         if given is not None:
             self.template, asked = given
-            self.targets = self._bind(asked, drawn)
+            self.targets = self.bind(asked, drawn)
+        self.paint(world)
+        return instruction or self.say(self.targets)
+
+    def draw_words(self, rng: np.random.Generator) -> list[str]:
+        """Draw the word for each body; return the bodies in the order in which they fill the slots."""
+        palette = rng.permutation(sorted(COLORS))
+        self.colors = {body: str(color) for body, color in zip(self.colored, palette, strict=False)}
+        return [str(body) for body in rng.permutation(self.colored)] if self.colored else []
+
+    def paint(self, world: MujocoWorld) -> None:
+        """Give each body the colour that the words call it by."""
         for body, color in self.colors.items():
             world.set_color(body, COLORS[color])
-        return instruction or self.say(self.targets)
 
     def scene_for(self, robot: RobotConfig) -> SceneConfig:
         """Return what stands on the table when ``robot`` does the task.
@@ -118,25 +131,27 @@ class Task(ABC):
 
     @classmethod
     def parse(cls, instruction: str) -> tuple[str, dict[str, str]]:
-        """Return the wording an instruction fits and slot -> colour; case, spaces and a full stop don't matter.
+        """Return the wording an instruction fits and slot -> word; case, spaces and a full stop don't matter.
 
         Raises:
-            InvalidInputError: with the valid wordings and colours.
+            InvalidInputError: with the valid wordings and the words for their slots.
         """
         words = " ".join(instruction.casefold().split()).rstrip(".")
+        fills = "|".join((*cls.slot_words, *cls.synonyms))
         for template in (*cls.instructions, *cls.held_out_instructions):
-            pattern = re.escape(template).replace(r"\{", "(?P<").replace(r"\}", f">{'|'.join(COLORS)})")
+            pattern = re.escape(template).replace(r"\{", "(?P<").replace(r"\}", f">{fills})")
             match = re.fullmatch(pattern, words)
             if match:
-                return template, cls._different(instruction, match.groupdict())
+                asked = {slot: cls.synonyms.get(word, word) for slot, word in match.groupdict().items()}
+                return template, cls._different(instruction, asked)
         wordings = "; ".join((*cls.instructions, *cls.held_out_instructions))
         raise InvalidInputError(
             f"task {cls._called()!r}: instruction {instruction!r} fits no wording; valid: {wordings}"
-            + (f" with colours {', '.join(COLORS)}" if cls.slots() else "")
+            + (f" with {', '.join(cls.slot_words)}" if cls.slots() else "")
         )
 
     def say(self, targets: dict[str, str], template: str = "") -> str:
-        """Return ``template`` (empty = the present wording) with the colours of ``targets`` (slot -> body)."""
+        """Return ``template`` (empty = the present wording) with the words for ``targets`` (slot -> body)."""
         return (template or self.template).format(**{slot: self.colors[body] for slot, body in targets.items()})
 
     def held_out_instruction(self, index: int) -> str:
@@ -168,10 +183,10 @@ class Task(ABC):
     @classmethod
     def _different(cls, instruction: str, asked: dict[str, str]) -> dict[str, str]:
         if len(set(asked.values())) < len(asked):
-            raise InvalidInputError(f"task {cls._called()!r}: instruction {instruction!r} names one colour twice")
+            raise InvalidInputError(f"task {cls._called()!r}: instruction {instruction!r} names one thing twice")
         return asked
 
-    def _bind(self, asked: dict[str, str], drawn: list[str]) -> dict[str, str]:
+    def bind(self, asked: dict[str, str], drawn: list[str]) -> dict[str, str]:
         """Return slot -> body for slot -> colour, painting a drawn body where a colour is not on the table."""
         body_of = {color: body for body, color in self.colors.items()}
         targets = {slot: body_of[color] for slot, color in asked.items() if color in body_of}

@@ -56,13 +56,16 @@ def test_the_cue_is_in_what_was_shown_and_not_in_what_is_seen_when_deciding(worl
 
 
 def look(world: MujocoWorld, task: str) -> Glimpses:
-    rows = [episode(world, task, seed) for seed in range(SHORT if get_task(task).show_steps else LONG)]
+    """Run the episodes of a task; where the words name the target, all name the same, as the images cannot tell it."""
+    kind = get_task(task)
+    words = kind.instructions[0].format(thing=f"red {next(iter(kind.kinds))}") if kind.slots() else ""
+    rows = [episode(world, task, words, seed) for seed in range(SHORT if kind.show_steps else LONG)]
     return Glimpses(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def episode(world: MujocoWorld, task: str, seed: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+def episode(world: MujocoWorld, task: str, words: str, seed: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """Run the expert up to its decision."""
-    world.reset(task, seed)
+    world.reset(task, seed, words)
     expert, pipeline = make_expert(task, world), CommandPipeline(world.kinematics, world.robot)
     times = set(world.task.oracle_cue_steps)
     shown, step = [], 0

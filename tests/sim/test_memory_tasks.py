@@ -221,7 +221,9 @@ def test_names_carry_options_and_suites_stand_for_their_tasks() -> None:
         ("shell_touch:alternatives=7", r"alternatives=7, expected 2\.\.4"),
         ("shell_touch:first_color=9", r"first_color: 9, expected 0\.\.8"),
         ("shell_touch:distractors=11", r"distractors: 11, expected 0\.\.10"),
-        ("touch_unseen:first_color=1", "'touch_unseen': first_color=1, its words say red: 0"),
+        ("touch_unseen:kinds=4", r"TouchUnseenConfig\.kinds: 4, expected 1\.\.3"),
+        ("place_unseen:kinds=1", "'kinds=1' is no option"),
+        ("place_unseen:alternatives=10", r"alternatives=10, expected 2\.\.9"),
         ("reach:delay=3", "reach takes no options"),
     ],
 )
@@ -240,6 +242,10 @@ def test_the_environment_takes_the_options() -> None:
     env.reset(seed=0)
     assert (env.world.task.config.delay, env.world.task.k) == (3, 2)
     assert env._max_episode_steps == env.world.task.max_steps
+    env.close()
+    env = TabletopEnv("touch_unseen", obs_type="state", kinds=1)
+    env.reset(seed=0)
+    assert {thing.split()[1] for thing in env.world.task.things} == {"cube"}
     env.close()
 
 

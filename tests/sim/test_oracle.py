@@ -20,7 +20,9 @@ def runtime(world: MujocoWorld, policy: PrivilegedPolicy) -> Runtime:
     return Runtime(world, policy, CommandPipeline(world.kinematics, world.robot))
 
 
-@pytest.mark.parametrize("task", ["shell_touch:delay=3,alternatives=4", "put_block_back:delay=0", "stack"])
+@pytest.mark.parametrize(
+    "task", ["shell_touch:delay=3,alternatives=4", "put_block_back:delay=0", "stack", "touch_unseen:kinds=2"]
+)
 def test_whoever_knows_all_loses_nothing_by_deciding_seldom(world: MujocoWorld, task: str) -> None:
     """The world is deterministic: the chunks foreseen in the twin are what the expert does step by step."""
     policy = PrivilegedPolicy(world, execute_steps=4)

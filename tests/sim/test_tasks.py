@@ -72,7 +72,7 @@ def test_a_colour_that_is_not_there_is_painted(world: MujocoWorld) -> None:
     [
         ("make me a sandwich", "fits no wording; valid: .*stack the {color} cube on the {other} cube.*red, green"),
         ("stack the pink cube on the red cube", "fits no wording"),
-        ("stack the red cube on the red cube", "names one colour twice"),
+        ("stack the red cube on the red cube", "names one thing twice"),
     ],
 )
 def test_other_words_are_refused_with_the_valid_ones(world: MujocoWorld, instruction: str, message: str) -> None:

@@ -1,11 +1,11 @@
 """Scripted experts of the memory tasks, found by task name."""
 
 from engram.sim.experts.memory.base import MemoryExpert
-from engram.sim.experts.memory.blocks import ChangeFoodExpert, PutBackExpert, RearrangeExpert
+from engram.sim.experts.memory.blocks import ChangeFoodExpert, PlaceUnseenExpert, PutBackExpert, RearrangeExpert
 from engram.sim.experts.memory.buttons import CountExpert, SeqPushExpert, StopCubeExpert
 from engram.sim.experts.memory.drawers import ReopenExpert
 from engram.sim.experts.memory.intercept import InterceptExpert
-from engram.sim.experts.memory.touch import TouchExpert
+from engram.sim.experts.memory.touch import TouchExpert, TouchUnseenExpert
 
 MEMORY_EXPERTS: dict[str, type[MemoryExpert]] = {
     "shell_touch": TouchExpert,
@@ -20,7 +20,8 @@ MEMORY_EXPERTS: dict[str, type[MemoryExpert]] = {
     "count_presses": CountExpert,
     "stop_cube": StopCubeExpert,
     "match_color": TouchExpert,
-    "touch_unseen": TouchExpert,
+    "touch_unseen": TouchUnseenExpert,
+    "place_unseen": PlaceUnseenExpert,
 }
 """Task name -> expert class."""
 

@@ -13,6 +13,7 @@ from engram.sim.experts.memory.base import MemoryExpert
 from engram.sim.experts.memory.buttons import press
 from engram.sim.scene import CUBE_HALF_M
 from engram.sim.tasks.memory.blocks import ChangeFood, PutBlockBack, RearrangeBlock, TwoStageTask
+from engram.sim.tasks.memory.unseen import PlaceUnseen
 from engram.sim.tasks.placement import above
 from engram.sim.tasks.stack import RELEASED_FRACTION
 
@@ -105,3 +106,15 @@ class ChangeFoodExpert(BlockExpert):
         task = self.task
         assert isinstance(task, ChangeFood)
         return task.plate
+
+
+class PlaceUnseenExpert(BlockExpert):
+    """Carry the cube to where the named button lies under the cloth."""
+
+    def block(self) -> str:
+        return "cube"
+
+    def place(self) -> np.ndarray:
+        task = self.task
+        assert isinstance(task, PlaceUnseen)
+        return task.places[self.cue]

@@ -6,7 +6,7 @@ from engram.sim.tasks.memory.buttons import CountPresses, SeqPushButtons, StopCu
 from engram.sim.tasks.memory.drawers import ReopenDrawer
 from engram.sim.tasks.memory.intercept import InterceptGrab
 from engram.sim.tasks.memory.touch import MatchColor, RememberColor, ShellTouch
-from engram.sim.tasks.memory.unseen import TouchUnseen
+from engram.sim.tasks.memory.unseen import PlaceUnseen, TouchUnseen
 
 MEMORY_TASKS: dict[str, type[MemoryTask]] = {
     task.name: task
@@ -27,7 +27,7 @@ MEMORY_TASKS: dict[str, type[MemoryTask]] = {
 }
 """Name -> task class."""
 
-UNSEEN_TASKS: dict[str, type[MemoryTask]] = {TouchUnseen.name: TouchUnseen}
+UNSEEN_TASKS: dict[str, type[MemoryTask]] = {task.name: task for task in (TouchUnseen, PlaceUnseen)}
 """Tasks whose target leaves the cameras' view: for policies that read where things are in the scene graph."""
 
 __all__ = ["MEMORY_TASKS", "UNSEEN_TASKS", "MemoryConfig", "MemoryTask"]

@@ -113,6 +113,11 @@ class MemoryTask(Task):
         """How many cues there are: 0 .. cues - 1, all as likely; a guess is right once in ``cues``."""
         return self.k
 
+    @property
+    def kept_colors(self) -> tuple[Color, ...]:
+        """Colours that no pebble takes, because the words would then mean the pebble as well."""
+        return ()
+
     @abstractmethod
     def build_scene(self) -> SceneConfig:
         """Return the scene for ``self.k`` alternatives."""
@@ -137,6 +142,7 @@ class MemoryTask(Task):
         """Place the distractors. They are drawn after all else, so that a seed gives the same scene with and without
         them."""
         places, colors = rng.permutation(CLUTTER), rng.permutation(list(PALETTE.values()))
+        colors = colors[[tuple(color) not in self.kept_colors for color in colors]]
         for i, name in enumerate(self.pebbles):
             spot = places[i] + rng.uniform(-0.01, 0.01, 2)
             world.set_pose(name, upright(spot, 0.0, rng.uniform(0.0, np.pi)))
