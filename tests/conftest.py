@@ -11,6 +11,7 @@ from tests.workers import (
     pytest_collection_modifyitems,
     pytest_handlecrashitem,
     pytest_runtest_logreport,
+    pytest_testnodedown,
     pytest_xdist_make_scheduler,
 )
 
@@ -18,6 +19,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_handlecrashitem",
     "pytest_runtest_logreport",
+    "pytest_testnodedown",
     "pytest_xdist_make_scheduler",
 ]
 

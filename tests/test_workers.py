@@ -67,3 +67,17 @@ def test_workers_that_end_after_whole_files_leave_the_rest_to_others(tmp_path):
     assert len(ran) == 48, said
     assert said.count("::test_crash ended its worker") == 3  # named when it happens, not only at the end
     assert "test_fails.py::test_fails failed (call" in said
+
+
+def test_what_a_dead_worker_has_started_ends_with_it(tmp_path):
+    (tmp_path / "test_crash.py").write_text(
+        "import os, subprocess, pathlib\n\ndef test_crash():\n"
+        "    child = subprocess.Popen(['sleep', '300'])\n"
+        f"    pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))\n"
+        "    os._exit(1)\n"
+    )
+    (tmp_path / "test_others.py").write_text(OTHERS.format(name="others"))
+    said, _ = run(tmp_path)
+    assert "1 failed, 4 passed" in said
+    command = Path("/proc", (tmp_path / "child").read_text(), "cmdline")
+    assert not command.exists() or b"sleep" not in command.read_bytes()

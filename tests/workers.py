@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from functools import cache
 from pathlib import Path
@@ -64,6 +65,18 @@ class NodesOnOneWorker(LoadFileScheduling):
         """Send a worker its next unit; one that died just now gets it as its own, and leaves it to the others."""
         with contextlib.suppress(OSError):
             super()._assign_work_unit(node)
+
+
+def pytest_testnodedown(node: WorkerController, error: object | None) -> None:
+    """Kill what a dead worker has started: its ROS nodes would disturb the tests of its successor."""
+    if error is None:
+        return
+    its = f"PYTEST_XDIST_WORKER={node.gateway.id}".encode()
+    run = f"PYTEST_XDIST_TESTRUNUID={node.workerinput['testrunuid']}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if {its, run} <= set((process / "environ").read_bytes().split(b"\0")):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def pytest_handlecrashitem(crashitem: str) -> None:
