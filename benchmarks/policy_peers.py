@@ -30,6 +30,8 @@ from engram.policies.checkpoint import CARD
 from engram.sim.tasks import SUITES
 
 PEERS = ("act", "diffusion")
+SETTINGS = {"act": ("--policy.pretrained_backbone_weights=null",), "diffusion": ()}
+"""Of each peer, beside LeRobot's own: no network has seen other images than the dataset's."""
 SAVE_STEPS = 100
 """LeRobot saves so often; what it did after the last time does not count."""
 POLL_S = 5.0
@@ -89,7 +91,8 @@ def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:
         words += [
             *(f"--policy.type={peer}", "--policy.push_to_hub=false", "--policy.device=cpu", "--wandb.enable=false"),
             *("--dataset.repo_id=local/peers", f"--dataset.root={config.dataset}", f"--output_dir={out}"),
-            *(f"--batch_size={config.batch_size}", "--num_workers=0", "--eval_freq=0", "--seed=0"),
+            *(f"--batch_size={config.batch_size}", "--num_workers=0", "--seed=0"),
+            *SETTINGS[peer],
         ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     config.work.mkdir(parents=True, exist_ok=True)

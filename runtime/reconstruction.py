@@ -90,15 +90,15 @@ def columns(tokens: MemoryTokens) -> dict[str, np.ndarray]:
         f"{PREFIX}tokens": tokens.tokens,
         f"{PREFIX}age_s": tokens.age_s,
         f"{PREFIX}place": tokens.place,
-        f"{PREFIX}mask": tokens.mask,
+        f"{PREFIX}mask": tokens.mask.astype(np.float32),
     }
 
 
 def features() -> dict[str, dict[str, Any]]:
-    """Return these features in LeRobot's format."""
+    """Return these features in LeRobot's format; the mask as numbers, because LeRobot normalizes every feature."""
     return {
         f"{PREFIX}tokens": {"dtype": "float32", "shape": (TOKENS, EMBEDDING_DIM), "names": None},
         f"{PREFIX}age_s": {"dtype": "float32", "shape": (TOKENS,), "names": None},
         f"{PREFIX}place": {"dtype": "float32", "shape": (TOKENS, 3), "names": None},
-        f"{PREFIX}mask": {"dtype": "bool", "shape": (TOKENS,), "names": None},
+        f"{PREFIX}mask": {"dtype": "float32", "shape": (TOKENS,), "names": None},
     }

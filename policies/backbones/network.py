@@ -94,8 +94,8 @@ class BackboneNetwork(RememberingNetwork):
         tokens, alone = batch.get(MEMORY_TOKENS_KEY), percept.cognition
         if tokens is None:
             return replace(percept, context=torch.zeros_like(alone))
-        which = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
-        cognition = self.context(alone, tokens, *which)
+        age, place, mask = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
+        cognition = self.context(alone, tokens, age, place, mask.bool())
         return replace(percept, cognition=cognition, context=cognition - alone)
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:

@@ -110,8 +110,8 @@ class EngramVLA(RememberingNetwork):
             raise InvalidInputError(
                 f"{MEMORY_TOKENS_KEY}: length {tokens.shape[-1]}, expected {self.config.memory_dim}"
             )
-        which = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
-        return replace(percept, cognition=self.memory(percept.cognition, tokens, *which))
+        age, place, mask = (batch[key] for key in (MEMORY_AGE_KEY, MEMORY_PLACE_KEY, MEMORY_MASK_KEY))
+        return replace(percept, cognition=self.memory(percept.cognition, tokens, age, place, mask.bool()))
 
     def loss(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
         """Return the flow-matching loss of ``batch``; every observation is encoded once for ``flow_draws`` draws.

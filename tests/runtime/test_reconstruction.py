@@ -34,7 +34,7 @@ def world():
 def place_of(thing: str, tokens: np.ndarray, place: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return the place (3,) of the entry that is most like ``thing``."""
     likeness = tokens @ default_text_encoder().encode([thing])[0]
-    return place[np.where(mask, likeness, -1.0).argmax()]
+    return place[np.where(mask > 0, likeness, -1.0).argmax()]
 
 
 def test_the_features_are_those_the_policy_reads():
@@ -54,7 +54,7 @@ def test_where_each_thing_is_stays_known_when_nothing_can_be_seen_any_more(world
         for thing, true in zip(world.task.things, world.task.places, strict=True):
             known = place_of(thing, last[f"{PREFIX}tokens"], last[f"{PREFIX}place"], last[f"{PREFIX}mask"])
             np.testing.assert_allclose(known[:2], true, atol=0.015)
-        assert last[f"{PREFIX}age_s"][last[f"{PREFIX}mask"]].min() > 0.2
+        assert last[f"{PREFIX}age_s"][last[f"{PREFIX}mask"] > 0].min() > 0.2
         assert not frames[0][f"{PREFIX}age_s"][:3].any()  # the things; then come tasks of the past
 
 
