@@ -41,7 +41,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "The shipped `memory` now": (policies.memory_now, ("eval_memory",)),
         "Targets of the memory tasks": (policies.memory_targets, ("memory_tasks",)),
         "Outside the training distribution": (policies.memory_conditions, ("memory_tasks",)),
-        "A target that no camera sees": (policies.unseen, ("eval_unseen", "eval_unseen_without")),
+        "A target that no camera sees": (policies.unseen, ("eval_unseen", "eval_unseen_without", "lookup")),
     },
     "The robot's memory": {
         "Where is it now?": (memory.household_now, ("household",)),
