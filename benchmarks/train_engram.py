@@ -68,6 +68,7 @@ RECORDINGS = {
 RUN: dict[str, Any] = {
     **RECIPE,
     "memory": "bank",
+    "model": (*RECIPE["model"], ("context_ranks", 16)),
     "perception_share": 0.28,
     "learning_rate": 1e-3,
     "processes": 2,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ CARD = "card.json"
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 
 
-def read_weights(path: Path, model: nn.Module, fresh: str = "") -> dict[str, Tensor]:
+def read_weights(path: Path, model: nn.Module, fresh: Sequence[str] = ()) -> dict[str, Tensor]:
     """Return the tensors of ``path``, which fit ``model`` exactly.
 
     Names, shapes and dtypes are compared in the file's header before any tensor is read; then values are checked.
-    Where ``fresh`` is given, tensors whose names begin so may be missing or of another network altogether: then those
-    of ``model`` stand for all of them.
+    Tensors whose names begin with one of ``fresh`` may be missing or of another network altogether: then those of
+    ``model`` stand for all that begin so.
 
     Raises:
         WeightsError: the file is missing or damaged, or a tensor is missing, left over, of another shape or dtype,
@@ -36,12 +37,12 @@ def read_weights(path: Path, model: nn.Module, fresh: str = "") -> dict[str, Ten
     expected = model.state_dict()
     try:
         with safe_open(path, framework="pt") as file:
-            found, kept = set(file.keys()), {}
-            if fresh:
-                part = {name: tensor for name, tensor in expected.items() if name.startswith(fresh)}
-                stored = {name: tuple(file.get_slice(name).get_shape()) for name in found if name.startswith(fresh)}
+            found, kept = set(file.keys()), dict[str, Tensor]()
+            for begin in fresh:
+                part = {name: tensor for name, tensor in expected.items() if name.startswith(begin)}
+                stored = {name: tuple(file.get_slice(name).get_shape()) for name in found if name.startswith(begin)}
                 if stored != {name: tuple(tensor.shape) for name, tensor in part.items()}:
-                    kept, found = part, found - stored.keys()
+                    kept, found = kept | part, found - stored.keys()
             expected = {name: tensor for name, tensor in expected.items() if name not in kept}
             _check_names(path, found, set(expected))
             for name, tensor in expected.items():

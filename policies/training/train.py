@@ -49,6 +49,10 @@ from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.training.train_config import TrainConfig, check
 
 
+FRESH = ("model.recall.", "model.memory.rank")
+"""Weights that begin anew where ``start_from`` has none, or others: of the episode's memory, and of a context's order."""
+
+
 class Evaluator(Protocol):
     """Measures the trained policy in simulation, which this package does not know."""
 
@@ -127,7 +131,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.policy = self._fresh(meta).train()
         if config.start_from:
-            weights = read_weights(checkpoint_folder(config.start_from) / WEIGHTS, self.policy, fresh="model.recall.")
+            weights = read_weights(checkpoint_folder(config.start_from) / WEIGHTS, self.policy, fresh=FRESH)
             self.policy.load_state_dict(weights)
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)

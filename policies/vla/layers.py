@@ -120,9 +120,11 @@ class MemoryRead(nn.Module):
 
     PLACE_UNIT_M = 0.1
 
-    def __init__(self, dim: int, heads: int, memory_dim: int) -> None:
+    def __init__(self, dim: int, heads: int, memory_dim: int, ranks: int = 0) -> None:
+        """``ranks``: so many of the first entries, which fit the instruction best, are told from those behind them."""
         super().__init__()
         self.project = nn.Linear(memory_dim + 4, dim)  # entry, log age, place
+        self.rank = nn.Parameter(torch.randn(ranks, dim)) if ranks else None
         self.norm = nn.LayerNorm(dim)
         self.attention = Attention(dim, heads)
         self.gate = nn.Parameter(torch.zeros(dim))
@@ -142,6 +144,9 @@ class MemoryRead(nn.Module):
         when = torch.log1p(age_s.clamp(min=0.0))[..., None]
         what, where = tokens * tokens.shape[-1] ** 0.5, place / self.PLACE_UNIT_M
         entries = self.project(torch.cat((what, when, where), dim=-1))
+        if self.rank is not None:
+            told = self.rank[: entries.shape[1]]
+            entries = entries + F.pad(told, (0, 0, 0, entries.shape[1] - len(told)))
         readable = mask.any(dim=1, keepdim=True)
         read = self.attention(self.norm(cognition)[:, None], entries, mask | ~readable)[:, 0]
         return torch.where(readable, cognition + torch.tanh(self.gate) * read, cognition)

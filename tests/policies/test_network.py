@@ -88,6 +88,14 @@ def test_what_is_read_comes_in_at_the_size_that_layers_expect():
     torch.testing.assert_close(entry[-4:], torch.tensor([0.693147, 5.0, -2.0, 0.2]))  # ln 2, decimetres
 
 
+def test_a_policy_that_is_told_ranks_reads_the_order_and_another_does_not():
+    turned = {name: value.flip(1) for name, value in memory().items()}
+    for ranks, same in ((0, True), (2, False)):  # of three entries
+        policy, batch = opened(tiny_policy(context_ranks=ranks)), tiny_batch()
+        ways = [policy.model.perceive(batch | read).cognition for read in (memory(), turned)]
+        assert torch.allclose(*ways, atol=1e-5) is same
+
+
 def test_the_gate_learns_only_when_there_is_memory():
     policy = tiny_policy().train()
     chunk = {"action": torch.randn(2, 6, 7)}

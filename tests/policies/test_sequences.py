@@ -392,6 +392,15 @@ def test_a_policy_without_memory_can_be_given_one(dataset, tmp_path):
     assert all(torch.equal(plain[name], grown[name]) for name in plain)
 
 
+def test_a_policy_can_be_told_the_order_of_its_context_later(dataset, tmp_path):
+    main(config(dataset, tmp_path / "plain", steps=1))
+    told = (*MODEL, ("context_ranks", 4))
+    trainer = Trainer(config(dataset, tmp_path, start_from=str(tmp_path / "plain" / "policy"), model=told))
+    plain, grown = load_file(tmp_path / "plain" / "policy" / "model.safetensors"), trainer.policy.state_dict()
+    assert grown.keys() - plain.keys() == {"model.memory.rank"}
+    assert all(torch.equal(plain[name], grown[name]) for name in plain)
+
+
 def test_a_policy_that_goes_on_learning_normalises_as_it_learned_to(dataset, tmp_path):
     main(config(dataset, tmp_path / "first", steps=1))
     other = make_recall_dataset(tmp_path / "other", episodes=1, length=5)  # other statistics
