@@ -48,9 +48,8 @@ from engram.policies.training.resuming import check_resumable, walk
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.training.train_config import TrainConfig, check
 
-
 FRESH = ("model.recall.", "model.memory.rank")
-"""Weights that begin anew where ``start_from`` has none, or others: of the episode's memory, and of a context's order."""
+"""Weights that begin anew where ``start_from`` has none, or others: of the episode's memory and of a context's order."""
 
 
 class Evaluator(Protocol):
