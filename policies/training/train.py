@@ -49,7 +49,7 @@ from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.training.train_config import TrainConfig, check
 
 FRESH = ("model.recall.", "model.memory.rank")
-"""Weights that begin anew where ``start_from`` has none, or others: of the episode's memory and of a context's order."""
+"""Weights that begin anew where ``start_from`` has none or others: the episode's memory, and the order of a context."""
 
 
 class Evaluator(Protocol):
