@@ -19,7 +19,9 @@ from engram.core.robot import PANDA_2F85
 from engram.core.types import Lineage, Observation
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.policies import LeRobotPolicy, load_policy
+from engram.policies.checkpoint import export
 from engram.policies.lerobot.lerobot_policy import step_seed
+from engram.policies.opening import open_policy
 from engram.runtime.factories import make_policy
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep, source_of
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -30,6 +32,7 @@ from tests.core.gantry import GANTRY, GantryKinematics
 
 from .synthetic import make_dataset
 from .test_vla_policy import observe
+from .tiny import tiny_vla
 from .tiny_lerobot import FAMILIES, save_tiny
 
 STEP_NS = 100_000_000
@@ -239,6 +242,21 @@ def test_files_that_are_no_policy_are_named(folders, tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "no_such_field": 1}))
     with pytest.raises(WeightsError, match=r"config\.json is none of type 'act'"):
         load(folder)
+
+
+def test_a_policy_on_the_hub_is_the_one_in_the_folder(folders, tmp_path, monkeypatch):
+    """Of the hub there is only what was fetched before: the tests ask no network."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    ours = tiny_vla()
+    export(tmp_path / "ours", ours.network, ours.preprocess, ours.postprocess, {})
+    for name, folder in (("act", folders("act")), ("ours", tmp_path / "ours")):
+        fetched = tmp_path / f"models--somebody--{name}"
+        shutil.copytree(folder, fetched / "snapshots" / ("0" * 40))
+        (fetched / "refs").mkdir()
+        (fetched / "refs" / "main").write_text("0" * 40)
+        there, here = open_policy(f"somebody/{name}"), open_policy(folder)
+        assert there.version == here.version and there.lineage.id == here.lineage.id
+        assert there.lineage.name == f"somebody/{name}"
 
 
 def test_what_only_our_own_policies_have_is_refused(folders):
