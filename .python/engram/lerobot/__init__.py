@@ -1,5 +1,5 @@
-"""What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone``
-with their processor steps, our environment ``engram``.
+"""What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone`` with their processor steps, our
+environment ``engram``.
 
     lerobot-eval --policy.path=$(engram policy path base) --env.type=engram --env.task=PickPlace-v0 \\
       --env.discover_packages_path=engram.lerobot
