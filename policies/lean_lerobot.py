@@ -2,8 +2,9 @@
 
 LeRobot's packages import everything that they re-export: ``lerobot.processor`` transformers and scikit-learn,
 ``lerobot.configs`` torchvision, ``lerobot.policies`` every policy there is. That takes several times as long as torch.
-:func:`import_parts` leaves the ``__init__`` of these packages for later: it runs when somebody else first looks at the
-package, as if the package were imported then. LeRobot's own commands, which import LeRobot first, notice nothing.
+:func:`import_parts` imports modules out of these packages without the packages themselves. Whoever imports one of the
+packages later gets it as always, with the modules that are there already. LeRobot's own commands, which import LeRobot
+first, notice nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-DEFERRED = ("lerobot.configs", "lerobot.policies", "lerobot.processor")
-"""Packages whose ``__init__`` runs later."""
+PACKAGES = ("lerobot.configs", "lerobot.policies", "lerobot.processor")
+"""Packages that are left out."""
 PARTS = (
     "lerobot.configs.policies",
     "lerobot.optim",
@@ -34,31 +35,27 @@ _STAND_INS = {"lerobot.configs.train": "TrainPipelineConfig", "diffusers.optimiz
 LeRobot's scheduler for Diffusion calls."""
 _ANNOTATED = "lerobot.policies.pretrained"
 """The module with these annotations."""
-_QUIET = {"__dict__", "__class__", "__name__", "__doc__", "__file__", "__loader__", "__package__"}
 
-_lock = threading.RLock()
-_importing: set[int] = set()  # the thread in import_parts
-_running: set[str] = set()  # packages whose __init__ runs now, in the thread that holds the lock
+_one_at_a_time = threading.Lock()
 
 
 def import_parts() -> None:
-    """Import :data:`PARTS`; a package of :data:`DEFERRED` that has been imported stays as it is."""
-    with _lock:
+    """Import :data:`PARTS`, unless LeRobot's policies have been imported."""
+    with _one_at_a_time:
         if _ANNOTATED in sys.modules:
             return
         finder, stand_ins = _Finder(), [module for module in _STAND_INS if module not in sys.modules]
         for module in stand_ins:
             sys.modules[module] = _stand_in(module, _STAND_INS[module])
         sys.meta_path.insert(0, finder)
-        _importing.add(threading.get_ident())
         try:
             for part in PARTS:
                 import_module(part)
         finally:
-            _importing.clear()
-            sys.meta_path.remove(finder)
-            for module in stand_ins:
-                del sys.modules[module]
+            finder.hollow = False
+            for module in (*stand_ins, *PACKAGES):
+                if module in stand_ins or isinstance(sys.modules.get(module), _Hollow):
+                    del sys.modules[module]
         if "lerobot.configs.train" in stand_ins:
             annotated: Any = sys.modules[_ANNOTATED]
             del annotated.TrainPipelineConfig
@@ -83,71 +80,70 @@ def _annotation(name: str) -> Any:
     return getattr(import_module("lerobot.configs.train"), name)
 
 
-class _Package(ModuleType):
-    """A package whose ``__init__`` has not run.
+class _Hollow(ModuleType):
+    """A package whose ``__init__`` is not run.
 
-    For the thread in :func:`import_parts` it has the names that its ``__init__`` would import from submodules. When
-    somebody else looks at it, its ``__init__`` runs, and it becomes an ordinary module.
+    While the parts are imported, it has the names that its ``__init__`` would import from submodules. Later it is no
+    longer in ``sys.modules``, and hands on those of the package that is imported then.
     """
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in _QUIET:
-            return ModuleType.__getattribute__(self, name)
-        looked_up = name in ("__spec__", "__path__", "__all__")  # by an import, or by "import *"
-        there, ours = name in self.__dict__, threading.get_ident() in _importing
-        if (there and not looked_up) or (ours and looked_up):
-            return ModuleType.__getattribute__(self, name)
-        if ours and name in (modules := _reexports(self.__file__)):
-            return getattr(import_module(f"{self.__name__}.{modules[name]}"), name)
-        if looked_up or not name.startswith("__"):
-            _complete(self)
-        return ModuleType.__getattribute__(self, name)
+    def __getattr__(self, name: str) -> Any:
+        package = self.__name__
+        if name.startswith("__"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if sys.modules.get(package) is not self:
+            return getattr(import_module(package), name)
+        modules = _reexports(Path(str(self.__file__)))
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r} while its parts are imported")
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
 
 
-def _complete(package: _Package) -> None:
-    """Run the ``__init__`` of ``package``, unless this thread is at it."""
-    with _lock:
-        name = package.__name__
-        if type(package) is not _Package or name in _running:
-            return
-        later = package.__loader__
-        assert isinstance(later, _Later)
-        _running.add(name)
-        try:
-            later.loader.exec_module(package)
-            vars(package)["__spec__"].loader = package.__loader__ = later.loader
-            package.__class__ = ModuleType  # type: ignore[assignment]
-        finally:
-            _running.discard(name)
-
-
-def _reexports(path: str | None) -> dict[str, str]:
+def _reexports(path: Path) -> dict[str, str]:
     """Return, for the ``__init__`` at ``path``, each name that it imports from a submodule -> that submodule."""
-    tree = ast.parse(Path(str(path)).read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1]
     return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 class _Finder(MetaPathFinder):
-    """Finds the packages of :data:`DEFERRED`, for the thread in :func:`import_parts`."""
+    """Finds :data:`PACKAGES`: hollow at first, then whole."""
+
+    hollow = True
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in DEFERRED or threading.get_ident() not in _importing:
+        if name not in PACKAGES:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Later(spec.loader)
+            spec.loader = _HollowLoader() if self.hollow else _WholeLoader(spec.loader)
         return spec
 
 
-class _Later(Loader):
-    """Makes a package without running its ``__init__``; ``loader`` can run it."""
+class _HollowLoader(Loader):
+    """Makes a package without running its ``__init__``."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Hollow(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it out."""
+
+
+class _WholeLoader(Loader):
+    """Runs the ``__init__`` of a package some of whose submodules have been imported before it."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Package(spec.name)
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None  # an ordinary one
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave it for later."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self.loader
+        within = f"{module.__name__}."
+        for name, submodule in list(sys.modules.items()):
+            if name.startswith(within) and "." not in name.removeprefix(within):
+                setattr(module, name.removeprefix(within), submodule)  # an import of it would have done so
+        self.loader.exec_module(module)

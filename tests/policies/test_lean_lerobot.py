@@ -47,10 +47,48 @@ print(json.dumps({
         lerobot.processor.NormalizerProcessorStep is type(pipelines[0].steps[-1]),
         isinstance(ours.network, pretrained.PreTrainedPolicy) and type(ours.network) is type(network),
         callable(lerobot.processor.TokenizerProcessorStep),
-        type(lerobot.policies) is type(sys) and "__init__" in lerobot.policies.__spec__.origin,
+        type(lerobot.policies) is type(sys) and lerobot.policies is sys.modules["lerobot.policies"],
+        lerobot.policies.pretrained is pretrained,
+        lerobot.processor.pipeline is sys.modules["lerobot.processor.pipeline"],
     ],
 }))
 """
+
+
+RACE = """
+import importlib, sys, threading
+sys.setswitchinterval(1e-5)
+import engram.policies
+import lerobot.policies.pretrained
+hollow = lerobot.policies
+
+def load(name, found):
+    try:
+        found.append(importlib.import_module(name))
+        from lerobot.processor import TokenizerProcessorStep
+        from lerobot.policies import ACTConfig
+    except BaseException as error:
+        found.append(error)
+
+found = []
+assert lerobot.policies.pretrained is sys.modules["lerobot.policies.pretrained"]
+assert "lerobot.policies" not in sys.modules
+names = ("lerobot.policies.factory", "lerobot.processor.tokenizer_processor", "lerobot.envs", "lerobot.configs.train")
+threads = [threading.Thread(target=load, args=(name, found), daemon=True) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(100)
+assert not any(thread.is_alive() for thread in threads), found
+assert hollow.ACTConfig is lerobot.policies.ACTConfig and hollow is not lerobot.policies
+print([error for error in found if isinstance(error, BaseException)])
+"""
+
+
+def test_threads_that_import_the_rest_of_lerobot_at_once_get_it_as_always():
+    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def run(first):
