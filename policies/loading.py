@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -52,7 +53,7 @@ def load_policy(
     opened = open_policy(name_or_path)
     policy, pipelines = opened.policy, (opened.preprocess, opened.postprocess)
     kinematics = kinematics or make_kinematics(robot)
-    known = {"version": opened.version, "lineage": opened.lineage, "control": control}
+    known: dict[str, Any] = {"version": opened.version, "lineage": opened.lineage, "control": control}
     if not isinstance(policy, NetworkPolicy):
         for option, value in (("real_time_delay", real_time_delay), ("ablation", ablation)):
             if value:
