@@ -17,12 +17,11 @@ from engram.policies.backbones.trunk import Trunk
 from engram.policies.checkpoint import WEIGHTS, load_weights, sha256
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.processor_engram_backbone import UnitImages
+from engram.policies.lerobot.robot_features import EMPTY_CAMERA
 from engram.policies.sequence_memory import NONE
 from engram.policies.source import Source
 
 TRUNKS: dict[str, type[Trunk]] = {"pi0": Pi0Trunk, "smolvla": SmolVLATrunk}
-EMPTY_CAMERA = "observation.images.empty_camera_"
-"""Before the number of an image that SmolVLA fills with nothing."""
 
 
 def backbone_config(source: Source) -> Any:

@@ -19,6 +19,8 @@ from engram.core.types import EE_ACTION_DIM, ActionSpace, CameraFrame, JointStat
 
 IMAGE_PREFIX = "observation.images."
 STATE = "observation.state"
+EMPTY_CAMERA = "observation.images.empty_camera_"
+"""Before the number of an image that LeRobot's vision-language-action policies fill with nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def robot_features(config: Any, renames: Mapping[str, str], robot: RobotConfig) 
             length than those of the robot.
     """
     before = {policys: robots for robots, policys in renames.items()}
-    cameras = tuple(_camera(before.get(key, key), f.shape, robot) for key, f in config.image_features.items())
+    images = {key: feature for key, feature in config.image_features.items() if not key.startswith(EMPTY_CAMERA)}
+    cameras = tuple(_camera(before.get(key, key), feature.shape, robot) for key, feature in images.items())
     for key, feature in (config.input_features or {}).items():
         if feature.type is not FeatureType.VISUAL and before.get(key, key) != STATE:
             raise InvalidInputError(

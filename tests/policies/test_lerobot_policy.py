@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from lerobot.configs import FeatureType, PolicyFeature
-from lerobot.policies.factory import get_policy_class, make_pre_post_processors
+from lerobot.policies.factory import get_policy_class, make_policy_config, make_pre_post_processors
 from safetensors.torch import load_file, save_file
 
 from engram.core.camera import CameraConfig
@@ -21,6 +21,7 @@ from engram.learning.algorithms.clone_policy import clone_policy
 from engram.policies import LeRobotPolicy, load_policy
 from engram.policies.checkpoint import export
 from engram.policies.lerobot.lerobot_policy import step_seed
+from engram.policies.lerobot.robot_features import robot_features
 from engram.policies.opening import open_policy
 from engram.runtime.factories import make_policy
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep, source_of
@@ -185,6 +186,17 @@ def test_a_camera_that_was_renamed_for_training_is_found_again(tmp_path):
     renamed = load(folder)
     assert renamed.cameras == ("front", "wrist")
     assert np.isfinite(driven(renamed, 1)).all()
+
+
+def test_images_that_a_policy_fills_with_nothing_are_no_cameras():
+    image = PolicyFeature(FeatureType.VISUAL, (3, 64, 64))
+    inputs = {f"observation.images.{name}": image for name in ("front", "wrist")}
+    outputs = {"action": PolicyFeature(FeatureType.ACTION, (7,))}
+    inputs["observation.state"] = PolicyFeature(FeatureType.STATE, (11,))
+    config = make_policy_config("pi05", device="cpu", input_features=inputs, output_features=outputs, empty_cameras=1)
+    config.validate_features()
+    assert "observation.images.empty_camera_0" in config.image_features
+    assert [camera.camera for camera in robot_features(config, {}, ROBOT).cameras] == ["front", "wrist"]
 
 
 def test_larger_images_are_averaged_and_others_are_refused(folders):
