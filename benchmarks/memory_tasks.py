@@ -30,11 +30,11 @@ from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate, wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, fingerprint, sha256
+from engram.policies.loading import load_policy
 from engram.policies.opening import checkpoint_folder
 from engram.policies.sequence_memory import NONE
 from engram.policies.vla.chunking import follow
 from engram.policies.vla.recurrent_state import ABLATIONS
-from engram.policies.vla.vla_policy import load_policy
 from engram.runtime.record import FIRST_TRAINING_SEED
 from engram.sim.oracle import ORACLE_STATE, PrivilegedPolicy
 from engram.sim.robots.model import Profile

@@ -135,7 +135,7 @@ class LearnerNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
-    load_ahead("lerobot.policies.pretrained")
+    load_ahead("engram.policies", "torch._dynamo")  # a network; the second is what torch's first optimiser imports
     run(LearnerNode)
 
 

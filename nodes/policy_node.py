@@ -232,7 +232,7 @@ class PolicyNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
-    load_ahead("lerobot.policies.pretrained")
+    load_ahead("engram.policies")
     run(PolicyNode)
 
 

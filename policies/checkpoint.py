@@ -8,15 +8,17 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lerobot.processor import PolicyProcessorPipeline
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engram.core.errors import WeightsError
+
+if TYPE_CHECKING:
+    from lerobot.processor import PolicyProcessorPipeline
 
 WEIGHTS = "model.safetensors"
 CARD = "card.json"
@@ -68,6 +70,35 @@ def _check_header(path: Path, name: str, header: Any, expected: Tensor) -> None:
         raise WeightsError(f"{path}: tensor {name!r} has shape {shape}, expected {tuple(expected.shape)}")
     if dtype != _DTYPES[expected.dtype]:
         raise WeightsError(f"{path}: tensor {name!r} has dtype {dtype}, expected {_DTYPES[expected.dtype]}")
+
+
+def load_weights(policy: Any, path: Path) -> None:
+    """Load ``path`` into a LeRobot ``policy``, under the names that LeRobot has had for its tensors."""
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{path}: not a readable safetensors file: {error}") from None
+    if hasattr(policy, "_fix_pytorch_state_dict_keys"):  # openpi's names, in older files of pi0
+        tensors = policy._fix_pytorch_state_dict_keys(tensors, policy.config)
+        tensors = {k if k.startswith("model.") else f"model.{k}": v for k, v in tensors.items()}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
+    try:
+        missing, unknown = policy.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:
+        raise WeightsError(f"{path}: {error}") from None
+    missing = sorted(set(missing) - _tied(policy, tensors))
+    for kind, names in (("lacks", missing), ("has unknown", sorted(unknown))):
+        if names:
+            raise WeightsError(f"{path}: {kind} tensor {names[0]!r} ({len(names)} in all)")
+
+
+def _tied(policy: nn.Module, loaded: dict[str, Tensor]) -> set[str]:
+    """Return the names of tensors that share the memory of a loaded one: files hold those once."""
+    state = policy.state_dict()
+    there = {state[name].data_ptr() for name in loaded.keys() & state.keys()}
+    return {name for name, tensor in state.items() if tensor.data_ptr() in there}
 
 
 def sha256(path: Path) -> str:

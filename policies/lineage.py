@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from lerobot.configs import PreTrainedConfig
+from lerobot.configs.policies import PreTrainedConfig
 from torch import Tensor, nn
 
 from engram.core.types import Lineage

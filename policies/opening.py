@@ -1,33 +1,46 @@
-"""Open a policy by name: its network and processors, for our own types and LeRobot's backbones."""
+"""Open a policy by name: its network and processors, of our own types and LeRobot's."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
-from lerobot.configs import PreTrainedConfig
-from lerobot.policies.factory import make_pre_post_processors
+from lerobot.lerobot_types import PolicyAction
+from lerobot.policies.pretrained import PreTrainedPolicy
+from lerobot.processor.converters import (
+    batch_to_transition,
+    policy_action_to_transition,
+    transition_to_batch,
+    transition_to_policy_action,
+)
+from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
 from engram.core.types import Lineage
-from engram.policies.checkpoint import WEIGHTS, read_weights, sha256
+from engram.policies.checkpoint import WEIGHTS, load_weights, read_weights, sha256
+from engram.policies.lerobot import processor_engram_vla  # noqa: F401 - registers our steps
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lineage import lineage_of
+from engram.policies.source import Source
 
+OWN = ("engram_vla", "engram_backbone")
+"""Our types of policies."""
 BACKBONES = ("pi0", "smolvla")
-"""LeRobot's policies that run unchanged and to which a sequence memory can be added."""
+"""LeRobot's policies to which a sequence memory can be added."""
+PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
 
 
 @dataclass(frozen=True)
 class Opened:
     """A policy on its device, with what goes before and after it."""
 
-    policy: NetworkPolicy
+    policy: PreTrainedPolicy
     preprocess: Any
     postprocess: Any
     version: str  # type and the first digits of the weights' sha256
@@ -35,51 +48,97 @@ class Opened:
 
 
 def open_policy(name: str | Path) -> Opened:
-    """Open a shipped checkpoint's name, a folder that LeRobot's ``save_pretrained`` wrote, or a backbone on the hub.
+    """Open a shipped checkpoint's name, a folder that LeRobot's ``save_pretrained`` wrote, or a policy on the hub.
 
     Raises:
-        UnknownNameError: nothing of these; lists the shipped ones.
-        InvalidInputError: a policy of a type that we do not run.
-        WeightsError: there is no configuration, or the weights do not fit it.
+        UnknownNameError: nothing of these, with the shipped ones; or of a type that LeRobot does not know, with those
+            it knows.
+        InvalidInputError: a policy of a kind that cannot be run.
+        WeightsError: there is no configuration or processor, or the weights do not fit.
     """
     if _is_on_hub(str(name)):
         _check_on_hub(str(name))
-        return _open_backbone(str(name))
-    folder = checkpoint_folder(name)
-    if not (folder / "config.json").is_file():
-        hint = f"; did you mean {folder / 'policy'}?" if (folder / "policy" / "config.json").is_file() else ""
-        raise WeightsError(f"{folder}: no policy, there is no config.json in it{hint}")
-    config: Any = PreTrainedConfig.from_pretrained(folder)
-    if config.type in BACKBONES:
-        return _open_backbone(str(folder))
+        source = Source(str(name))
+    else:
+        folder = checkpoint_folder(name)
+        if not (folder / "config.json").is_file():
+            raise WeightsError(f"{folder}: no policy, there is no config.json in it{_hint(folder)}")
+        source = Source(str(folder))
+    kind = source.type()
+    opened = _open_own if kind in OWN else _open_backbone if kind in BACKBONES else _open_lerobots
+    policy, before, after = opened(source)
+    root = sha256(source.file(WEIGHTS))
+    lineage = lineage_of(policy, (before, after), root, str(name))
+    return Opened(policy, before, after, f"{kind}-{root[:12]}", lineage)
+
+
+def _open_own(source: Source) -> tuple[NetworkPolicy, Any, Any]:
+    config = source.config()
     if isinstance(config, EngramVLAConfig):
         policy: NetworkPolicy = EngramVLAPolicy(config)
-    elif isinstance(config, EngramBackboneConfig):
+    else:
+        assert isinstance(config, EngramBackboneConfig)
         from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy  # slow to import
 
         policy = EngramBackbonePolicy(config)
-    else:
-        expected = ", ".join(("engram_vla", "engram_backbone", *BACKBONES))
-        raise InvalidInputError(f"{folder}: policy type {config.type!r}, expected one of {expected}")
-    policy.load_state_dict(read_weights(folder / WEIGHTS, policy))
-    device = {"device_processor": {"device": config.device}}
-    before, after = make_pre_post_processors(config, str(folder), preprocessor_overrides=device)
-    root = sha256(folder / WEIGHTS)
-    lineage = lineage_of(policy, (before, after), root, str(name))
-    return Opened(policy.to(config.device), before, after, f"{config.type}-{root[:12]}", lineage)
+    policy.load_state_dict(read_weights(source.file(WEIGHTS), policy))
+    return policy.to(config.device), *saved_processors(source, config.device)
 
 
-def _open_backbone(name: str) -> Opened:
+def _open_backbone(source: Source) -> tuple[NetworkPolicy, Any, Any]:
     """Open a backbone without a sequence memory."""
-    from engram.policies.backbones.loading import Source, backbone_processors, wrapped  # slow to import
+    from engram.policies.backbones.loading import backbone_processors, wrapped  # slow to import
     from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
 
-    config, source = wrapped(name), Source(name)
-    policy = EngramBackbonePolicy(config)
-    root = sha256(source.file(WEIGHTS))
-    before, after = backbone_processors(config)
-    lineage = lineage_of(policy, (before, after), root, name)
-    return Opened(policy, before, after, f"{source.config().type}-{root[:12]}", lineage)
+    config = wrapped(source.name)
+    return EngramBackbonePolicy(config), *backbone_processors(config)
+
+
+def _open_lerobots(source: Source) -> tuple[PreTrainedPolicy, Any, Any]:
+    """Open any other policy of LeRobot's as LeRobot does, but refuse weights that are missing or left over."""
+    from lerobot.policies.factory import get_policy_class, make_pre_post_processors  # slow to import
+
+    config = source.config()
+    if config.use_peft:
+        raise InvalidInputError(f"policy {source.name}: an adapter (use_peft); merge it into its policy and save that")
+    if hasattr(config, "pretrained_backbone_weights"):
+        config.pretrained_backbone_weights = None  # its own file has them all: nothing is to be downloaded
+    if hasattr(config, "compile_model"):
+        config.compile_model = False
+    try:
+        policy = get_policy_class(config.type)(config)
+    except (ImportError, ValueError) as error:  # a package is missing, or features that the type needs
+        raise InvalidInputError(f"policy {source.name} of type {config.type!r}: {error}") from None
+    load_weights(policy, source.file(WEIGHTS))
+    for name in (PREPROCESSOR, POSTPROCESSOR):
+        source.file(name)
+    device = {"device_processor": {"device": config.device}}
+    before, after = make_pre_post_processors(config, source.name, source.revision, preprocessor_overrides=device)
+    return policy.to(config.device).eval(), before, after
+
+
+def saved_processors(source: Source, device: str) -> tuple[Any, Any]:
+    """Return pre- and postprocessor of a policy of ours; LeRobot's factory gives the same, and imports everything."""
+    for name in (PREPROCESSOR, POSTPROCESSOR):
+        steps = json.loads(source.file(name).read_text())["steps"]
+        if not {step.get("registry_name") for step in steps} <= set(ProcessorStepRegistry.list()):
+            import_module("lerobot.processor")  # registers LeRobot's other steps
+    before = PolicyProcessorPipeline[dict[str, Any], dict[str, Any]].from_pretrained(
+        source.name,
+        config_filename=PREPROCESSOR,
+        overrides={"device_processor": {"device": device}},
+        to_transition=batch_to_transition,
+        to_output=transition_to_batch,
+        revision=source.revision,
+    )
+    after = PolicyProcessorPipeline[PolicyAction, PolicyAction].from_pretrained(
+        source.name,
+        config_filename=POSTPROCESSOR,
+        to_transition=policy_action_to_transition,
+        to_output=transition_to_policy_action,
+        revision=source.revision,
+    )
+    return before, after
 
 
 def checkpoint_folder(name: str | Path) -> Path:
@@ -90,6 +149,14 @@ def checkpoint_folder(name: str | Path) -> Path:
     if not folder.is_dir():
         raise unknown_name("policy", name, [*shipped, "a folder", "owner/name on the hub"])
     return folder
+
+
+def _hint(folder: Path) -> str:
+    """Name the policy inside ``folder``, where ``engram train`` and ``lerobot-train`` put it."""
+    for inside in ("policy", "checkpoints/last/pretrained_model", "last/pretrained_model", "pretrained_model"):
+        if (folder / inside / "config.json").is_file():
+            return f"; did you mean {folder / inside}?"
+    return ""
 
 
 def _shipped() -> dict[str, Path]:
@@ -104,8 +171,6 @@ def _is_on_hub(name: str) -> bool:
 
 def _check_on_hub(name: str) -> None:
     """Raise UnknownNameError unless the hub, or what was fetched from it before, has ``name``."""
-    from engram.policies.backbones.loading import Source  # slow to import
-
     try:
         Source(name).file("config.json")
     except WeightsError as error:

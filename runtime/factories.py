@@ -191,12 +191,11 @@ def check_ablation(policy: str, ablation: str) -> None:
 
 
 def black_observation(policy: Any, stamp_ns: int) -> Observation:
-    """Return black images of the size that the network of ``policy`` takes, with the arm at home."""
-    size = {name: policy.network.config.image_features[f"observation.images.{name}"].shape for name in policy.cameras}
+    """Return black images of the size that ``policy`` was trained with, and the arm at home."""
     at_origin = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
     frames = {
         name: CameraFrame(name, stamp_ns, np.zeros((height, width, 3), np.uint8), np.eye(3), at_origin)
-        for name, (_, height, width) in size.items()
+        for name, (height, width) in policy.image_sizes.items()
     }
     robot = policy.robot
     home = np.append(robot.home, robot.gripper_open)

@@ -30,7 +30,8 @@ def share_processor(niceness: int) -> None:
 def load_ahead(*modules: str) -> None:
     """Import what takes seconds while the process gets to know the others; whoever needs it waits for the rest.
 
-    Modules of libraries alone: two threads that import modules which import each other may see one half-made.
+    Modules of libraries, or one that imports these alone, as ``engram.policies``: two threads that import modules which
+    import each other may see one half-made.
     """
 
     def load() -> None:

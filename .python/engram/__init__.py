@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from engram.learning.experience.store import ExperienceStore
     from engram.learning.learner import Learner
     from engram.memory.robot_memory import RobotMemory
+    from engram.policies.loading import load_policy
     from engram.policies.sequence_memory import SequenceMemory
-    from engram.policies.vla.vla_policy import load_policy
     from engram.sim.tasks import Task
     from engram.sim.worlds import make_world
     from engram.validation.evaluation import evaluate
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _MODULES = {
     # use it
     "RobotMemory": "engram.memory.robot_memory",
-    "load_policy": "engram.policies.vla.vla_policy",
+    "load_policy": "engram.policies.loading",
     "make_world": "engram.sim.worlds",
     "evaluate": "engram.validation.evaluation",
     "Learner": "engram.learning.learner",

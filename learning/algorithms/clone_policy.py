@@ -29,7 +29,10 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     """
     if not isinstance(policy, VlaPolicy) or not isinstance(policy.network, EngramVLAPolicy):
         kind = "a frozen backbone" if isinstance(policy, VlaPolicy) else f"a {type(policy).__name__}"
-        raise InvalidInputError(f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla")
+        raise InvalidInputError(
+            f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla; run this one without a "
+            "learner (learner:=false, --no-learner)"
+        )
     if policy.lineage is None:
         raise InvalidInputError(f"{policy.version} names no lineage: nothing says which experience is its own")
     if policy.reads_context:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
 from engram.core.errors import InvalidInputError
-from engram.policies.backbones.loading import Source, fits, wrapped
+from engram.policies.backbones.loading import fits, wrapped
 from engram.policies.checkpoint import WEIGHTS, sha256
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
 from engram.policies.lerobot.policy_config import other_fields
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages
 from engram.policies.sequence_memory import NONE
+from engram.policies.source import Source
 
 if TYPE_CHECKING:
     from engram.policies.training.train_config import TrainConfig

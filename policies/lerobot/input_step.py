@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from lerobot.configs import PipelineFeatureType, PolicyFeature
-from lerobot.processor import ObservationProcessorStep
+from lerobot.configs.types import PipelineFeatureType, PolicyFeature
+from lerobot.processor.pipeline import ObservationProcessorStep
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 import torch
-from lerobot.configs import PreTrainedConfig
+from lerobot.configs.policies import PreTrainedConfig
 from lerobot.policies.pretrained import PreTrainedPolicy
 from torch import Tensor
 

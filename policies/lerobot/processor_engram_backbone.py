@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lerobot.processor import (
-    PolicyAction,
-    PolicyProcessorPipeline,
-    ProcessorStepRegistry,
-)
+from lerobot.lerobot_types import PolicyAction
+from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
 
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.input_step import InputStep

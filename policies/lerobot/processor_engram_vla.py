@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from lerobot.lerobot_types import TransitionKey
-from lerobot.processor import (
-    PolicyAction,
-    PolicyProcessorPipeline,
-    ProcessorStepRegistry,
-)
+from lerobot.lerobot_types import PolicyAction, TransitionKey
 from lerobot.processor.factory import make_default_policy_processor_steps, make_policy_processor_pipelines
+from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
 from torch import Tensor
 
 from engram.core.errors import InvalidInputError

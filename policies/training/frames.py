@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from filelock import FileLock
-from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -32,6 +31,9 @@ from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, embed_instructions
 from engram.policies.training.context_tokens import KEYS, ContextBuilder, ContextTokens
 from engram.policies.vla.contract import STATE_KEY
+
+if TYPE_CHECKING:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
 DECODERS = 2
@@ -225,6 +227,8 @@ def _source(root: Path, shrink: DownsampleImages) -> str:
 
 def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> None:
     """Decode every frame; the folder appears under its name only when it is whole."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset  # slow to import, and the learner has no dataset
+
     dataset = LeRobotDataset("local/frames", root=root)
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from lerobot.configs import RTCAttentionSchedule
-from lerobot.policies.rtc.configuration_rtc import RTCConfig
-from lerobot.policies.rtc.modeling_rtc import RTCProcessor
 from torch import Tensor
 
 from engram.core.errors import InvalidInputError
@@ -21,6 +18,10 @@ class RealTimeChunking:
     def __init__(self, delay: int) -> None:
         if delay < 1:
             raise InvalidInputError(f"RealTimeChunking.delay: {delay}, expected 1 control step or more")
+        from lerobot.configs.types import RTCAttentionSchedule  # with these come all of LeRobot's policies
+        from lerobot.policies.rtc.configuration_rtc import RTCConfig
+        from lerobot.policies.rtc.modeling_rtc import RTCProcessor
+
         self.delay = delay
         self._processor = RTCProcessor(RTCConfig(prefix_attention_schedule=RTCAttentionSchedule.EXP))
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from torch import Tensor
 from engram.core.contracts import Kinematics, Policy, StatefulPolicy
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
-from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
@@ -30,11 +29,12 @@ from engram.policies.lerobot.configuration_engram_vla import (
 )
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.policy_config import PolicyConfig
-from engram.policies.opening import open_policy
 from engram.policies.vla.contract import Percept
 from engram.policies.vla.flow import Guide
-from engram.policies.vla.real_time_chunking import RealTimeChunking
 from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT, RecurrentState
+
+if TYPE_CHECKING:
+    from engram.policies.vla.real_time_chunking import RealTimeChunking
 
 _IMAGE_PREFIX = "observation.images."
 
@@ -193,6 +193,12 @@ class VlaPolicy(Policy, StatefulPolicy):
         return self._policy
 
     @property
+    def image_sizes(self) -> Mapping[str, tuple[int, int]]:
+        """Height and width that the policy was trained with [px], by camera."""
+        features = self._policy.config.image_features
+        return {name: features[f"{_IMAGE_PREFIX}{name}"].shape[1:] for name in self.cameras}
+
+    @property
     def version(self) -> str:
         """The version of the weights in use, and what the memory is spoilt by."""
         return self._weights_version + (f"-{self._ablation}" if self._ablation else "")
@@ -289,52 +295,3 @@ def _check_fit(config: PolicyConfig, robot: RobotConfig, control: ControlConfig)
             f"control_dt_s {control.control_dt_s:g}: this policy was trained with steps of {config.step_s:g} s "
             "(step_s in its config.json)"
         )
-
-
-def load_policy(
-    name_or_path: str | Path = "base",
-    kinematics: Kinematics | None = None,
-    robot: RobotConfig = PANDA_2F85,
-    *,
-    control: ControlConfig | None = None,
-    execute_steps: int | None = None,
-    torch_threads: int = 1,
-    real_time_delay: int = 0,
-    ablation: str = "",
-) -> VlaPolicy:
-    """Return a policy from a shipped checkpoint's name or a folder that LeRobot's ``save_pretrained`` wrote.
-
-    It returns whole chunks; :func:`engram.policies.vla.chunking.follow` adds the configured way of replanning.
-
-    Args:
-        name_or_path: ``base`` or any other folder in ``policies/checkpoints``, a path, or the hub id of a SmolVLA or
-            pi0 of LeRobot's.
-        kinematics: of the robot; default: the one that ``robot`` names.
-        robot: joint names and gripper range.
-        control: length of a control step; default: 0.1 s.
-        execute_steps: rows executed per chunk; default: the policy's own setting.
-        torch_threads: of the whole process; the bits of the actions depend on it.
-        real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off.
-        ablation: see :class:`VlaPolicy`.
-
-    Raises:
-        UnknownNameError, InvalidInputError, WeightsError: see :func:`engram.policies.opening.open_policy`.
-    """
-    torch.set_num_threads(torch_threads)
-    opened = open_policy(name_or_path)
-    policy = opened.policy
-    if execute_steps:
-        policy.config.n_action_steps, policy.config.adaptive_m = execute_steps, 0.0
-    kinematics = kinematics or make_kinematics(robot)
-    return VlaPolicy(
-        policy,
-        opened.preprocess,
-        opened.postprocess,
-        kinematics,
-        robot,
-        version=opened.version,
-        lineage=opened.lineage,
-        control=control,
-        real_time=RealTimeChunking(real_time_delay) if real_time_delay else None,
-        ablation=ablation,
-    )

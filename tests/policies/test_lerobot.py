@@ -11,6 +11,7 @@ from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from engram.core.errors import UnknownNameError
 from engram.policies import EngramVLAPolicy
+from engram.runtime.factories import policy_folder
 from engram.sim.lerobot_env import EngramEnvConfig
 
 from .synthetic import make_dataset
@@ -79,12 +80,20 @@ def test_a_task_that_is_no_environment_is_named_with_those_that_are():
 
 
 @pytest.mark.slow
-def test_lerobot_train_runs_a_few_steps(tmp_path):
-    dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=96)
+@pytest.mark.parametrize(
+    "begin",
+    [
+        ("--policy.discover_packages_path=engram.lerobot", "--policy.type=engram_vla", "--policy.dim=16",
+         "--policy.heads=2", "--policy.head_width=16"),
+        ("--env.discover_packages_path=engram.lerobot", f"--policy.path={policy_folder('base')}"),
+    ],
+    ids=["from scratch", "from a shipped policy"],
+)  # fmt: skip
+def test_lerobot_train_runs_a_few_steps(begin, tmp_path):
+    dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=128)
     command = [
-        sys.executable, "-m", "lerobot.scripts.lerobot_train",
-        "--policy.discover_packages_path=engram.lerobot", "--policy.type=engram_vla", "--policy.device=cpu",
-        "--policy.push_to_hub=false", "--policy.dim=16", "--policy.heads=2", "--policy.head_width=16",
+        sys.executable, "-m", "lerobot.scripts.lerobot_train", *begin, "--policy.device=cpu",
+        "--policy.push_to_hub=false",
         "--dataset.repo_id=engram/synthetic", f"--dataset.root={dataset}", f"--output_dir={tmp_path / 'out'}",
         "--steps=2", "--batch_size=2", "--num_workers=0", "--save_freq=2", "--env_eval_freq=0", "--wandb.enable=false",
     ]  # fmt: skip

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from engram.policies.checkpoint import WEIGHTS, export, sha256
 from engram.policies.lineage import architecture_digest, normalization_digest
+from engram.policies.loading import load_policy
 from engram.policies.opening import checkpoint_folder, open_policy
-from engram.policies.vla.vla_policy import load_policy
 from tests.policies.tiny import tiny_policy, tiny_vla
 
 

@@ -166,12 +166,11 @@ def test_a_policy_that_is_not_there_is_an_error_that_lists_what_is():
         load_policy("bse")
 
 
-def test_a_policy_of_another_type_is_refused(tmp_path):
+def test_a_policy_whose_configuration_is_none_of_its_type_is_refused(tmp_path):
     policy = make_policy()
     export(tmp_path / "saved", policy.network, policy.preprocess, policy.postprocess, {})
-    config = (tmp_path / "saved" / "config.json").read_text().replace('"engram_vla"', '"act"')
-    (tmp_path / "saved" / "config.json").write_text('{"type": "act"}' if config else "")
-    with pytest.raises(InvalidInputError, match="policy type 'act'"):
+    (tmp_path / "saved" / "config.json").write_text('{"type": "act"}')
+    with pytest.raises(InvalidInputError, match="of type 'act': You must provide at least one image"):
         load_policy(tmp_path / "saved", GantryKinematics(), GANTRY)
 
 

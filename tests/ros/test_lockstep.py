@@ -64,22 +64,37 @@ def test_the_gantry_gives_identical_commands_in_three_episodes(graph):
     assert [(s.episode, s.state) for s in late] == [(episode, end.state)]  # however many a late reader would take
 
 
-@pytest.mark.render
-@pytest.mark.parametrize("task", ["reach", "shell_touch:delay=2,alternatives=2"])  # the second holds the arm at first
-def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
+def same_in_one_process(graph, policy, task, made):
+    """Run an episode of ``task`` by the nodes, and compare with the in-process loop of ``made``."""
     from engram.core.robot import PANDA_2F85
     from engram.sim.robots.kinematics import ModelKinematics
     from engram.sim.world import MujocoWorld
 
     heard = listen(graph)
     graph.start("safety_node", lockstep=True)
-    graph.start("policy_node", lockstep=True, policy=POLICY)
+    graph.start("policy_node", lockstep=True, policy=policy)
     graph.start("sim_node", lockstep=True)
     graph.active("safety_node", "policy_node", "sim_node")
     episode, instruction, commands, _ = run_episode(graph, heard, task, 11)
     world = MujocoWorld()
     pipeline = CommandPipeline(ModelKinematics(PANDA_2F85), PANDA_2F85)
-    expected = Runtime(world, EyesAndNoise(), pipeline).run_episode(task, 11, episode=episode)
+    expected = Runtime(world, made, pipeline).run_episode(task, 11, episode=episode)
     world.close()
     assert instruction == expected.instruction
     np.testing.assert_array_equal(commands, expected.commands)
+
+
+@pytest.mark.render
+@pytest.mark.parametrize("task", ["reach", "shell_touch:delay=2,alternatives=2"])  # the second holds the arm at first
+def test_the_panda_in_mujoco_gives_identical_commands(graph, task):
+    same_in_one_process(graph, POLICY, task, EyesAndNoise())
+
+
+@pytest.mark.render
+@pytest.mark.parametrize("family", ["act", "diffusion"])
+def test_a_policy_that_lerobot_trained_gives_identical_commands(graph, family, tmp_path):
+    from engram.policies import load_policy
+    from tests.policies.tiny_lerobot import save_tiny
+
+    folder = save_tiny(family, tmp_path / family, state=15, side=128)
+    same_in_one_process(graph, str(folder), "reach", load_policy(folder))

@@ -1,4 +1,5 @@
-"""What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone``, our environment ``engram``.
+"""What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone`` with their processor steps, our
+environment ``engram``.
 
     lerobot-eval --policy.path=$(engram policy path base) --env.type=engram --env.task=PickPlace-v0 \\
       --env.discover_packages_path=engram.lerobot
@@ -9,6 +10,15 @@ Importing a module registers it with LeRobot.
 
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
+from engram.policies.lerobot.processor_engram_backbone import UnitImages
+from engram.policies.lerobot.processor_engram_vla import DownsampleImages, EmbedInstruction
 from engram.sim.lerobot_env import EngramEnvConfig
 
-__all__ = ["EngramBackboneConfig", "EngramEnvConfig", "EngramVLAConfig"]
+__all__ = [
+    "DownsampleImages",
+    "EmbedInstruction",
+    "EngramBackboneConfig",
+    "EngramEnvConfig",
+    "EngramVLAConfig",
+    "UnitImages",
+]
