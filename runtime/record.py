@@ -319,8 +319,8 @@ def record_episode(
 def recorder(reconstruction: bool = False) -> str:
     """Return 12 hex digits of a hash of the code that determines a recording: experts, tasks, world and control, and
     perception and memory if they run along."""
-    along = ("perception/**/*.py", "memory/**/*.py") if reconstruction else ()
-    return digest("core/**/*.py", "sim/**/*.py", "runtime/record.py", *along)
+    seen = ("perception/**/*.py", "memory/**/*.py", "runtime/reconstruction.py", "runtime/loop.py")
+    return digest("core/**/*.py", "sim/**/*.py", "runtime/record.py", *(seen if reconstruction else ()))
 
 
 def _claim_parts(config: RecordConfig) -> None:
