@@ -74,8 +74,8 @@ def robot_features(config: Any, renames: Mapping[str, str], robot: RobotConfig) 
 
     Raises:
         UnknownNameError: it takes a camera that the robot does not have; lists those it has.
-        InvalidInputError: it takes something else that a robot does not measure; or its state or action has another
-            length than those of the robot.
+        InvalidInputError: it takes something else that a robot does not measure; its state or action has another
+            length than those of the robot; or its action may be joint positions or a tool motion.
     """
     before = {policys: robots for robots, policys in renames.items()}
     images = {key: feature for key, feature in config.image_features.items() if not key.startswith(EMPTY_CAMERA)}
@@ -86,7 +86,8 @@ def robot_features(config: Any, renames: Mapping[str, str], robot: RobotConfig) 
                 f"policy type {config.type!r} takes {key!r}; robot {robot.name!r} measures {STATE} and "
                 f"{IMAGE_PREFIX}{{{', '.join(robot.camera_names)}}}"
             )
-    return RobotFeatures(cameras, _joints_alone(config, robot), _space(config, robot))
+    joints_alone = _joints_alone(config, robot)
+    return RobotFeatures(cameras, joints_alone, _space(config, robot, joints_alone))
 
 
 def _camera(feature: str, shape: tuple[int, ...], robot: RobotConfig) -> CameraInput:
@@ -110,9 +111,15 @@ def _joints_alone(config: Any, robot: RobotConfig) -> bool | None:
     return bool(length == joints)
 
 
-def _space(config: Any, robot: RobotConfig) -> ActionSpace:
+def _space(config: Any, robot: RobotConfig, joints_alone: bool | None) -> ActionSpace:
     (length,) = config.action_feature.shape if config.action_feature is not None else (0,)
     joints = len(robot.joint_names)
+    if length == EE_ACTION_DIM == joints and joints_alone is not False:
+        raise InvalidInputError(
+            f"action: {length} numbers may be a relative tool motion or the {joints} joint positions of robot "
+            f"{robot.name!r}, and a checkpoint does not say which; expected a policy that takes {robot.state_dim} numbers "
+            f"of {STATE}, as engram record writes them: its action is a tool motion"
+        )
     if length == EE_ACTION_DIM:
         return "ee_delta"
     if length == joints:

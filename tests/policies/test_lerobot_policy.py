@@ -199,6 +199,26 @@ def test_images_that_a_policy_fills_with_nothing_are_no_cameras():
     assert [camera.camera for camera in robot_features(config, {}, ROBOT).cameras] == ["front", "wrist"]
 
 
+SIX = ("arm_joints", "position_min", "position_max", "velocity_max", "acceleration_max", "jerk_max", "home")
+
+
+def test_seven_numbers_that_may_be_joints_or_a_tool_motion_are_refused():
+    six = {name: getattr(PANDA_2F85, name)[:6] for name in SIX}
+    seven = dataclasses.replace(PANDA_2F85, name="six_axes", **six)
+    image = PolicyFeature(FeatureType.VISUAL, (3, 64, 64))
+    for state, space in ((seven.state_dim, "ee_delta"), (7, None), (None, None)):
+        inputs = {"observation.images.front": image}
+        if state is not None:
+            inputs["observation.state"] = PolicyFeature(FeatureType.STATE, (state,))
+        outputs = {"action": PolicyFeature(FeatureType.ACTION, (7,))}
+        config = make_policy_config("act", device="cpu", input_features=inputs, output_features=outputs)
+        if space is not None:
+            assert robot_features(config, {}, seven).space == space
+            continue
+        with pytest.raises(InvalidInputError, match="tool motion or the 7 joint positions of robot 'six_axes'"):
+            robot_features(config, {}, seven)
+
+
 def test_larger_images_are_averaged_and_others_are_refused(folders):
     camera = load(folders("act")).features.cameras[0]
     frame = camera_frame(0, name="front", size=128)
