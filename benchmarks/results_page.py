@@ -130,7 +130,7 @@ def readme_table(results: Results) -> str:
         _row("six tabletop tasks", base, f"upper bound, {EXPERT}: {percent(experts)}", "six-tabletop-tasks"),
         _row("twelve memory tasks", remembers, f"no memory {percent(arms['none'])}", "the-shipped-memory-now"),
         _row(ALIKE, arms["bank"], f"HCAM {percent(arms['hcam'])}", "tasks-that-need-memory"),
-        _row("cameras covered", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
+        _row("target out of view", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
         _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),
         _row("household: fetch it", found[0], f"no memory {percent(found[1])}", "fetching"),

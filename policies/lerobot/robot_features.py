@@ -117,8 +117,8 @@ def _space(config: Any, robot: RobotConfig, joints_alone: bool | None) -> Action
     if length == EE_ACTION_DIM == joints and joints_alone is not False:
         raise InvalidInputError(
             f"action: {length} numbers may be a relative tool motion or the {joints} joint positions of robot "
-            f"{robot.name!r}, and a checkpoint does not say which; expected a policy that takes {robot.state_dim} numbers "
-            f"of {STATE}, as engram record writes them: its action is a tool motion"
+            f"{robot.name!r}, and a checkpoint does not say which; expected a policy that takes {robot.state_dim} "
+            f"numbers of {STATE}, as engram record writes them: its action is a tool motion"
         )
     if length == EE_ACTION_DIM:
         return "ee_delta"

@@ -52,6 +52,11 @@ FRESH = ("model.recall.", "model.memory.rank")
 """Weights that begin anew where ``start_from`` has none or others: the episode's memory, and the order of a context."""
 
 
+CONTEXT = "model.memory."
+GATE = f"{CONTEXT}gate"
+"""Weights that read memory/context, and how far they count; all zero before training."""
+
+
 class Evaluator(Protocol):
     """Measures the trained policy in simulation, which this package does not know."""
 
@@ -131,6 +136,8 @@ class Trainer:
         self.policy = self._fresh(meta).train()
         if config.start_from:
             weights = read_weights(checkpoint_folder(config.start_from) / WEIGHTS, self.policy, fresh=FRESH)
+            if GATE in weights and not weights[GATE].any():  # it has never read a context: what it would do is chance
+                weights |= {n: w for n, w in self.policy.state_dict().items() if n.startswith(CONTEXT)}
             self.policy.load_state_dict(weights)
         self.policy.to(self.device)
         self.ema = copy.deepcopy(self.policy).eval().requires_grad_(False)

@@ -124,6 +124,7 @@ class MemoryRead(nn.Module):
         """``ranks``: so many of the first entries, which fit the instruction best, are told from those behind them."""
         super().__init__()
         self.project = nn.Linear(memory_dim + 4, dim)  # entry, log age, place
+        nn.init.uniform_(self.project.weight[:, memory_dim:], -0.5, 0.5)  # four numbers beside hundreds
         self.rank = nn.Parameter(torch.randn(ranks, dim)) if ranks else None
         self.norm = nn.LayerNorm(dim)
         self.attention = Attention(dim, heads)

@@ -88,6 +88,11 @@ def test_what_is_read_comes_in_at_the_size_that_layers_expect():
     torch.testing.assert_close(entry[-4:], torch.tensor([0.693147, 5.0, -2.0, 0.2]))  # ln 2, decimetres
 
 
+def test_age_and_place_count_beside_hundreds_of_numbers_of_an_embedding():
+    weight = tiny_policy().model.memory.project.weight
+    assert weight[:, -4:].std() > 5 * weight[:, :-4].std()
+
+
 def test_a_policy_that_is_told_ranks_reads_the_order_and_another_does_not():
     turned = {name: value.flip(1) for name, value in memory().items()}
     for ranks, same in ((0, True), (2, False)):  # of three entries

@@ -23,7 +23,7 @@ from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks,
 from engram.policies.training.context_tokens import ContextBuilder, ContextTokens
 from engram.policies.training.frames import Frames, same_views
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed, turning_points
-from engram.policies.training.train import Trainer, main
+from engram.policies.training.train import CONTEXT, GATE, Trainer, main
 from engram.policies.training.train_config import TrainConfig
 from engram.policies.vla.contract import Percept
 from engram.policies.vla.network import Sight
@@ -398,7 +398,20 @@ def test_a_policy_can_be_told_the_order_of_its_context_later(dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path, start_from=str(tmp_path / "plain" / "policy"), model=told))
     plain, grown = load_file(tmp_path / "plain" / "policy" / "model.safetensors"), trainer.policy.state_dict()
     assert grown.keys() - plain.keys() == {"model.memory.rank"}
-    assert all(torch.equal(plain[name], grown[name]) for name in plain)
+    assert all(torch.equal(plain[name], grown[name]) for name in plain if not name.startswith(CONTEXT))
+
+
+def test_a_reader_of_the_context_that_never_learnt_begins_anew_and_another_goes_on(dataset, tmp_path):
+    main(config(dataset, tmp_path / "plain", steps=1))
+    folder = tmp_path / "plain" / "policy"
+    weights = load_file(folder / "model.safetensors")
+    for gate in (0.0, 0.1):
+        changed = {**weights, GATE: torch.full_like(weights[GATE], gate)}
+        save_file(changed, folder / "model.safetensors")
+        begun = Trainer(config(dataset, tmp_path, start_from=str(folder), seed=3)).policy.state_dict()
+        same = [torch.equal(begun[name], changed[name]) for name in changed if name.endswith("memory.project.weight")]
+        assert same == [gate > 0]
+        assert all(torch.equal(begun[name], changed[name]) for name in changed if not name.startswith(CONTEXT))
 
 
 def test_a_policy_that_goes_on_learning_normalises_as_it_learned_to(dataset, tmp_path):
