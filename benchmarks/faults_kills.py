@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engram.app.up import SupervisorConfig
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
 from engram.benchmarks.faults_limits import STILL_RAD
 from engram.benchmarks.faults_loop import Loop, findings
@@ -44,6 +45,15 @@ class Kills:
     moved_unarmed: int = 0
 
 
+def patience(killed_s: float | None, now_s: float) -> float:
+    """Return how long a node that was killed at ``killed_s`` has yet to be left alone at ``now_s`` [s].
+
+    One that is killed oftener is given up by those who start it again, as it should be.
+    """
+    apart_s = SupervisorConfig.restart_window_s / SupervisorConfig.max_restarts + 1.0
+    return 0.0 if killed_s is None else max(0.0, killed_s + apart_s - now_s)
+
+
 class Killer:
     """Kills nodes of a running loop and notes when each is back.
 
@@ -60,6 +70,7 @@ class Killer:
         self.ledger, self.kills = MemoryLedger(), Kills()
         self._safety = 0
         self._pending: dict[str, float] = {}  # node -> when it was killed [monotonic s]
+        self._last: dict[str, float] = {}  # node -> when it was killed last, whether it is back or not
         loop.every_turn = self._turn
         loop.client.node.create_subscription(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
 
@@ -71,7 +82,9 @@ class Killer:
             self._wait_for(0 if name == "safety_node" else self.together - 1, name)
             if self.together == 1 or name == "safety_node":
                 self.pilot.wait_running(30.0)
-            self.loop.client.spin(float(self.rng.uniform(0.0, longest_wait_s)))
+            self.loop.client.spin(
+                max(float(self.rng.uniform(0.0, longest_wait_s)), patience(self._last.get(name), time.monotonic()))
+            )
             if self.loop.supervisor.children[name].process is None:
                 self.kills.down.append(f"{name} (kill {number}: it did not run)")
                 continue
@@ -80,6 +93,7 @@ class Killer:
                 self._safety_kill()
             else:
                 self._pending[name] = self.loop.kill(name)
+            self._last[name] = time.monotonic()
         self._wait_for(0)
         return self.kills
 

@@ -10,9 +10,10 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 
+from engram.app.up import SupervisorConfig
 from engram.benchmarks.faults_hostile import Block, plan
 from engram.benchmarks.faults_hostile import figures as hostile_figures
-from engram.benchmarks.faults_kills import Kills, watched_figures
+from engram.benchmarks.faults_kills import Kills, patience, watched_figures
 from engram.benchmarks.faults_kills import figures as kill_figures
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
 from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
@@ -222,3 +223,13 @@ def test_what_the_watcher_wrote_is_counted_by_kind_within_a_time(tmp_path):
     commands, motions = watched_figures("x", path, 0.5, 5.0)
     assert (commands["value"], commands["n"], commands["kinds"], commands["met"]) == (1, 4, {"velocity": 1}, False)
     assert (motions["value"], motions["n"], motions["examples"]) == (1, 40, ["motion_not_allowed x: 0.5 rad"])
+
+
+def test_a_node_is_not_killed_so_often_that_it_is_given_up():
+    allowed, window_s = SupervisorConfig.max_restarts, SupervisorConfig.restart_window_s
+    at, kills = 0.0, []
+    for _ in range(3 * allowed):
+        at += patience(kills[-1] if kills else None, at)
+        kills.append(at)
+    assert kills[0] == 0.0
+    assert all(later - earlier > window_s for earlier, later in zip(kills, kills[allowed:], strict=False))
