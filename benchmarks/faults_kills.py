@@ -80,11 +80,10 @@ class Killer:
         order = [str(name) for _ in range(count // len(names) + 1) for name in self.rng.permutation(names)]
         for number, name in enumerate(order[:count]):
             self._wait_for(0 if name == "safety_node" else self.together - 1, name)
+            self.loop.client.spin(patience(self._last.get(name), time.monotonic()))
             if self.together == 1 or name == "safety_node":
                 self.pilot.wait_running(30.0)
-            self.loop.client.spin(
-                max(float(self.rng.uniform(0.0, longest_wait_s)), patience(self._last.get(name), time.monotonic()))
-            )
+            self.loop.client.spin(float(self.rng.uniform(0.0, longest_wait_s)))
             if self.loop.supervisor.children[name].process is None:
                 self.kills.down.append(f"{name} (kill {number}: it did not run)")
                 continue

@@ -16,9 +16,11 @@ from typing import Any
 
 import tyro
 
-from engram.benchmarks.memory_arms import PART, RECIPE, finished
+from engram.benchmarks.memory_arms import PART, finished
+from engram.benchmarks.memory_once import RUN as REMEMBERING
 from engram.benchmarks.memory_tasks import COLORED, UNCOLORED
 from engram.core.arrays import positive_int
+from engram.core.errors import InvalidInputError
 from engram.policies.training.train import main as train
 from engram.policies.training.train_config import TrainConfig
 from engram.runtime.record import MergeConfig, RecordConfig, merge, record, recorder
@@ -65,20 +67,8 @@ RECORDINGS = {
     "plain": Recording(tuple(TASKS), 480, 1_300_000, pushed=0.5),
     "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 20, 1_400_000, 0.5, randomise_looks=True),
 }
-RUN: dict[str, Any] = {
-    **RECIPE,
-    "memory": "bank",
-    "model": (*RECIPE["model"], ("context_ranks", 16)),
-    "perception_share": 0.28,
-    "learning_rate": 1e-3,
-    "processes": 2,
-    "emphasis": (
-        *(("put_block_back", 2.0), ("intercept_grab", 1.5), ("count_presses", 2.0), ("seq_push_buttons", 2.0)),
-        *(("stack", 2.5), ("push_to_mark", 2.0)),
-        *(("remember_color", 1.5), ("reopen_drawer", 1.5), ("stop_cube", 2.0)),
-    ),
-}
-"""Drawn oftener is what ``memory`` was weak at."""
+RUN: dict[str, Any] = {**REMEMBERING, "model": (*REMEMBERING["model"], ("context_ranks", 16))}
+"""As ``memory`` was trained, and told the order of memory/context."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +91,18 @@ class EngramConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "workers"):
             positive_int(f"EngramConfig.{name}", getattr(self, name))
+        if not 0.0 < self.share <= 1.0:
+            raise InvalidInputError(f"EngramConfig.share: {self.share}, expected above 0, at most 1")
 
 
 def recorded(config: EngramConfig) -> Path:
     """Record and merge what is missing; return the folder of the dataset."""
-    code = recorder(reconstruction=True)
-    roots = [config.work / f"{name}-{code}" for name in RECORDINGS]
+    kind = f"{config.share:g}-{recorder(reconstruction=True)}"
+    roots = [config.work / f"{name}-{kind}" for name in RECORDINGS]
     for root, recording in zip(roots, RECORDINGS.values(), strict=True):
         if not root.exists():
             record(recording_config(recording, root, config))
-    if not (whole := config.work / f"dataset-{code}").exists():
+    if not (whole := config.work / f"dataset-{kind}").exists():
         merge(MergeConfig(tuple(map(str, roots)), str(whole), "engram/all"))
     return whole
 

@@ -1,12 +1,14 @@
 """One command records, merges and trains the policy that remembers, looks up and reacts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engram.benchmarks import train_engram
 from engram.benchmarks.train_engram import RECORDINGS, RUN, EngramConfig, Recording, recording_config, trained
+from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
 from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, _parts
 from engram.sim.tasks import SUITES
@@ -40,3 +42,6 @@ def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkey
     before = (policy / WEIGHTS).stat().st_mtime_ns
     assert trained(config) == policy
     assert (policy / WEIGHTS).stat().st_mtime_ns == before
+    assert trained(replace(config, share=0.5)) != policy  # fewer demonstrations are another recording
+    with pytest.raises(InvalidInputError, match=r"EngramConfig\.share: 0"):
+        EngramConfig(share=0.0)
