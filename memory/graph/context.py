@@ -37,7 +37,10 @@ def context_tokens(
     columns: NodeColumns, rows: np.ndarray, cosine: np.ndarray, stamp_ns: int, version: int,
     config: ContextConfig | None = None,
 ) -> MemoryTokens:  # fmt: skip
-    """Return the k of ``rows`` that fit an instruction best (``cosine`` (n,) x belief, ties by id), then padding.
+    """Return the k of ``rows`` that fit an instruction best, then padding.
+
+    They come in the order of ``cosine`` (n,) to the thousandth, then of belief, then of their ids. Weighed by belief, a
+    thing seen often would come before the one that is named: cosines of names differ by less than beliefs do.
 
     A token is the node's embedding (384,); its age is the time since the object was last seen, never negative.
     Padding is zero, with an empty source id and mask False.
@@ -45,8 +48,10 @@ def context_tokens(
     config = config or ContextConfig()
     kept = (columns.state[rows] != ABSENT) & (columns.belief[rows] >= config.belief_min)
     kept &= np.array([columns.about(int(row)).layer == "object" for row in rows], bool)
-    rows, scores = rows[kept], (np.clip(cosine, 0.0, 1.0) * columns.belief[rows])[kept]
-    order = sorted(range(len(rows)), key=lambda i: (-scores[i], columns.about(int(rows[i])).id))[: config.tokens]
+    rows, fit = rows[kept], np.round(cosine[kept], 3)
+    belief = columns.belief[rows]
+    order = sorted(range(len(rows)), key=lambda i: (-fit[i], -belief[i], columns.about(int(rows[i])).id))
+    order = order[: config.tokens]
     best, count = rows[order], len(order)
     tokens = np.zeros((config.tokens, EMBEDDING_DIM), np.float32)
     age, place = np.zeros(config.tokens, np.float32), np.zeros((config.tokens, 3), np.float32)

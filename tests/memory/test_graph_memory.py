@@ -11,6 +11,7 @@ from engram.core.types import Pose, SceneObservation
 from engram.memory.graph.context import ContextConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.storage.store import GraphStore
+from engram.perception.embedding import default_text_encoder
 from tests.contracts.memory import MemoryContract
 from tests.memory.scenes import CAMERA, INTRINSICS, WordEncoder, seen, view
 
@@ -186,6 +187,19 @@ def test_context_leaves_out_what_is_gone_and_keeps_the_best_k():
     assert tokens.source_ids[0] == "object_0001" and tokens.source_ids[1] == "object_0003"
     watch(memory, objects[1:], times=10)
     assert "object_0001" not in memory.context("red cube", 200).source_ids
+
+
+def test_a_context_begins_with_the_named_thing_also_where_another_was_seen_oftener():
+    memory = GraphMemory(encoder=default_text_encoder())
+    red, blue = seen("red button", (0.5, -0.2, 0.02)), seen("blue button", (0.5, 0.2, 0.02))
+    watch(memory, [red], times=10)
+    watch(memory, [red, blue], start=200, times=1)
+    beliefs = {node.id: node.belief for node in memory.graph().nodes}
+    assert beliefs["object_0001"] > 1.1 * beliefs["object_0002"]
+    assert (
+        memory.context("find the blue button under the cloth and lay the cube on it", 201).source_ids[0]
+        == "object_0002"
+    )
 
 
 @pytest.mark.parametrize("frame", ["map", "camera"])
