@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 EPISODE_LOG = Path("meta/engram_episodes.jsonl")
+LAYOUT = 2
+"""Of a cache: one that was written otherwise is decoded again."""
 DECODERS = 2
 """Processes that decode a dataset. They are spawned: a fork of a process with threads (torch, pyarrow) can hang."""
 FRAMES_PER_DECODER = 5000
@@ -217,7 +219,7 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
 def _source(root: Path, shrink: DownsampleImages) -> str:
     """Return what tells a cache's dataset, and how its images were cut and shrunk, from others: the dataset's metadata,
     statistics among them, and the names and sizes of its other files."""
-    total = hashlib.sha256(json.dumps(shrink.get_config(), sort_keys=True).encode())
+    total = hashlib.sha256(json.dumps([LAYOUT, shrink.get_config()], sort_keys=True).encode())
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
         content = path.read_bytes() if name.startswith("meta/") else b""

@@ -230,6 +230,16 @@ def test_actions_without_any_motion_are_not_learnt(dataset, tmp_path):
     assert batch[UNLEARNT_KEY].tolist() == [[True, False, False], [False, False, False]]
 
 
+def test_a_cache_of_another_layout_is_decoded_again(dataset, tmp_path, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(module, "LAYOUT", 1)
+        load_frames(dataset, DownsampleImages(16), tmp_path / "frames")
+    told = tmp_path / "frames" / "meta.json"
+    old = json.loads(told.read_text())
+    told.write_text(json.dumps({name: value for name, value in old.items() if name != "context"}))
+    assert load_frames(dataset, DownsampleImages(16), tmp_path / "frames").context is None
+
+
 def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
