@@ -24,7 +24,6 @@ from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
-from engram.runtime.own_process import load_ahead
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
@@ -135,8 +134,8 @@ class LearnerNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
-    load_ahead("engram.policies", "torch._dynamo")  # a network; the second is what torch's first optimiser imports
-    run(LearnerNode)
+    # a network; the second is what torch's first optimiser imports
+    run(LearnerNode, ahead=("engram.policies", "torch._dynamo"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from engram.runtime.experience_outbox import ExperienceOutbox
 from engram.runtime.goal_book import Goal
 from engram.runtime.health import ERROR
 from engram.runtime.losses import JOINTS, SAFETY, LossWatch, limits_of
-from engram.runtime.own_process import load_ahead
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import PolicyStep, source_of
@@ -232,8 +231,7 @@ class PolicyNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
-    load_ahead("engram.policies")
-    run(PolicyNode)
+    run(PolicyNode, ahead=("engram.policies",))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -21,11 +21,14 @@ from engram.runtime import own_process
 from engram.runtime.process_mark import ProcessMark
 
 
-def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> NoReturn:
-    """Run one node until SIGINT or SIGTERM, then end the process."""
+def run(node_class: Callable[[], EngramNode], args: list[str] | None = None, *, ahead: Iterable[str] = ()) -> NoReturn:
+    """Run one node until SIGINT or SIGTERM, then end the process.
+
+    Modules ``ahead``, which take seconds, are imported while DDS discovers the other processes in threads of its own.
+    """
     status = 0
     with suppress(KeyboardInterrupt):  # it may reach Python after the node was left in order
-        status = _run(node_class, args)
+        status = _run(node_class, args, ahead)
     # Everything is closed and durable. Taking torch and Open3D apart would cost up to half a minute on a busy
     # machine, and a launcher that waits less would kill the process.
     sys.stdout.flush()
@@ -33,7 +36,7 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None) -> 
     os._exit(status)
 
 
-def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
+def _run(node_class: Callable[[], EngramNode], args: list[str] | None, ahead: Iterable[str]) -> int:
     status = 0
     node: EngramNode | None = None
     executor: SingleThreadedExecutor | None = None
@@ -43,6 +46,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None) -> int:
     try:
         rclpy.init(args=args)
         node = node_class()
+        own_process.import_ahead(ahead)
         own_process.share_processor(node.config.niceness)
         mark = ProcessMark(node.get_fully_qualified_name(), node.context.get_domain_id())
         executor = _executor_for(node)

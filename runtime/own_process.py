@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 import sys
-import threading
+from collections.abc import Iterable
 from typing import NoReturn
 
 SWITCH_INTERVAL_S = 0.00005
@@ -27,19 +27,15 @@ def share_processor(niceness: int) -> None:
         os.setpriority(os.PRIO_PROCESS, thread, min(19, now + niceness))
 
 
-def load_ahead(*modules: str) -> None:
-    """Import what takes seconds while the process gets to know the others; whoever needs it waits for the rest.
+def import_ahead(modules: Iterable[str]) -> None:
+    """Import what takes seconds, in the calling thread; a module that cannot be imported is left to whoever needs it.
 
-    Modules of libraries, or one that imports these alone, as ``engram.policies``: two threads that import modules which
-    import each other may see one half-made.
+    Never in a thread of its own: as soon as ``torch`` is in ``sys.modules``, SciPy asks it for its ``Tensor``, and
+    fails in every other thread until torch has been imported to its end.
     """
-
-    def load() -> None:
-        for module in modules:
-            with contextlib.suppress(Exception):  # whoever needs it imports it again, and is told
-                importlib.import_module(module)
-
-    threading.Thread(target=load, name="imports", daemon=True).start()
+    for module in modules:
+        with contextlib.suppress(Exception):  # whoever needs it imports it again, and is told
+            importlib.import_module(module)
 
 
 def wake_in_time() -> None:
