@@ -11,7 +11,7 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rcl_interfaces.srv import SetParametersAtomically
+from rcl_interfaces.srv import GetParameters, SetParametersAtomically
 from rclpy.action import ActionClient
 from rclpy.client import Client
 from rclpy.node import Node
@@ -28,9 +28,15 @@ from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
 
+AGAIN_S = 3.0
+"""How long to wait for an answer before the request is sent again [s]."""
+
 
 class LoopClient:
     """A ROS node of its own context, so that several domains can be driven from one process.
+
+    A server that has not discovered a client yet waits 0.1 s for it, then drops its answer for good (rmw_fastrtps). So
+    requests that may be carried out twice are sent again; before the others, the server's node is greeted.
 
     It keeps out of the control path's way: with ``count_commands`` it is woken by every command, else by what it asked
     for and by diagnostics alone.
@@ -63,6 +69,10 @@ class LoopClient:
             SetParametersAtomically, "policy_node/set_parameters_atomically"
         )
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
+        self._greetings: dict[str, Client] = {  # made last: whoever answers them has discovered all others
+            name: self.node.create_client(GetParameters, f"{name}/get_parameters")
+            for name in ("sim_node", "policy_node")
+        }
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for full_name, condition in messages.conditions_from_msg(msg):
@@ -107,6 +117,24 @@ class LoopClient:
             raise LoopError(f"{what}: no answer")
         return result
 
+    def _ask(self, client: Client, request: Any, timeout_s: float, what: str) -> Any:
+        """Return the answer to ``request``, which is sent again while there is none."""
+        end = time.monotonic() + timeout_s
+        while True:
+            future = client.call_async(request)
+            patience = min(AGAIN_S, end - time.monotonic())
+            try:
+                return self._answer(future, patience, what)
+            except LoopError:
+                client.remove_pending_request(future)
+                if time.monotonic() > end:
+                    raise LoopError(f"{what}: not within {timeout_s:g} s") from None
+
+    def _greet(self, name: str, timeout_s: float) -> None:
+        """Wait until the node ``name``, whose other services are there, has discovered us."""
+        if self._greetings[name].service_is_ready():  # else the node goes by another name
+            self._ask(self._greetings[name], GetParameters.Request(), timeout_s, f"{name}/get_parameters")
+
     def wait_active(self, timeout_s: float, on_change: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the lifecycle manager says that all nodes are active; ``on_change`` gets its summaries."""
         end = time.monotonic() + timeout_s
@@ -118,13 +146,10 @@ class LoopClient:
             if time.monotonic() > end:
                 raise LoopError(f"the nodes are not active after {timeout_s:g} s: {said}")
             if self._is_active.service_is_ready():
-                future = self._is_active.call_async(Trigger.Request())
                 try:
-                    self.wait_for(future.done, 5.0, "lifecycle_manager/is_active")
+                    answer = self._ask(self._is_active, Trigger.Request(), AGAIN_S, "lifecycle_manager/is_active")
                 except LoopError:
-                    self._is_active.remove_pending_request(future)
                     continue
-                answer: Any = future.result()
                 if answer.message != said:
                     said = answer.message
                     on_change(said)
@@ -140,6 +165,7 @@ class LoopClient:
         """
         began = time.monotonic()
         self.wait_for(self._reset.service_is_ready, timeout_s, "service sim/reset")
+        self._greet("sim_node", timeout_s)
         what = f"sim/reset of {task!r} with seed {seed}"
         answer = self._answer(self._reset.call_async(ResetSim.Request(task=task, seed=seed)), timeout_s, what)
         if not answer.accepted:
@@ -161,6 +187,7 @@ class LoopClient:
         """Send ``goal`` and wait for its result."""
         what = f"execute_task {goal.instruction!r}"
         self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
+        self._greet("policy_node", timeout_s)
         handle = self._answer(self._execute.send_goal_async(goal), timeout_s, what)
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
@@ -172,10 +199,11 @@ class LoopClient:
         return self.execute(ExecuteTask.Goal(instruction=instruction), timeout_s)
 
     def trigger(self, service: str, timeout_s: float) -> tuple[bool, str]:
-        """Call a Trigger ``service``; return whether it succeeded and what it said."""
+        """Call a Trigger ``service``, sent again while there is no answer; return whether it succeeded and what it
+        said."""
         client: Client = self.node.create_client(Trigger, service)
         self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
-        answer = self._answer(client.call_async(Trigger.Request()), timeout_s, service)
+        answer = self._ask(client, Trigger.Request(), timeout_s, service)
         return answer.success, answer.message
 
     def drive_by(self, policy: str, ablation: str, timeout_s: float) -> None:
@@ -190,8 +218,8 @@ class LoopClient:
         values = [Parameter(n, value=v).to_parameter_msg() for n, v in (("policy", policy), ("ablation", ablation))]
         self.wait_for(self._set_policy.service_is_ready, timeout_s, "service policy_node/set_parameters_atomically")
         # one after the other, the node would first try the new policy with the old ablation
-        future = self._set_policy.call_async(SetParametersAtomically.Request(parameters=values))
-        result = self._answer(future, timeout_s, what).result
+        request = SetParametersAtomically.Request(parameters=values)
+        result = self._ask(self._set_policy, request, timeout_s, what).result
         if not result.successful:
             raise LoopError(f"{what} was refused: {result.reason}")
 

@@ -7,13 +7,18 @@ import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.srv import GetParameters, SetParametersAtomically
+from rclpy.action import ActionServer
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from std_srvs.srv import Trigger
 
 from engram.nodes import qos
 from engram.nodes.loop_client import LoopClient
 from engram.runtime.episode_report import LoopError
+from engram.runtime.health import Condition
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
+from engram_interfaces.action import ExecuteTask
 
 pytestmark = pytest.mark.ros
 
@@ -40,11 +45,45 @@ class Driven(Node):
         self.told.publish(DiagnosticArray(status=[DiagnosticStatus(name="policy_node", values=values)]))
 
 
-@pytest.fixture
-def driven():
+class LateToDiscover(Node):
+    """Its first answer of each service is dropped, as rmw_fastrtps does where it has not discovered the client."""
+
+    def __init__(self, context: rclpy.Context) -> None:
+        super().__init__("policy_node", context=context, start_parameter_services=False)
+        self.asked: list[str] = []
+        self.create_service(GetParameters, "policy_node/get_parameters", self._answer("greeting"))
+        self.create_service(Trigger, "stop", self._answer("stop"))
+        self.create_service(SetParametersAtomically, "policy_node/set_parameters_atomically", self._answer("policy"))
+        ActionServer(self, ExecuteTask, "execute_task", self._execute)
+        for service in self.services:
+            drop_first(service)
+
+    def _answer(self, name):
+        def answer(_, response):
+            self.asked.append(name)
+            if name == "policy":
+                response.result.successful, response.result.reason = False, "for a test"
+            return response
+
+        return answer
+
+    def _execute(self, handle):
+        self.asked.append("goal")
+        handle.succeed()
+        return ExecuteTask.Result(outcome="succeeded")
+
+
+def drop_first(service) -> None:
+    send = service.send_response
+    left = [lambda *_: None]
+    service.send_response = lambda *answer: (left.pop() if left else send)(*answer)
+
+
+@pytest.fixture(params=[Driven])
+def driven(request):
     domain, context = int(os.environ["ROS_DOMAIN_ID"]), rclpy.Context()
     rclpy.init(context=context, domain_id=domain, signal_handler_options=rclpy.SignalHandlerOptions.NO)
-    node, executor = Driven(context), SingleThreadedExecutor(context=context)
+    node, executor = request.param(context), SingleThreadedExecutor(context=context)
     executor.add_node(node)
     ended = threading.Event()
 
@@ -69,3 +108,25 @@ def test_a_policy_and_its_ablation_change_in_one_step(driven):
     assert node.asked == [{"policy": "second", "ablation": ""}]
     with pytest.raises(LoopError, match="policy 'refused' was refused: for a test"):
         client.drive_by("refused", "", 60.0)
+
+
+@pytest.mark.parametrize("driven", [LateToDiscover], indirect=True)
+def test_an_answer_that_is_lost_because_the_client_was_not_discovered_yet_is_asked_for_again(driven):
+    node, client = driven
+    assert client.do("reach", 60.0).outcome == "succeeded"
+    assert node.asked == ["greeting", "greeting", "goal"]  # a goal is given once, to a server that has discovered us
+    assert client.trigger("stop", 60.0) == (False, "")
+    client.diagnostics["policy_node"] = Condition("OK", "")
+    with pytest.raises(LoopError, match="was refused: for a test"):
+        client.drive_by("second", "", 60.0)
+    assert node.asked[3:] == ["stop", "stop", "policy", "policy"]
+
+
+@pytest.mark.parametrize("driven", [LateToDiscover], indirect=True)
+def test_what_is_never_answered_is_named(driven):
+    node, client = driven
+    for service in node.services:
+        service.send_response = lambda *_: None
+    with pytest.raises(LoopError, match=r"policy_node/get_parameters: not within 4 s"):
+        client.do("reach", 4.0)
+    assert node.asked == ["greeting", "greeting"]
