@@ -21,14 +21,14 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from engram.benchmarks.memory_tasks_figures import OURS, figures, tables
+from engram.benchmarks.memory_tasks_figures import OURS, Found, figures, tables
 from engram.benchmarks.report import save_report
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
 from engram.core.contracts import Policy
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.provenance import digest, machine
-from engram.core.statistics import Rate, wilson
+from engram.core.statistics import wilson
 from engram.policies.checkpoint import CARD, WEIGHTS, fingerprint, sha256
 from engram.policies.loading import load_policy
 from engram.policies.opening import checkpoint_folder
@@ -147,6 +147,8 @@ class Block:
     row: str = ""
     """The task's name in the table; "" = ``task``."""
     held_out: bool = False
+    pushed: bool = False
+    """Somebody pushes what the robot is after."""
 
     @property
     def name(self) -> str:
@@ -158,7 +160,7 @@ class Block:
 
 @functools.cache
 def _code() -> str:
-    return digest("core/*.py", "policies/**/*.py", "sim/**/*.py")
+    return digest(*(f"{room}/**/*.py" for room in ("core", "memory", "perception", "policies", "runtime", "sim")))
 
 
 @functools.cache
@@ -168,15 +170,16 @@ def _weights(folder: str) -> str:
 
 
 @functools.cache
-def _world(profile: Profile) -> MujocoWorld:
-    return MujocoWorld(WorldConfig(profile=profile))
+def _world(profile: Profile, depth: bool = False) -> MujocoWorld:
+    return MujocoWorld(WorldConfig(profile=profile, depth=depth))
 
 
 @functools.cache
 def _policy(folder: str, ablation: str) -> tuple[Policy, MujocoWorld]:
     if folder == ORACLE_STATE:
         return PrivilegedPolicy(_world("none")), _world("none")
-    return follow(load_policy(folder, ablation=ablation)), _world("fast")
+    policy = follow(load_policy(folder, ablation=ablation))
+    return policy, _world("fast", policy.reads_context)  # the scene graph is built from depth
 
 
 def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
@@ -192,6 +195,7 @@ def run_block(block: Block) -> tuple[Block, dict[str, Any]]:
         episodes=block.count,
         first_seed=block.first_seed,
         held_out=block.held_out,
+        push=block.pushed,
         progress=False,
     )
     return block, {"successes": report.per_task[block.task].successes, "failures": report.failures[block.task]}
@@ -232,7 +236,11 @@ def blocks(config: MemoryTasksBenchmark) -> list[Block]:
         for first in range(0, n, config.block)
         for task in tasks
     ]
-    found += [] if config.quick else _beyond(config, memory)
+    if not config.quick:
+        longest = config.longest_delay or trained_delay(config.policy)
+        found += beyond_training(
+            config.policy, config.conditions, memory, longest, config.condition_episodes, config.block
+        )
     return sorted(found, key=lambda block: block.first_seed)
 
 
@@ -243,7 +251,7 @@ def _check(config: MemoryTasksBenchmark) -> None:
     for ablation in config.ablations:
         if ablation not in ABLATIONS[1:]:
             raise unknown_name("ablation", ablation, ABLATIONS[1:])
-    if config.ablations and _configuration(config.policy).get("memory", NONE) == NONE:
+    if config.ablations and configuration(config.policy).get("memory", NONE) == NONE:
         raise InvalidInputError(f"policy {config.policy!r} has no memory of its episode to spoil: give no ablations")
     taken = [OURS, ORACLE_STATE, BASE, *(f"{OURS}-{ablation}" for ablation in ABLATIONS[1:]), *CONDITIONS]
     for other in config.others:
@@ -255,13 +263,15 @@ def _check(config: MemoryTasksBenchmark) -> None:
         taken.append(name)
 
 
-def _beyond(config: MemoryTasksBenchmark, tasks: tuple[str, ...]) -> list[Block]:
-    """Return the blocks in which the policy meets what training never had."""
-    n, longest = config.condition_episodes, config.longest_delay or trained_delay(config.policy)
+def beyond_training(
+    policy: str, conditions: tuple[str, ...], tasks: tuple[str, ...], longest: int, episodes: int, block: int
+) -> list[Block]:
+    """Return the blocks in which ``policy``, whose training knew delays up to ``longest`` [control steps], meets what
+    training never had."""
     return [
-        Block(name, config.policy, "", task, first, min(config.block, n - first), row, CONDITIONS[name].held_out)
-        for name in config.conditions
-        for first in range(0, n, config.block)
+        Block(name, policy, "", task, first, min(block, episodes - first), row, CONDITIONS[name].held_out)
+        for name in conditions
+        for first in range(0, episodes, block)
         for row in tasks
         if (task := CONDITIONS[name].task(row, longest)) is not None
     ]
@@ -274,7 +284,8 @@ def trained_delay(policy: str) -> int:
     return max((task.config.delay for task in tasks if isinstance(task, MemoryTask)), default=MemoryConfig.delay)
 
 
-def _configuration(policy: str) -> dict[str, Any]:
+def configuration(policy: str) -> dict[str, Any]:
+    """Return the configuration of ``policy``, a shipped name or a folder."""
     return dict(json.loads((checkpoint_folder(policy) / CONFIG).read_text()))
 
 
@@ -291,27 +302,28 @@ def told_arms(wanted: list[Block]) -> dict[str, dict[str, Any]]:
 def _told(block: Block) -> dict[str, Any]:
     if block.folder == ORACLE_STATE:
         return {"policy": "scripted expert, from simulator truth, 4 steps at a time", "code": _weights(block.folder)}
-    folder, card, own = checkpoint_folder(block.folder), _card(block.folder), _configuration(block.folder)
+    folder, card, own = checkpoint_folder(block.folder), _card(block.folder), configuration(block.folder)
     trained: dict[str, Any] = {key: card[key] for key in ("step", "dataset_sha256") if key in card}
     acts = {"adaptive_m": own["adaptive_m"]} if own.get("adaptive_m") else {}
     spoiled = {"ablation": block.ablation} if block.ablation else {}
     return {"memory": own.get("memory", "none"), "sha256": sha256(folder / WEIGHTS), **trained, **acts, **spoiled}
 
 
-def measure(config: MemoryTasksBenchmark, wanted: list[Block]) -> dict[str, dict[str, Rate]]:
-    """Run what of ``wanted`` is missing and return the rate of each task in each arm."""
-    config.work.mkdir(parents=True, exist_ok=True)
-    todo = [block for block in wanted if not (config.work / block.name).exists()]
-    if todo and not config.so_far:
-        ran = run_spawned(run_block, todo, min(config.workers, len(todo)))
+def measure(wanted: list[Block], work: Path, workers: int) -> Found:
+    """Run what of ``wanted`` is missing in ``work`` and return the rate of each task in each arm; with 0 ``workers``
+    of what is there."""
+    work.mkdir(parents=True, exist_ok=True)
+    todo = [block for block in wanted if not (work / block.name).exists()]
+    if todo and workers:
+        ran = run_spawned(run_block, todo, min(workers, len(todo)))
         for block, result in track(ran, "evaluating", total=len(todo), console=Console(stderr=True)):
-            fresh = config.work / f"{block.name}.partial"
+            fresh = work / f"{block.name}.partial"
             fresh.write_text(json.dumps({**asdict(block), **result}))
-            fresh.rename(config.work / block.name)
-    return rates(wanted, config.work)
+            fresh.rename(work / block.name)
+    return rates(wanted, work)
 
 
-def rates(wanted: list[Block], work: Path) -> dict[str, dict[str, Rate]]:
+def rates(wanted: list[Block], work: Path) -> Found:
     """Return arm -> task -> rate of those blocks that have been run."""
     counts: dict[str, dict[str, list[int]]] = {}
     for block in wanted:
@@ -327,7 +339,7 @@ def main(config: MemoryTasksBenchmark | None = None) -> None:
     config = config or tyro.cli(MemoryTasksBenchmark)
     where = machine()  # with the load before the measurement
     wanted = blocks(config)
-    found, arms = measure(config, wanted), told_arms(wanted)
+    found, arms = measure(wanted, config.work, 0 if config.so_far else config.workers), told_arms(wanted)
     if OURS not in found:
         raise EngramError(f"{config.work}: nothing of {config.policy!r} was run with this code ({_code()}) so far")
     for shown in tables(found, config):

@@ -36,25 +36,25 @@ def figures(found: Found, config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
     for arm, tasks in found.items():
         for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
             if arm not in config.conditions and names and all(name in tasks for name in names):
-                out.append(_figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
+                out.append(figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
     ours = found[OURS]
     there = [name for name in memory if name in ours]
-    out += [_figure(f"{name}_ours", ours[name], SOLVED) for name in there]
+    out += [figure(f"{name}_ours", ours[name], SOLVED) for name in there]
     solved = sum(ours[name].rate >= SOLVED for name in there)
-    out.append(_plain("memory_tasks_solved_ours", solved, None, len(there), SOLVED_TASKS, solved >= SOLVED_TASKS))
+    out.append(plain_figure("memory_tasks_solved_ours", solved, None, len(there), SOLVED_TASKS, solved >= SOLVED_TASKS))
     out += _gains(found, memory, config) + _losses(found, plain)
     for arm in [arm for arm in config.conditions if arm in found]:
         under, usual = (mean_rate([found[a][name] for name in found[arm] if name in ours]) for a in (arm, OURS))
         value, low, high, n = difference(under, usual)
         name = arm.replace(" ", "_").replace("-", "_")
-        out.append(_figure(f"memory_tasks_mean_{name}", under))
-        out.append(_plain(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
+        out.append(figure(f"memory_tasks_mean_{name}", under))
+        out.append(plain_figure(f"memory_tasks_{name}_minus_ours", value, (low, high), n, None, None))
     guess = sum(chance(name) for name in memory) / len(memory)
-    out.append(_plain("memory_tasks_mean_chance", guess, None, len(memory), None, None))
+    out.append(plain_figure("memory_tasks_mean_chance", guess, None, len(memory), None, None))
     if len(there) == len(memory):
         mean = mean_rate([ours[name] for name in memory])
         beyond = (mean.low - guess, mean.high - guess)
-        out.append(_plain("memory_tasks_gain_over_chance", mean.rate - guess, beyond, mean.n, None, None))
+        out.append(plain_figure("memory_tasks_gain_over_chance", mean.rate - guess, beyond, mean.n, None, None))
     return out
 
 
@@ -67,7 +67,7 @@ def _gains(found: Found, memory: tuple[str, ...], config: MemoryTasksBenchmark) 
         value, low, high, n = difference(*(mean_rate([found[a][name] for name in memory]) for a in (OURS, arm)))
         target = GAIN if arm == MEMORYLESS else None
         met = None if target is None else value >= target
-        out.append(_plain(f"memory_tasks_gain_over_{arm}", value, (low, high), n, target, met))
+        out.append(plain_figure(f"memory_tasks_gain_over_{arm}", value, (low, high), n, target, met))
     return out
 
 
@@ -80,7 +80,7 @@ def _losses(found: Found, plain: tuple[str, ...]) -> list[dict[str, Any]]:
     ):
         if arm in found and tasks and all(task in found[a] for a in (OURS, arm) for task in tasks):
             value, low, high, n = difference(*(mean_rate([found[a][task] for task in tasks]) for a in (OURS, arm)))
-            out.append(_plain(f"{name}_ours_minus_{arm}", value, (low, high), n, 0.0, high >= 0.0))
+            out.append(plain_figure(f"{name}_ours_minus_{arm}", value, (low, high), n, 0.0, high >= 0.0))
     return out
 
 
@@ -92,14 +92,16 @@ def difference(a: Rate, b: Rate) -> tuple[float, float, float, int]:
     return value, low, high, min(a.n, b.n)
 
 
-def _figure(name: str, rate: Rate, target: float | None = None) -> dict[str, Any]:
+def figure(name: str, rate: Rate, target: float | None = None) -> dict[str, Any]:
+    """Return one figure: ``rate``, and whether it reaches ``target``."""
     met = None if target is None else rate.rate >= target
-    return _plain(name, rate.rate, (rate.low, rate.high), rate.n, target, met)
+    return plain_figure(name, rate.rate, (rate.low, rate.high), rate.n, target, met)
 
 
-def _plain(
+def plain_figure(
     name: str, value: float, interval: tuple[float, float] | None, n: int, target: float | None, met: bool | None
 ) -> dict[str, Any]:
+    """Return one figure as the JSON file keeps it."""
     return {
         "name": name,
         "value": round(value, 4),

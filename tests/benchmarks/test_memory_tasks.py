@@ -191,9 +191,9 @@ def test_blocks_that_were_run_are_not_run_again(tmp_path, monkeypatch):
     (tmp_path / oracle.name).write_text(json.dumps({"successes": 10}))
     monkeypatch.setattr(memory_tasks, "run_block", None)
     found = {OURS: {"shell_touch": wilson(7, 10)}, ORACLE_STATE: {"shell_touch": wilson(10, 10)}}
-    assert measure(config, blocks(config)) == found
+    assert measure(blocks(config), tmp_path, 1) == found
     more = small(tmp_path, episodes=20, ablations=(), tasks=("shell_touch",), so_far=True)
-    assert measure(more, blocks(more)) == rates(blocks(more), tmp_path) == found
+    assert measure(blocks(more), tmp_path, 0) == rates(blocks(more), tmp_path) == found
 
 
 def test_nothing_so_far_is_an_error_that_says_so(tmp_path):
