@@ -56,8 +56,8 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ),
     ("camera/<name>/camera_info", "sensor_msgs/CameraInfo", "sim, robot, drivers -> perception, policy", qos.SENSOR),
     ("joint_states", "sensor_msgs/JointState", "sim, robot -> policy, safety, memory, viewer", qos.SENSOR),
-    ("tf", "tf2_msgs/TFMessage", "sim, drivers -> perception, memory, policy", qos.SENSOR),
-    ("tf_static", "tf2_msgs/TFMessage", "sim, robot -> perception, memory, policy", qos.LATCHED),
+    ("tf", "tf2_msgs/TFMessage", "sim, robot, drivers -> perception, memory, policy", qos.SENSOR),
+    ("tf_static", "tf2_msgs/TFMessage", "sim, robot, drivers -> perception, memory, policy", qos.LATCHED),
     (
         "task/status",
         "engram_interfaces/TaskStatus",

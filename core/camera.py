@@ -27,6 +27,9 @@ class CameraConfig:
     """Link that carries it, as the model names it; ``base_link``: it stands beside the robot and never moves."""
     size: tuple[int, int] | None = None
     """Height and width of its pictures [px]; None: square, of the size that the simulation is told."""
+    calibration: tuple[float, float, float, float] | None = None
+    """Measured fx, fy, cx, cy [px] in pictures of ``size``; None: square pixels, the axis in the middle, ``fovy_deg``.
+    The simulation always renders with ``fovy_deg``."""
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
@@ -40,6 +43,19 @@ class CameraConfig:
             raise InvalidInputError(f"camera {self.name!r}: fovy_deg {self.fovy_deg}, expected between 0 and 180")
         if self.size is not None and min(self.size) < 1:
             raise InvalidInputError(f"camera {self.name!r}: size {self.size}, expected height and width in pixels")
+        if self.calibration is not None:
+            if self.size is None:
+                raise InvalidInputError(
+                    f"camera {self.name!r}: calibration needs the size of the pictures it was made with"
+                )
+            if (
+                len(self.calibration) != 4
+                or not np.isfinite(self.calibration).all()
+                or min(self.calibration[:2]) <= 0.0
+            ):
+                raise InvalidInputError(
+                    f"camera {self.name!r}: calibration {self.calibration}, expected fx, fy, cx, cy in pixels"
+                )
 
     @classmethod
     def looking_at(
@@ -76,8 +92,12 @@ class CameraConfig:
         return self.size or (default, default)
 
     def intrinsics(self, height: int, width: int) -> np.ndarray:
-        """Return the pinhole matrix K (3, 3) in pixels of pictures of this size."""
-        return intrinsics(self.fovy_deg, width, height)
+        """Return the pinhole matrix K (3, 3) in pixels of pictures of this size, such as larger ones than ``size``."""
+        if self.calibration is None or self.size is None:
+            return intrinsics(self.fovy_deg, width, height)
+        fx, fy, cx, cy = self.calibration
+        across, down = width / self.size[1], height / self.size[0]
+        return np.array([[fx * across, 0.0, cx * across], [0.0, fy * down, cy * down], [0.0, 0.0, 1.0]])
 
     def pose(self) -> Pose:
         """Return the pose of the optical frame (x right, y down, z forward) in ``frame``."""

@@ -44,6 +44,10 @@ class Kinematics(ABC):
     def inverse(self, target: Pose, start: np.ndarray) -> np.ndarray:
         """Return arm joint positions (n,) rad whose tool pose is nearest to ``target``, searching from ``start``."""
 
+    def link(self, name: str, positions: np.ndarray) -> Pose | None:
+        """Return the pose of the link ``name`` in base_link for arm joint ``positions`` (n,) rad; None: not known."""
+        return None
+
 
 Follow = Callable[[np.ndarray], Sequence[np.ndarray]]
 """What the joints do when they are asked for positions (n,): the next command, then each until they are at rest."""

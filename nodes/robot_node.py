@@ -19,13 +19,14 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.command_guard import CommandGuard
 from engram.core.errors import InvalidInputError
-from engram.core.registry import make_robot
+from engram.core.registry import make_kinematics, make_robot
 from engram.core.types import JointCommand, Pose
 from engram.core.types import JointState as Joints
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.nodes.process import run
+from engram.runtime.camera_poses import CameraPoses
 from engram.runtime.health import ERROR
 from engram.runtime.parameters.robot import RobotNodeConfig
 from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
@@ -50,7 +51,13 @@ class RobotNode(EngramNode):
                 f"hardware_joints: {len(self.names)} names, expected {len(ours)}: {', '.join(ours)}"
             )
         self.driver: LeRobotDriver | None = None
+        self.cameras: tuple[str, ...] = ()  # of the LeRobot robot
         self.joints = self.create_publisher(JointState, "joint_states", qos.SENSOR)
+        self.places: CameraPoses | None = None
+        if config.calibrated:
+            self.places = CameraPoses(self.robot, make_kinematics(self.robot))
+            self.tf = self.create_publisher(TFMessage, "tf", qos.SENSOR)
+            self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
         if config.driver == "lerobot":
             self._setup_lerobot()
         else:
@@ -72,9 +79,6 @@ class RobotNode(EngramNode):
         self.cameras = there if config.cameras == ("",) else config.cameras
         self.images = {c: self.create_publisher(Image, f"camera/{c}/color/image_raw", qos.SENSOR) for c in self.cameras}
         self.infos = {c: self.create_publisher(CameraInfo, f"camera/{c}/camera_info", qos.SENSOR) for c in self.cameras}
-        self.tf_static = self.create_publisher(TFMessage, "tf_static", qos.LATCHED)
-        self.intrinsics = config.intrinsics_of(self.cameras)
-        self.poses = config.poses_of(self.cameras)
 
     def start(self) -> None:
         """Forward states and commands."""
@@ -85,17 +89,20 @@ class RobotNode(EngramNode):
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         subscribe_bound(self, JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.every(self.config.silent_after_s, self._watch, "hardware")
+        if self.places is not None:
+            self.tf_static.publish(_transforms(self.places.fixed, self.get_clock().now().nanoseconds))
+            for camera, link in self.places.unknown.items():
+                said = f"its link {link!r} is not between base and tool: other nodes must publish its tf"
+                self.health.problem(f"camera {camera}", said, lasting=True)
+            for camera in set(self.cameras) - set(self.robot.camera_names):
+                said = f"robot {self.robot.name} has none of this name: other nodes must publish its tf and camera_info"
+                self.health.problem(f"camera {camera}", said, lasting=True)
         if self.driver is None:
             subscribe_bound(self, JointState, "hardware/joint_states", self._on_hardware, qos.SENSOR)
             return
         self.reading = self.worker("read", lambda job: job(), capacity=1)
         self.writing = self.worker("write", self.driver.write, capacity=1)
         self.every(1.0 / self.config.rate_hz, lambda: self.reading.put(self._read), "read")
-        if self.poses:
-            now_ns = self.get_clock().now().nanoseconds
-            poses = {c: Pose(np.array(p[:3]), np.array(p[3:])) for c, p in self.poses.items()}
-            frames = [messages.pose_to_transform(p, messages.optical_frame(c), now_ns) for c, p in poses.items()]
-            self.tf_static.publish(TFMessage(transforms=frames))
 
     def teardown(self) -> None:
         """Disconnect."""
@@ -138,9 +145,7 @@ class RobotNode(EngramNode):
 
     def _on_hardware(self, msg: JointState) -> None:
         self.heard = time.monotonic()
-        self.measured = replace(messages.joints_from_msg(msg, self.names), names=self.robot.joint_names)
-        self.joints.publish(messages.joints_to_msg(self.measured))
-        self.health.count("states")
+        self._show(replace(messages.joints_from_msg(msg, self.names), names=self.robot.joint_names))
 
     def _read(self) -> None:
         """Read motors and cameras and publish them; in the reading thread."""
@@ -154,16 +159,21 @@ class RobotNode(EngramNode):
                 self.health.problem(f"camera {camera}", f"no image; the robot gives {', '.join(images) or 'none'}")
                 continue
             self._publish_image(camera, images[camera], stamp_ns)
+        self._show(joints)
+
+    def _show(self, joints: Joints) -> None:
+        """Publish what was measured; the poses of moving cameras first, which a step waits for."""
+        if self.places is not None and (moving := self.places.moving(joints.positions)):
+            self.tf.publish(_transforms(moving, joints.stamp_ns))
         self.measured = joints
         self.joints.publish(messages.joints_to_msg(joints))
         self.health.count("states")
 
     def _publish_image(self, camera: str, image: np.ndarray, stamp_ns: int) -> None:
         frame = messages.optical_frame(camera)
-        if self.intrinsics:
-            fx, fy, cx, cy = self.intrinsics[camera]
-            matrix = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+        if self.config.calibrated and camera in self.robot.camera_names:
             height, width, _ = image.shape
+            matrix = self.robot.camera(camera).intrinsics(height, width)
             self.infos[camera].publish(messages.camera_info_to_msg(matrix, width, height, stamp_ns, frame))
         self.images[camera].publish(messages.color_to_msg(image, stamp_ns, frame))
 
@@ -174,6 +184,11 @@ class RobotNode(EngramNode):
             self.health.problem("hardware", f"{source}: nothing for {silent:.1f} s", ERROR)
         else:
             self.health.clear("hardware")
+
+
+def _transforms(poses: dict[str, Pose], stamp_ns: int) -> TFMessage:
+    frames = [messages.pose_to_transform(pose, messages.optical_frame(name), stamp_ns) for name, pose in poses.items()]
+    return TFMessage(transforms=frames)
 
 
 def main() -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.core.errors import InvalidInputError
 from engram.runtime.parameters import BoundNodeConfig, param
 
 
@@ -36,26 +35,6 @@ class RobotNodeConfig(BoundNodeConfig):
     """How often a LeRobot robot is read [Hz]."""
     cameras: tuple[str, ...] = ("",)
     """LeRobot cameras to publish; [""]: all of them."""
-    camera_intrinsics: tuple[float, ...] = (0.0,)
-    """fx, fy, cx, cy [px] of each camera in turn; [0.0]: unknown, no camera_info is published."""
-    camera_poses: tuple[float, ...] = (0.0,)
-    """x, y, z [m], qw, qx, qy, qz of each camera's optical frame in base_link; [0.0]: unknown, no tf."""
-
-    def intrinsics_of(self, cameras: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
-        """Return fx, fy, cx, cy [px] of each of ``cameras``, empty if unknown; raises InvalidInputError."""
-        return _per_camera("camera_intrinsics", self.camera_intrinsics, cameras, 4)
-
-    def poses_of(self, cameras: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
-        """Return x, y, z [m], qw, qx, qy, qz of each of ``cameras``, empty if unknown; raises InvalidInputError."""
-        return _per_camera("camera_poses", self.camera_poses, cameras, 7)
-
-
-def _per_camera(
-    name: str, values: tuple[float, ...], cameras: tuple[str, ...], each: int
-) -> dict[str, tuple[float, ...]]:
-    """Split a flat parameter into ``each`` numbers a camera; (0.0,) = none."""
-    if values == (0.0,):
-        return {}
-    if len(values) != each * len(cameras):
-        raise InvalidInputError(f"{name}: {len(values)} numbers, expected {each} for each of {', '.join(cameras)}")
-    return {camera: values[i * each : (i + 1) * each] for i, camera in enumerate(cameras)}
+    calibrated: bool = False
+    """The robot's cameras are where its configuration says, and see as it says: publish that as tf and, with LeRobot,
+    as camera_info. Off: other nodes must publish it."""

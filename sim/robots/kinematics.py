@@ -70,10 +70,22 @@ class ModelKinematics(Kinematics):
             self._recent[key] = self._forward(asked)
         return self._recent[key]
 
+    def link(self, name: str, positions: np.ndarray) -> Pose | None:
+        """Return the pose of the link ``name`` in base_link for arm joint ``positions`` (n,) rad; None where the link
+        is not between base and tool."""
+        number = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_BODY, name)
+        if number < 0:
+            return None
+        self._place(checked("arm positions", positions, (len(self.robot.arm_joints),)))
+        return Pose(self._data.xpos[number].copy(), self._data.xquat[number].copy())
+
+    def _place(self, positions: np.ndarray) -> None:
+        self._data.qpos[:] = positions
+        mujoco.mj_kinematics(self._model, self._data)
+
     def _forward(self, positions: np.ndarray) -> Pose:
         data = self._data
-        data.qpos[:] = positions
-        mujoco.mj_kinematics(self._model, data)
+        self._place(positions)
         quaternion = np.empty(4)
         mujoco.mju_mat2Quat(quaternion, data.site_xmat[self._site])
         if quaternion @ self._hemisphere < 0:  # no sign flips around pointing down, where w is about 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.spatial.transform import Rotation
 
@@ -28,6 +30,15 @@ GANTRY = RobotConfig(
     cameras=(CameraConfig.looking_at("front", (1.0, 0.0, 1.0), (0.0, 0.0, 0.0)),),
     kinematics="tests.core.gantry:GantryKinematics",
 )
+SEEN = replace(
+    GANTRY,
+    cameras=(
+        CameraConfig("front", (0.1, 0.2, 0.3), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), size=(4, 6), calibration=(4, 4, 3, 2)),
+        CameraConfig("wrist", (0.0, 0.0, 0.1), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), frame="hand"),
+        CameraConfig("side", (0.0, 0.0, 0.1), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), frame="elbow"),
+    ),
+)
+"""With calibrated cameras: beside it, on its hand, and on a link that its kinematics do not know."""
 
 
 class GantryKinematics(Kinematics):
@@ -41,6 +52,9 @@ class GantryKinematics(Kinematics):
 
     def inverse(self, target: Pose, start: np.ndarray) -> np.ndarray:
         return np.array(target.position)
+
+    def link(self, name: str, positions: np.ndarray) -> Pose | None:
+        return self.forward(positions) if name == "hand" else None
 
 
 def joints(x: float = 0.0, y: float = 0.0, z: float = 0.0, *, gripper: float = 0.0, stamp_ns: int = 0) -> JointState:

@@ -28,9 +28,18 @@ def test_its_matrix_has_the_focal_length_of_its_field_of_view():
     assert CameraConfig("eye", **DOWN_X, size=(96, 160)).pixels(128) == (96, 160)
 
 
+def test_a_calibrated_camera_keeps_its_matrix_in_pictures_of_another_size():
+    camera = CameraConfig("eye", **DOWN_X, size=(100, 200), calibration=(110.0, 100.0, 98.0, 52.0))
+    np.testing.assert_allclose(camera.intrinsics(100, 200), [[110, 0, 98], [0, 100, 52], [0, 0, 1]])
+    np.testing.assert_allclose(camera.intrinsics(50, 400), [[220, 0, 196], [0, 50, 26], [0, 0, 1]])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"calibration": (100.0, 100.0, 50.0, 50.0)}, "calibration needs the size"),
+        ({"calibration": (100.0, 0.0, 50.0, 50.0), "size": (100, 100)}, "expected fx, fy, cx, cy in pixels"),
+        ({"calibration": (100.0, 9.0, 50.0), "size": (100, 100)}, "expected fx, fy, cx, cy in pixels"),
         ({"name": "a/b"}, "expected a word"),
         ({"up": (0.0, 1.0, 1.0)}, "not unit vectors at a right angle"),
         ({"fovy_deg": 180.0}, "expected between 0 and 180"),

@@ -31,6 +31,7 @@ class LeRobotGraph:
         self.images = graph.listen(Image, "camera/front/color/image_raw", qos.SENSOR)
         self.infos = graph.listen(CameraInfo, "camera/front/camera_info", qos.SENSOR)
         self.poses = graph.listen(TFMessage, "tf_static", qos.LATCHED)
+        self.moving = graph.listen(TFMessage, "tf", qos.SENSOR)
         self.joints = graph.listen(JointState, "joint_states", qos.SENSOR)
         self.commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
         make = graph.node.create_publisher
@@ -40,14 +41,13 @@ class LeRobotGraph:
             "robot_node",
             driver="lerobot",
             lerobot="tests.runtime.lerobotgantry:LeRobotGantry",
-            robot="tests.core.gantry:GANTRY",
+            robot="tests.core.gantry:SEEN",
             hardware_joints=list(MOTORS),
             unit="rad",
             gripper_closed=100.0,
-            camera_intrinsics=[4.0, 4.0, 3.0, 2.0],
-            camera_poses=[0.1, 0.2, 0.3, 1.0, 0.0, 0.0, 0.0],
+            calibrated=True,
         )
-        graph.start("safety_node", robot="tests.core.gantry:GANTRY")
+        graph.start("safety_node", robot="tests.core.gantry:SEEN")
         graph.active("robot_node", "safety_node")
 
     def begin(self):
@@ -64,12 +64,16 @@ class LeRobotGraph:
 
 def test_a_lerobot_robot_is_seen_moved_and_held_when_commands_end_or_come_late(graph):
     robot = LeRobotGraph(graph)
-    graph.wait(lambda: robot.images and robot.infos and robot.poses, 60, "images, camera_info and tf")
+    graph.wait(lambda: robot.images and robot.infos and robot.poses and robot.moving, 60, "images, camera_info and tf")
     image = messages.color_from_msg(robot.images[-1], "front")
     assert (image.shape, image.min(), image.max()) == ((4, 6, 3), 7, 7)
     assert robot.images[-1].header.frame_id == robot.infos[-1].header.frame_id == "front_optical_frame"
     np.testing.assert_array_equal(robot.infos[-1].k.reshape(3, 3), [[4, 0, 3], [0, 4, 2], [0, 0, 1]])
-    assert robot.poses[-1].transforms[0].transform.translation.y == 0.2
+    (fixed,), (moving,) = robot.poses[-1].transforms, robot.moving[-1].transforms
+    assert (fixed.child_frame_id, fixed.transform.translation.y) == ("front_optical_frame", 0.2)
+    assert (moving.header.frame_id, moving.child_frame_id) == ("base_link", "wrist_optical_frame")
+    assert moving.transform.translation.z == 0.1
+    graph.problem("robot_node", "its link 'elbow' is not between base and tool", 60)
 
     robot.begin()
     right = [0.4, 0, 0, 0, 0, 0, -1.0]
