@@ -50,6 +50,26 @@ class Push:
             self._world.data.qvel[first : first + 2] = self.velocity
 
 
+class PushedWorkcell(MujocoWorld):
+    """The tabletop in which somebody pushes, once an episode, what the robot is after; for the nodes, by its name
+    ``engram.sim.pushes:PushedWorkcell``. Tasks whose words name nothing that can be pushed run undisturbed."""
+
+    _push: Push | None = None
+
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        """Begin an episode; the push is that of its seed."""
+        seen = super().reset(task, seed, instruction)
+        self._push = Push(self, seed) if pushable(task) else None
+        return seen
+
+    def step(self, command: JointCommand) -> Observation:
+        """Carry out a command; push after it, if it is time."""
+        seen = super().step(command)
+        if self._push is not None:
+            self._push.after_step()
+        return seen
+
+
 class PushedRunner:
     """Runs each episode of ``run`` with one push of the object that the words name."""
 

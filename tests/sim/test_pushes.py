@@ -5,7 +5,7 @@ import pytest
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import EpisodeResult, JointCommand
-from engram.sim.pushes import Push, PushConfig, PushedRunner
+from engram.sim.pushes import Push, PushConfig, PushedRunner, PushedWorkcell
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.validation.evaluation import ExpertRunner
 
@@ -77,3 +77,20 @@ def test_a_task_without_a_cube_to_push_is_refused_with_those_that_have_one(world
 
     with pytest.raises(InvalidInputError, match=r"'open_drawer'.*valid: reach, push_to_mark, pick_place, stack"):
         PushedRunner(run, world, ("reach", "open_drawer"))
+
+
+def test_the_pushed_workcell_pushes_as_the_runner_does_and_leaves_other_tasks_alone(world: MujocoWorld) -> None:
+    def ways(pushed: PushedWorkcell | None, task: str) -> list[bytes]:
+        stepped = pushed or world
+        told: list[bytes] = []
+        run = ExpertRunner(stepped)
+        runner = run if pushed or task == "open_drawer" else PushedRunner(run, world, (task,))
+        runner(task, 3, on_step=lambda *_: told.append(stepped.data.qpos.tobytes()))
+        return told
+
+    pushed = PushedWorkcell(WorldConfig(profile="none"))
+    for task in ("pick_place", "open_drawer"):
+        assert ways(pushed, task) == ways(None, task)
+    undisturbed: list[bytes] = []
+    ExpertRunner(world)("pick_place", 3, on_step=lambda *_: undisturbed.append(world.data.qpos.tobytes()))
+    assert ways(pushed, "pick_place") != undisturbed
