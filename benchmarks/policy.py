@@ -28,14 +28,19 @@ from lerobot.policies.act.modeling_act import ACTPolicy
 from rich.console import Console
 from rich.table import Table
 
-from engram.benchmarks import policy_memory
+from engram.benchmarks import policy_answers, policy_memory
 from engram.benchmarks.report import save_report
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.control import ControlConfig
 from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
-from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
+from engram.policies import (
+    EngramVLAConfig,
+    EngramVLAPolicy,
+    VlaPolicy,
+    make_engram_vla_pre_post_processors,
+)
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.sim.robots.kinematics import ModelKinematics
 
@@ -45,6 +50,9 @@ LIVED = 80
 RESULTS = Path(__file__).resolve().parent / "results" / "policy.json"
 ANSWER_TARGET_MS = 20.0
 BATCH = 16
+OURS, ACT = "shipped policy", "LeRobot ACT"
+COMPARED = 60
+"""Control steps of an episode whose answers are compared with the reference's."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,14 @@ class PolicyBenchmark:
 
     quick: bool = False
     """A fifth of the blocks."""
+    policy: str = "memory"
+    """Shipped policy whose single answers are timed and compared with the reference's: a name or a folder."""
     blocks: int = 25
     """Turns of each contender."""
     calls: int = 4
     """Calls per turn."""
+    answers: int = 500
+    """Single answers that are timed by the clock on the wall."""
     output: Path = RESULTS
     """Where the JSON goes."""
 
@@ -174,10 +186,10 @@ def contenders() -> list[Contender]:
 
     return [
         Contender("engram_vla", "answer", deciding(ours)),
-        Contender("LeRobot ACT, network alone", "answer", answer_of_act),
+        Contender(f"{ACT}, network alone", "answer", answer_of_act),
         Contender("engram_vla, network alone", "answer", lambda: ours.predict_action_chunk(one, noise=noise)),
         Contender("engram_vla", f"training step of {BATCH}", step(ours, batch(BATCH, ours.config.image_size))),
-        Contender("LeRobot ACT", f"training step of {BATCH}", step(act, batch(BATCH, 128))),
+        Contender(ACT, f"training step of {BATCH}", step(act, batch(BATCH, 128))),
         Contender("engram_vla with the bank", "answer", deciding(bank)),
         Contender("engram_vla with the bank", "control step without an answer", deciding(bank, chunks=False)),
     ]
@@ -241,6 +253,13 @@ def ratio(over: Contender, under: Contender) -> np.ndarray:
     return np.array(over.seconds) / np.array(under.seconds)
 
 
+def answer_times(name: str, found: list[Contender], calls: int) -> dict[str, np.ndarray]:
+    """Return the wall-clock time (calls,) [ms] of each answer of policy ``name``, and of ACT's network."""
+    ours = policy_answers.answering(policy_answers.shipped(name), observation)
+    act = next(contender for contender in found if contender.name.startswith(ACT) and contender.what == "answer")
+    return policy_answers.wall_ms({OURS: ours, act.name: act.run}, calls)
+
+
 def main(config: PolicyBenchmark | None = None) -> None:
     """Measure, print, save."""
     config = config or tyro.cli(PolicyBenchmark)
@@ -261,7 +280,12 @@ def main(config: PolicyBenchmark | None = None) -> None:
     Console(width=120, stderr=True).print(table)
     spent = policy_memory.measure(5 if config.quick else config.blocks)
     Console(width=120, stderr=True).print(policy_memory.table(spent))
+    answers = max(100, config.answers // 5) if config.quick else config.answers
+    timed = answer_times(config.policy, found, answers)
+    Console(width=120, stderr=True).print(policy_answers.table(timed))
+    difference = policy_answers.largest_difference(config.policy, COMPARED)
     claims = figures(found) + policy_memory.figures(spent)
+    claims += policy_answers.figures(timed, OURS, difference, COMPARED)
     times = policy_memory.percentiles(spent)
     save_report(config.output, "policy", where, config, figures=claims, times=times, threads=1, torch=torch.__version__)
 
