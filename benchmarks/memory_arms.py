@@ -143,9 +143,12 @@ def _digest(*settings: Any) -> str:
 
 
 def finished(run: TrainConfig) -> bool:
-    """Return whether ``run`` has come to its last step."""
-    card = Path(run.out) / "policy" / CARD
-    return card.exists() and json.loads(card.read_text())["step"] >= run.steps
+    """Return whether ``run`` has come to its last step, or to the end of its time."""
+    path = Path(run.out) / "policy" / CARD
+    if not path.exists():
+        return False
+    card = json.loads(path.read_text())
+    return bool(card["step"] >= (run.stop_after or run.steps) or 0 < run.minutes <= card["trained_minutes"])
 
 
 def _without_memory(policy: Path, start: Path) -> None:

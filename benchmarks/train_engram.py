@@ -3,9 +3,9 @@
     python -m engram.benchmarks.train_engram [--work runs/engram]
 
 Records demonstrations of all tasks with what the scene graph offers at each step, merges them, and trains a bank and
-the reading of memory/context from ``memory`` on: for a first share of the steps everything learns, then perception is
-frozen. What was cut off goes on where it was; what other code recorded is left aside. The last line is the policy's
-folder, for ``engram eval FOLDER --tasks all``.
+the reading of memory/context from ``memory`` on: first everything learns, then perception is frozen. What was cut off
+goes on where it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval
+FOLDER --tasks all``.
 """
 
 from __future__ import annotations
@@ -61,14 +61,38 @@ def varied(tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 RECORDINGS = {
-    "colored": Recording(varied(COLORED), 20, 1_000_000),
-    "uncolored": Recording(varied(UNCOLORED), 20, 1_100_000),
-    "unseen": Recording(varied(tuple(UNSEEN_TASKS)), 60, 1_200_000),
-    "plain": Recording(tuple(TASKS), 480, 1_300_000, pushed=0.5),
-    "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 20, 1_400_000, 0.5, randomise_looks=True),
+    "colored": Recording(varied(COLORED), 12, 1_000_000),
+    "uncolored": Recording(varied(UNCOLORED), 12, 1_100_000),
+    "unseen": Recording(varied(tuple(UNSEEN_TASKS)), 48, 1_200_000),
+    "plain": Recording(tuple(TASKS), 300, 1_300_000, pushed=0.5),
+    "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 12, 1_400_000, 0.5, randomise_looks=True),
 }
-RUN: dict[str, Any] = {**REMEMBERING, "model": (*REMEMBERING["model"], ("context_ranks", 16))}
+SEE_SHARE = 0.4
+"""Share of the first part's steps that are done: perception is frozen while the learning rate is still high. What is
+kept are averaged weights."""
+TABLETOP = (("stack", 5.0), ("push_to_mark", 3.0), ("pick_place", 2.5), ("reach", 2.0), ("open_drawer", 1.2))
+MEMORY = (
+    *(("stop_cube", 2.0), ("put_block_back", 1.5), ("count_presses", 1.5), ("seq_push_buttons", 1.5)),
+    *(("intercept_grab", 1.2), ("remember_color", 1.2), ("reopen_drawer", 1.2)),
+)
+ALIKE: dict[str, Any] = {**REMEMBERING, "model": (*REMEMBERING["model"], ("context_ranks", 16))}
 """As ``memory`` was trained, and told the order of memory/context."""
+SEE: dict[str, Any] = {
+    **ALIKE,
+    "freeze_perception": False,
+    "perception_share": 0.0,
+    "emphasis": (*TABLETOP, ("press_button", 1.2), ("touch_unseen", 1.5), ("place_unseen", 1.5), *MEMORY),
+}
+"""First everything learns. A third of the windows are of the six tasks that need no memory, a fifth of those whose
+target is out of view."""
+LOOK_UP: dict[str, Any] = {
+    **ALIKE,
+    "perception_share": 0.0,
+    "frozen_draws": 3,
+    "learning_rate": 7e-4,
+    "emphasis": (*TABLETOP, ("press_button", 1.2), ("touch_unseen", 3.0), ("place_unseen", 3.0), *MEMORY),
+}
+"""Then perception is frozen, and a third is of what is out of view."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +101,12 @@ class EngramConfig:
 
     share: float = 1.0
     """Of the demonstrations; less for a smaller version of the run."""
-    steps: int = 20_000
-    """Optimiser steps."""
+    see_steps: int = 6_600
+    """Optimiser steps that the learning rate of the first part is for; it ends after two fifths of them."""
+    steps: int = 15_000
+    """Optimiser steps of the second part, perception frozen."""
+    minutes: float = 0.0
+    """End the second part sooner, when it has taken so long; 0 = do not."""
     start_from: str = "memory"
     """Shipped policy, or folder, to begin with."""
     seed: int = 0
@@ -89,7 +117,7 @@ class EngramConfig:
     """Folder of recordings and policy."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "workers"):
+        for name in ("see_steps", "steps", "workers"):
             positive_int(f"EngramConfig.{name}", getattr(self, name))
         if not 0.0 < self.share <= 1.0:
             raise InvalidInputError(f"EngramConfig.share: {self.share}, expected above 0, at most 1")
@@ -126,19 +154,18 @@ def recording_config(recording: Recording, root: Path, config: EngramConfig) -> 
 def trained(config: EngramConfig) -> Path:
     """Record, merge and train what is missing; return the folder of the policy."""
     dataset = recorded(config)
-    out = config.work / f"seed{config.seed}-{dataset.name}"
-    run = TrainConfig(
-        str(dataset),
-        str(out),
-        start_from=config.start_from,
-        steps=config.steps,
-        seed=config.seed,
-        resume=(out / "resume").exists(),
-        **RUN,
+    first, second = (config.work / f"{part}{config.seed}-{dataset.name}" for part in ("see", "seed"))
+    stop = max(1, round(SEE_SHARE * config.see_steps))
+    parts = (
+        (first, config.start_from, {"steps": config.see_steps, "stop_after": stop, **SEE}),
+        (second, str(first / "policy"), {"steps": config.steps, "minutes": config.minutes, **LOOK_UP}),
     )
-    if not finished(run):
-        train(run)
-    return out / "policy"
+    for out, start, settings in parts:
+        resume = (out / "resume").exists()
+        run = TrainConfig(str(dataset), str(out), start_from=start, seed=config.seed, resume=resume, **settings)
+        if not finished(run):
+            train(run)
+    return second / "policy"
 
 
 def main() -> None:

@@ -5,9 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from engram.benchmarks import train_engram
-from engram.benchmarks.train_engram import RECORDINGS, RUN, EngramConfig, Recording, recording_config, trained
+from engram.benchmarks.train_engram import (
+    LOOK_UP,
+    RECORDINGS,
+    SEE,
+    EngramConfig,
+    Recording,
+    recording_config,
+    trained,
+)
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
 from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, _parts
@@ -31,12 +41,18 @@ def test_one_command_records_merges_and_trains_and_does_so_once(tmp_path, monkey
         "plain": Recording(("reach",), 1, 1_300_000, pushed=1.0, randomise_looks=True),
     }
     monkeypatch.setattr(train_engram, "RECORDINGS", few)
-    monkeypatch.setitem(RUN, "processes", 1)
-    monkeypatch.setitem(RUN, "emphasis", (("reach", 2.0),))
-    config = EngramConfig(steps=2, workers=1, work=tmp_path)
+    for part in (SEE, LOOK_UP):
+        monkeypatch.setitem(part, "processes", 1)
+        monkeypatch.setitem(part, "emphasis", (("reach", 2.0),))
+    config = EngramConfig(see_steps=5, steps=3, workers=1, work=tmp_path)
     policy = trained(config)
     card = json.loads((policy / CARD).read_text())
-    assert (card["step"], card["tasks"]) == (2, ["reach", "touch_unseen:alternatives=2"])
+    assert (card["step"], card["tasks"]) == (3, ["reach", "touch_unseen:alternatives=2"])
+    (first,) = tmp_path.glob("see0-*/policy")
+    assert json.loads((first / CARD).read_text())["step"] == 2  # two fifths of five
+    began, ended = (load_file(folder / WEIGHTS) for folder in (first, policy))
+    changed = {name.split(".")[1] for name in began if not torch.equal(began[name], ended[name])}
+    assert changed == {"recall", "memory", "state", "head"}  # perception is frozen in the second part
     (log,) = tmp_path.glob(f"dataset-*/{EPISODE_LOG}")
     assert [json.loads(line)["pushed"] for line in log.read_text().splitlines()] == [False, True]
     before = (policy / WEIGHTS).stat().st_mtime_ns
