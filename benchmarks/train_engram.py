@@ -75,8 +75,13 @@ MEMORY = (
     *(("stop_cube", 2.0), ("put_block_back", 1.5), ("count_presses", 1.5), ("seq_push_buttons", 1.5)),
     *(("intercept_grab", 1.2), ("remember_color", 1.2), ("reopen_drawer", 1.2)),
 )
-ALIKE: dict[str, Any] = {**REMEMBERING, "model": (*REMEMBERING["model"], ("context_ranks", 16))}
-"""As ``memory`` was trained, and told the order of memory/context."""
+ALIKE: dict[str, Any] = {
+    **REMEMBERING,
+    "model": (*REMEMBERING["model"], ("context_ranks", 16)),
+    "memory_dropout": 0.33,
+}
+"""As ``memory`` was trained, and told the order of memory/context; the bank is withheld at a third of the
+observations, because it would learn by heart what memory/context tells (decision 26)."""
 SEE: dict[str, Any] = {
     **ALIKE,
     "freeze_perception": False,

@@ -161,12 +161,15 @@ class SequenceFeed:
         gradient_steps: int = 0,
         foresight: float = 0.0,
         keyframes: float = 0.0,
+        memory_dropout: float = 0.0,
     ) -> None:
         """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window.
 
         ``foresight`` is the weight of the auxiliary loss that predicts the tool's future positions. ``keyframes`` is
-        the share of steps other than turning points that is left out of the loss.
+        the share of steps other than turning points that is left out of the loss. In a share
+        ``memory_dropout`` of the steps, acting without what memory says is learnt.
         """
+        self.memory_dropout = memory_dropout
         self.frames, self.streams, self.step_s, self.preprocess = frames, streams, step_s, preprocess
         self.gradient_steps = gradient_steps or streams.window
         self.foresight = foresight
@@ -203,10 +206,23 @@ class SequenceFeed:
             percept = replace(percept, reading=self.read(model, percept, batch[STATE_KEY], window, kept))
         at = torch.from_numpy(kept).to(device)
         percept = percept.at(at)
-        loss = model.loss({key: batch[key][at] for key in LEARNT_KEYS}, percept)
+        loss = self._loss(model, {key: batch[key][at] for key in LEARNT_KEYS}, percept)
         if model.recall is None or not self.foresight:
             return loss
         return loss + self.foresight * self.foresight_loss(model, percept, rows[kept])
+
+    def _loss(self, model: RememberingNetwork, batch: dict[str, Tensor], percept: Percept) -> Tensor:
+        """Return the mean loss of ``batch`` (n,), in a drawn share of which the reading is withheld."""
+        if not self.memory_dropout or percept.reading is None:
+            return model.loss(batch, percept)
+        withheld = torch.rand(len(percept.reading)) < self.memory_dropout
+        withheld[0] = False  # every process has gradients of the same weights
+        loss = torch.zeros((), device=percept.reading.device)
+        for chosen, present in ((~withheld, percept), (withheld, replace(percept, reading=None))):
+            if len(at := chosen.nonzero()[:, 0].to(percept.reading.device)):
+                part = model.loss({key: value[at] for key, value in batch.items()}, present.at(at))
+                loss = loss + part * (len(at) / len(chosen))
+        return loss
 
     def kept(self, rows: np.ndarray) -> np.ndarray:
         """Return which of frames ``rows`` (n,) count in this loss: only a share of those at which the robot waits,

@@ -259,7 +259,7 @@ class Trainer:
         streams = EpisodeStreams(
             self.frames, config.batch_size // config.window, config.window, weights, (config.seed, self.rank)
         )
-        more = (config.gradient_steps, config.foresight, config.keyframes)
+        more = (config.gradient_steps, config.foresight, config.keyframes, config.memory_dropout)
         return SequenceFeed(self.frames, streams, 1.0 / fps, preprocess, *more)
 
     def _resume(self) -> None:

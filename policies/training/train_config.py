@@ -64,6 +64,9 @@ class TrainConfig:
     foresight: float = 0.5
     """Weight of the auxiliary loss for a sequence memory: predict where the tool will be 8 to 48 steps later; 0 =
     off."""
+    memory_dropout: float = 0.0
+    """Share of the observations at which the reading of the sequence memory is withheld, so that memory is not asked
+    for what the present or memory/context tells."""
     idle_actions: bool = False
     """Also train on actions of exactly no motion, as they are commanded while the arm is held. Such a policy may
     stop in mid-task."""
@@ -134,7 +137,7 @@ def _check_values(config: TrainConfig) -> None:
     for name in ("gradient_steps", "stop_after", "evaluate"):
         if getattr(config, name) < 0:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
-    for name in ("perception_share", "keyframes"):
+    for name in ("perception_share", "keyframes", "memory_dropout"):
         if not 0 <= getattr(config, name) < 1:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 0 and below 1")
     if config.window < 0 or config.window > config.batch_size:
@@ -161,6 +164,7 @@ def _check_combinations(config: TrainConfig) -> None:
         raise InvalidInputError("freeze_perception: a backbone is frozen without it")
     for name, without, needed in (
         ("keyframes", not config.window, "window"),
+        ("memory_dropout", config.memory == NONE, "a memory"),
         ("gradient_steps", not config.window, "window"),
         ("image_size", bool(config.backbone), "our own network, not a backbone"),
         ("random_shift", bool(config.backbone), "our own network, not a backbone"),

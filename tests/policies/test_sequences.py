@@ -132,6 +132,27 @@ def test_a_memory_foresees_where_the_tool_goes_until_the_episode_ends():
     assert feed.foresight_loss(policy.model, percept, np.array([80])).item() == pytest.approx(expected.item())
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4, 0.99])
+def test_the_reading_is_withheld_at_a_share_of_the_observations_but_never_at_all_of_them(dropout):
+    walk = frames(100)
+    feed = SequenceFeed(walk, lanes_of(walk, 1, 4, (0,)), 0.1, dict, memory_dropout=dropout)
+    told = []
+
+    class Model:
+        def loss(self, batch, percept):
+            told.append((len(batch["action"]), percept.reading is not None, percept.cognition[:, 0].tolist()))
+            return batch["action"].mean()
+
+    rows = torch.arange(1000.0)
+    percept = Percept(cognition=rows[:, None], pictures=torch.zeros(1000, 1, 1), reading=torch.zeros(1000, 1))
+    torch.manual_seed(0)
+    assert feed._loss(Model(), {"action": rows}, percept).item() == pytest.approx(rows.mean().item())
+    assert sorted(row for *_, which in told for row in which) == rows.tolist()
+    with_memory = sum(n for n, remembered, _ in told if remembered)
+    assert with_memory >= 1 and abs(with_memory / 1000 - (1 - dropout)) < 0.05
+    assert len(told) == (1 if dropout == 0 else 2)
+
+
 def test_gradients_pass_through_k_writes():
     policy = tiny_policy(memory="gru", memory_cells_side=0, memory_details=1)
     streams = lanes_of(frames(6), 1, 6, (0,))

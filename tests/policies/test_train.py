@@ -123,6 +123,8 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         ({"gradient_steps": -1}, "gradient_steps: -1, expected 0 or more"),
         ({"stop_after": -1}, "stop_after: -1, expected 0 or more"),
         ({"keyframes": 0.5}, "keyframes: would change nothing, needs window"),
+        ({"memory_dropout": 0.5}, "memory_dropout: would change nothing, needs a memory"),
+        ({"memory_dropout": 1.0}, "memory_dropout: 1.0, expected at least 0 and below 1"),
         ({"gradient_steps": 2}, "gradient_steps: would change nothing, needs window"),
         ({"backbone": "x", "image_size": 96}, "image_size: would change nothing, needs our own network"),
         ({"start_from": "nope"}, "unknown policy 'nope'; valid: a folder, base, memory"),
