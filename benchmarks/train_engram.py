@@ -3,9 +3,9 @@
     python -m engram.benchmarks.train_engram [--work runs/engram]
 
 Records demonstrations of all tasks with what the scene graph offers at each step, merges them, and trains a bank and
-the reading of memory/context from ``memory`` on: first everything learns, then perception is frozen. What was cut off
-goes on where it was; what other code recorded is left aside. The last line is the policy's folder, for ``engram eval
-FOLDER --tasks all``.
+the reading of memory/context from the weights in ``starts/engram`` on: first everything learns, then perception is
+frozen. What was cut off goes on where it was; what other code recorded is left aside. The last line is the policy's
+folder, for ``engram eval FOLDER --tasks all``.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ RECORDINGS = {
     "plain": Recording(tuple(TASKS), 300, 1_300_000, pushed=0.5),
     "looks": Recording((*TASKS, *COLORED, *UNCOLORED, *UNSEEN_TASKS), 12, 1_400_000, 0.5, randomise_looks=True),
 }
+START = Path(__file__).resolve().parent / "starts" / "engram"
+"""Weights that 88 minutes of two cores have made of ``memory`` by an earlier state of this command; see their card."""
 SEE_SHARE = 0.4
 """Share of the first part's steps that are done: perception is frozen while the learning rate is still high. What is
 kept are averaged weights."""
@@ -112,7 +114,7 @@ class EngramConfig:
     """Optimiser steps of the second part, perception frozen."""
     minutes: float = 0.0
     """End the second part sooner, when it has taken so long; 0 = do not."""
-    start_from: str = "memory"
+    start_from: str = str(START)
     """Shipped policy, or folder, to begin with."""
     seed: int = 0
     """Of the training."""

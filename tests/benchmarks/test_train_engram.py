@@ -13,13 +13,15 @@ from engram.benchmarks.train_engram import (
     LOOK_UP,
     RECORDINGS,
     SEE,
+    START,
     EngramConfig,
     Recording,
     recording_config,
     trained,
 )
 from engram.core.errors import InvalidInputError
-from engram.policies.checkpoint import CARD, WEIGHTS
+from engram.policies import load_policy
+from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, _parts
 from engram.sim.tasks import SUITES
 
@@ -31,6 +33,13 @@ def test_no_episode_is_demonstrated_twice_nor_one_that_is_evaluated():
     assert len(set(begun)) == len(begun)
     assert all(seed % SEEDS_PER_PART == 0 and seed >= FIRST_TRAINING_SEED for _, seed in begun)
     assert {task for task, _ in begun} == set(SUITES["all"])
+
+
+def test_the_start_is_what_its_card_says_and_has_both_memories():
+    assert json.loads((START / CARD).read_text())["sha256"] == sha256(START / WEIGHTS)
+    assert (START / WEIGHTS).stat().st_size < 20_000_000
+    policy = load_policy(EngramConfig().start_from)
+    assert policy.remembers and policy.reads_context
 
 
 @pytest.mark.slow
