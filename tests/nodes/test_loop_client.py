@@ -114,12 +114,13 @@ def test_a_policy_and_its_ablation_change_in_one_step(driven):
 def test_an_answer_that_is_lost_because_the_client_was_not_discovered_yet_is_asked_for_again(driven):
     node, client = driven
     assert client.do("reach", 60.0).outcome == "succeeded"
-    assert node.asked == ["greeting", "greeting", "goal"]  # a goal is given once, to a server that has discovered us
+    # a goal is given once, to a server that has discovered us
+    assert node.asked.count("goal") == 1 and node.asked.index("goal") == node.asked.count("greeting") >= 2
     assert client.trigger("stop", 60.0) == (False, "")
     client.diagnostics["policy_node"] = Condition("OK", "")
     with pytest.raises(LoopError, match="was refused: for a test"):
         client.drive_by("second", "", 60.0)
-    assert node.asked[3:] == ["stop", "stop", "policy", "policy"]
+    assert node.asked.count("stop") >= 2 and node.asked.count("policy") >= 2
 
 
 @pytest.mark.parametrize("driven", [LateToDiscover], indirect=True)
@@ -127,6 +128,7 @@ def test_what_is_never_answered_is_named(driven):
     node, client = driven
     for service in node.services:
         service.send_response = lambda *_: None
-    with pytest.raises(LoopError, match=r"policy_node/get_parameters: not within 4 s"):
-        client.do("reach", 4.0)
-    assert node.asked == ["greeting", "greeting"]
+    client.wait_for(client._execute.server_is_ready, 60.0, "execute_task")
+    with pytest.raises(LoopError, match=r"policy_node/get_parameters: not within 10 s"):
+        client.do("reach", 10.0)
+    assert set(node.asked) == {"greeting"} and len(node.asked) >= 2
