@@ -27,7 +27,7 @@ def test_a_signal_that_reaches_python_only_while_it_ends_does_not_cut_through_th
         raise ExternalShutdownException
 
     try:
-        assert process._run(node, []) == 0
+        assert process._run(node, [], ()) == 0
         assert len(asked) >= 3 and not rclpy.ok()
     finally:
         for number, handler in before.items():
@@ -46,7 +46,7 @@ def test_an_interrupt_that_surfaces_as_another_error_is_no_failure(interrupted, 
         raise RuntimeError("Unable to convert call argument '0' to Python object")
 
     try:
-        assert process._run(node, []) == status
+        assert process._run(node, [], ()) == status
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
