@@ -126,12 +126,13 @@ def _table(title: str, suites: tuple[tuple[str, ...], ...], found: Found, arms: 
     for tasks in suites:
         for name in tasks:
             guess = f"{100 * chance(name):.0f}" if hasattr(get_task(name), "cues") else ""
-            shown.add_row(name, guess, *(_cell(found[arm].get(name)) for arm in arms))
+            shown.add_row(name, guess, *(cell(found[arm].get(name)) for arm in arms))
         there = {arm: [found[arm][name] for name in tasks if name in found[arm]] for arm in arms}
-        shown.add_row("mean", "", *(_cell(mean_rate(rates) if rates else None) for rates in there.values()))
+        shown.add_row("mean", "", *(cell(mean_rate(rates) if rates else None) for rates in there.values()))
         shown.add_section()
     return shown
 
 
-def _cell(rate: Rate | None) -> str:
+def cell(rate: Rate | None) -> str:
+    """Return success in percent, its interval and n; empty where nothing was run."""
     return "" if rate is None else f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}] ({rate.n})"

@@ -35,12 +35,7 @@ from engram.core.control import ControlConfig
 from engram.core.provenance import machine
 from engram.core.robot import PANDA_2F85
 from engram.core.types import CameraFrame, JointState, Observation, Pose
-from engram.policies import (
-    EngramVLAConfig,
-    EngramVLAPolicy,
-    VlaPolicy,
-    make_engram_vla_pre_post_processors,
-)
+from engram.policies import EngramVLAConfig, EngramVLAPolicy, VlaPolicy, make_engram_vla_pre_post_processors
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.sim.robots.kinematics import ModelKinematics
 

@@ -27,7 +27,7 @@ from engram.benchmarks.memory_tasks import (
     told_arms,
     trained_delay,
 )
-from engram.benchmarks.memory_tasks_figures import Found, difference, figure, plain_figure
+from engram.benchmarks.memory_tasks_figures import Found, cell, difference, figure, plain_figure
 from engram.benchmarks.report import save_report
 from engram.core.arrays import positive_int
 from engram.core.errors import EngramError, InvalidInputError
@@ -173,13 +173,9 @@ def table(found: Found) -> Table:
     shown = Table("task", *found, title="Success in percent [95 % interval] (n)")
     for names in SUITES.values():
         for task in names:
-            shown.add_row(task, *(_cell(tasks.get(task)) for tasks in found.values()))
+            shown.add_row(task, *(cell(tasks.get(task)) for tasks in found.values()))
         shown.add_section()
     return shown
-
-
-def _cell(rate: Rate | None) -> str:
-    return "" if rate is None else f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}] ({rate.n})"
 
 
 def main(config: PolicyClaims | None = None) -> None:

@@ -166,8 +166,8 @@ class SequenceFeed:
         """``gradient_steps`` is K of truncated backpropagation: gradients pass through so many writes; 0 = a window.
 
         ``foresight`` is the weight of the auxiliary loss that predicts the tool's future positions. ``keyframes`` is
-        the share of steps other than turning points that is left out of the loss. In a share
-        ``memory_dropout`` of the steps, acting without what memory says is learnt.
+        the share of steps other than turning points that is left out of the loss. ``memory_dropout`` is the share of
+        the observations at which the reading of memory is withheld from the action head.
         """
         self.memory_dropout = memory_dropout
         self.frames, self.streams, self.step_s, self.preprocess = frames, streams, step_s, preprocess
