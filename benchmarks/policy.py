@@ -124,6 +124,7 @@ def batch(size: int, side: int) -> dict[str, torch.Tensor]:
         LANGUAGE_KEY: torch.randn(size, EngramVLAConfig.language_dim),
         "action": torch.randn(size, 16, 7),
         UNLEARNT_KEY: torch.zeros(size, 16, dtype=torch.bool),
+        "action_is_pad": torch.zeros(size, 16, dtype=torch.bool),  # what ACT calls it
     }
 
 
