@@ -36,15 +36,20 @@ from engram.core.types.scene import (
     observation_id,
 )
 from engram.core.types.sensing import CameraFrame, JointState, Observation, Pose
+from engram.core.types.verdict import CANNOT_TELL, CONFIRMED, DENIED, VERDICTS, Verdict
 
 __all__ = [
     "ACTION_SPACES",
+    "CANNOT_TELL",
+    "CONFIRMED",
+    "DENIED",
     "EE_ACTION_DIM",
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
     "NOBODY",
     "POSITION_SIGMA_M",
+    "VERDICTS",
     "ActionChunk",
     "ActionSource",
     "ActionSpace",
@@ -74,6 +79,7 @@ __all__ = [
     "SceneObservation",
     "Skill",
     "Transition",
+    "Verdict",
     "observation_id",
     "unchecked",
 ]

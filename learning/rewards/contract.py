@@ -1,0 +1,40 @@
+"""What a source of verdicts has to offer. No source knows a simulator's truth."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engram.core.types import Hand, SceneNode, Verdict
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known at one instant of an episode."""
+
+    stamp_ns: int
+    episode: int
+    objects: Sequence[SceneNode] = ()
+    """What the memory believes of the objects that an instruction may mean, in ``base_link``."""
+    hand: Hand | None = None
+
+
+class RewardSource(ABC):
+    """Judges whether an instruction is carried out; begins anew with every episode."""
+
+    name: str
+    """Of the source, in ``Verdict.source``."""
+
+    @abstractmethod
+    def begin(self, instruction: str) -> None:
+        """Take the words of a new episode."""
+
+    @property
+    def things(self) -> tuple[str, ...]:
+        """What the words of this episode name: descriptions of the objects that it wants to be told of."""
+        return ()
+
+    @abstractmethod
+    def judge(self, moment: Moment) -> Verdict:
+        """Return what this source thinks now; where it cannot tell it says so, and why."""

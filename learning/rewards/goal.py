@@ -1,0 +1,89 @@
+"""What an instruction wants of the scene: one relation between things, read from its words.
+
+English imperatives of one step, such as "put the red cube in the bin" or "please get the drawer open". What asks for
+several steps, or for something that no relation describes, has no goal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ON, IN, AT, ABOVE, TOUCHED, PRESSED, OPEN, HELD = "on", "in", "at", "above", "touched", "pressed", "open", "held"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``thing`` shall stand in ``relation``, to ``target`` where the relation has one."""
+
+    relation: str
+    """on, in, at (beside what it lies on: a mark), above (the hand), touched, pressed, open, held."""
+    thing: str
+    """Its description in the instruction, such as "red cube"."""
+    target: str = ""
+
+    def __str__(self) -> str:
+        hand = {ABOVE: "the hand above ", TOUCHED: "the hand at "}.get(self.relation, "")
+        if hand:
+            return f"{hand}the {self.thing}"
+        return f"the {self.thing} {self.relation}" + (f" the {self.target}" if self.target else "")
+
+
+_THING = r"(?:the |a |an |my |your |that |this )?(?P<thing>[\w'-]+(?: [\w'-]+){0,3}?)"
+_TARGET = r"(?:the |a |an |my |your )?(?P<target>[\w'-]+(?: [\w'-]+){0,3}?)"
+_HAND = r"(?:the |your )?(?:gripper|hand|arm)"
+_PUT = r"(?:put|place|set|lay|drop|throw|stack|move|bring|carry)"
+_TAKE = r"(?:pick up|grab|take|lift|fetch)"
+_PUSH = r"(?:push|slide|shove|nudge|move)"
+_ONTO, _INTO, _TO = r"(?:on top of|onto|on)", r"(?:into|inside|in)", r"(?:over to|onto|to|on)"
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    (OPEN, rf"(?:open|pull open) {_THING}(?: by its \w+)?"),
+    (OPEN, rf"(?:pull|slide|push|get) {_THING} open"),
+    (OPEN, rf"pull out {_THING}|pull {_THING.replace('thing', 'other')} out"),
+    (OPEN, rf"(?:grab|pull on) the handle (?:and open|until) {_THING}(?: is open)?"),
+    (PRESSED, rf"(?:press|push down|press down on|touch and press|activate|hit|push) {_THING}"),
+    (PRESSED, rf"give {_THING} a press"),
+    (ABOVE, rf"(?:move|hover|go) (?:above|over) {_THING}"),
+    (ABOVE, rf"(?:reach for|go to) {_THING}"),
+    (ABOVE, rf"(?:put|hold|bring|position|move) {_HAND} (?:over|above|to) {_THING}"),
+    (TOUCHED, rf"(?:touch|tap) {_THING}"),
+    (IN, rf"{_PUT} {_THING} {_INTO} {_TARGET}"),
+    (IN, rf"{_TAKE} {_THING} and {_PUT} it {_INTO} {_TARGET}"),
+    (AT, rf"{_PUSH} {_THING} {_TO} {_TARGET}(?: by pushing it)?"),
+    (ON, rf"{_PUT} {_THING} {_ONTO} {_TARGET}"),
+    (ON, rf"{_TAKE} {_THING} and {_PUT} it {_ONTO} {_TARGET}"),
+    (ON, rf"build a tower with {_THING} {_ONTO} {_TARGET}"),
+    (HELD, rf"{_TAKE} {_THING}"),
+)  # the first that fits the whole instruction
+_SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|when|once|back|again|until it)\b")
+"""Words of an instruction that asks for more than one thing, or for a state that is over."""
+
+
+def goal_of(instruction: str) -> Goal | None:
+    """Return what ``instruction`` wants of the scene; None: no relation that is known here says it.
+
+    >>> goal_of("Pick up the red cube and put it in the bin.")
+    Goal(relation='in', thing='red cube', target='bin')
+    >>> goal_of("press the buttons in the order in which they lit up") is None
+    True
+    """
+    words = " ".join(instruction.casefold().split()).rstrip(".!")
+    words = re.sub(r"^(?:please|could you|can you|now) ", "", words)
+    if _SEVERAL.search(words):
+        return None
+    for relation, pattern in _PATTERNS:
+        if match := re.fullmatch(pattern, words):
+            found = match.groupdict()
+            thing = found["thing"] or found.get("other") or ""
+            return _named(relation, thing, found.get("target") or "")
+    return None
+
+
+def _named(relation: str, thing: str, target: str) -> Goal | None:
+    """Return the goal, with "the blue one" named after the thing; None where a word stands for several things."""
+    if target.endswith(" one"):
+        target = f"{target.removesuffix(' one')} {thing.split()[-1]}"
+    vague = ("it", "them", "that", "one", "something", "everything", "things", "all")
+    if any(name.split()[0] in vague for name in (thing, target) if name):
+        return None
+    return Goal(relation, thing, target)
