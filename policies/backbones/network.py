@@ -60,7 +60,9 @@ class BackboneNetwork(RememberingNetwork):
         if config.memory == NONE:
             return
         self.words, self.pictures = _enter(trunk.width, config.dim), _enter(trunk.width, config.dim)
-        self.context = MemoryRead(config.dim, config.heads, config.memory_dim, config.context_ranks)
+        self.context = MemoryRead(
+            config.dim, config.heads, config.memory_dim, config.context_ranks, config.context_places
+        )
         self.bent = (len(trunk.norms), 2, trunk.expert_width)
         self.cameras, self.cells = sorted(config.image_features), config.memory_cells_side
         self.seen = PICTURES * len(self.cameras)

@@ -38,6 +38,8 @@ class PolicyConfig(PreTrainedConfig):
     context_ranks: int = 0
     """The policy is told the rank of the first so many tokens of ``memory/context``: those that fit the instruction
     best come first; 0 = it is not."""
+    context_places: int = 0
+    """The positions of the first so many tokens reach the action head as they are, too; 0 = by attention alone."""
     memory: str = NONE
     """Memory of the policy's own episode, of ``engram.policies.sequence_memory.MEMORIES``, or
     ``package.module:attribute`` of your own; "none" = acts by the present alone (and by ``memory/context``)."""
@@ -70,8 +72,9 @@ class PolicyConfig(PreTrainedConfig):
         super().__post_init__()
         for name in ("chunk_size", "dim", "heads", "memory_dim", "memory_steps", "memory_stack", "memory_chunk"):
             positive_int(name, getattr(self, name))
-        if self.context_ranks < 0:
-            raise InvalidInputError(f"context_ranks: {self.context_ranks}, expected 0 or more")
+        for name in ("context_ranks", "context_places"):
+            if getattr(self, name) < 0:
+                raise InvalidInputError(f"{name}: {getattr(self, name)}, expected 0 or more")
         if not 0 < self.n_action_steps <= self.chunk_size:
             raise InvalidInputError(f"n_action_steps: {self.n_action_steps}, expected 1..{self.chunk_size}")
         if not 0.0 <= self.adaptive_m <= 1.0:

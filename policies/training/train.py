@@ -48,8 +48,8 @@ from engram.policies.training.resuming import check_resumable, walk
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.training.train_config import TrainConfig, check
 
-FRESH = ("model.recall.", "model.memory.rank")
-"""Weights that begin anew where ``start_from`` has none or others: the episode's memory, and the order of a context."""
+FRESH = ("model.recall.", "model.memory.rank", "model.memory.where")
+"""Weights that begin anew where ``start_from`` has none or others: the episode's memory, and how a context is told."""
 
 
 CONTEXT = "model.memory."

@@ -120,8 +120,11 @@ class MemoryRead(nn.Module):
 
     PLACE_UNIT_M = 0.1
 
-    def __init__(self, dim: int, heads: int, memory_dim: int, ranks: int = 0) -> None:
-        """``ranks``: so many of the first entries, which fit the instruction best, are told from those behind them."""
+    def __init__(self, dim: int, heads: int, memory_dim: int, ranks: int = 0, places: int = 0) -> None:
+        """``ranks``: so many of the first entries, which fit the instruction best, are told from those behind them.
+
+        ``places``: the positions of so many of the first are added as they are, beside what is attended to.
+        """
         super().__init__()
         self.project = nn.Linear(memory_dim + 4, dim)  # entry, log age, place
         nn.init.uniform_(self.project.weight[:, memory_dim:], -0.5, 0.5)  # four numbers beside hundreds
@@ -129,6 +132,10 @@ class MemoryRead(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.attention = Attention(dim, heads)
         self.gate = nn.Parameter(torch.zeros(dim))
+        self.places = places
+        if places:
+            self.where = nn.Linear(3 * places, dim, bias=False)
+            nn.init.zeros_(self.where.weight)
 
     def forward(self, cognition: Tensor, tokens: Tensor, age_s: Tensor, place: Tensor, mask: Tensor) -> Tensor:
         """Return (B, d).
@@ -150,7 +157,11 @@ class MemoryRead(nn.Module):
             entries = entries + F.pad(told, (0, 0, 0, entries.shape[1] - len(told)))
         readable = mask.any(dim=1, keepdim=True)
         read = self.attention(self.norm(cognition)[:, None], entries, mask | ~readable)[:, 0]
-        return torch.where(readable, cognition + torch.tanh(self.gate) * read, cognition)
+        told = cognition + torch.tanh(self.gate) * read
+        if self.places:
+            first = (where * mask[..., None])[:, : self.places]
+            told = told + self.where(F.pad(first, (0, 0, 0, self.places - first.shape[1])).flatten(1))
+        return torch.where(readable, told, cognition)
 
 
 class FlowHead(nn.Module):

@@ -59,7 +59,7 @@ class EngramVLA(RememberingNetwork):
         self.cognitive_token = nn.Parameter(torch.randn(d) * 0.02)
         self.blocks = nn.ModuleList(Block(d, config.heads, config.mlp_ratio) for _ in range(config.layers))
         self.norm = nn.LayerNorm(d)
-        self.memory = MemoryRead(d, config.heads, config.memory_dim, config.context_ranks)
+        self.memory = MemoryRead(d, config.heads, config.memory_dim, config.context_ranks, config.context_places)
         state, action = config.robot_state_feature.shape[0], config.action_feature.shape[0]
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
         self.noise_shape = (config.chunk_size, action)

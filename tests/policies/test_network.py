@@ -101,6 +101,24 @@ def test_a_policy_that_is_told_ranks_reads_the_order_and_another_does_not():
         assert torch.allclose(*ways, atol=1e-5) is same
 
 
+def test_places_that_are_told_as_they_are_change_nothing_at_first_and_learn_with_the_gate_shut():
+    policy, batch = tiny_policy(context_places=2), tiny_batch()
+    plain = policy.model.perceive(batch).cognition
+    assert torch.equal(policy.model.perceive(batch | memory()).cognition, plain)
+    policy.train()(batch | memory() | {"action": torch.randn(2, 6, 7)})[0].backward()
+    policy.eval()
+    where = policy.model.memory.where.weight
+    assert where.grad.abs().sum() > 0
+    with torch.no_grad():
+        where.normal_()
+    told = policy.model.perceive(batch | memory()).cognition
+    assert not torch.allclose(told, plain)
+    hidden = memory() | {MEMORY_MASK_KEY: torch.zeros_like(memory()[MEMORY_MASK_KEY])}
+    assert torch.equal(policy.model.perceive(batch | hidden).cognition, plain)
+    one = {name: value[:, :1] for name, value in memory().items()}  # fewer entries than are told
+    assert policy.model.perceive(batch | one).cognition.shape == plain.shape
+
+
 def test_the_gate_learns_only_when_there_is_memory():
     policy = tiny_policy().train()
     chunk = {"action": torch.randn(2, 6, 7)}

@@ -415,10 +415,10 @@ def test_a_policy_without_memory_can_be_given_one(dataset, tmp_path):
 
 def test_a_policy_can_be_told_the_order_of_its_context_later(dataset, tmp_path):
     main(config(dataset, tmp_path / "plain", steps=1))
-    told = (*MODEL, ("context_ranks", 4))
+    told = (*MODEL, ("context_ranks", 4), ("context_places", 2))
     trainer = Trainer(config(dataset, tmp_path, start_from=str(tmp_path / "plain" / "policy"), model=told))
     plain, grown = load_file(tmp_path / "plain" / "policy" / "model.safetensors"), trainer.policy.state_dict()
-    assert grown.keys() - plain.keys() == {"model.memory.rank"}
+    assert grown.keys() - plain.keys() == {"model.memory.rank", "model.memory.where.weight"}
     assert all(torch.equal(plain[name], grown[name]) for name in plain if not name.startswith(CONTEXT))
 
 
