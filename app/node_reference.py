@@ -74,6 +74,12 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ("detections", "vision_msgs/Detection3DArray", "detectors of others -> memory", qos.DETECTIONS),
     ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> safety, viewer, yours", qos.GRAPH),
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
+    (
+        "verdict",
+        "engram_interfaces/Verdict",
+        "memory -> policy, yours; whether the instruction is carried out",
+        qos.COMMAND,
+    ),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety, memory", qos.CHUNK),
     ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
     (

@@ -23,7 +23,7 @@ from vision_msgs.msg import Detection3DArray
 from engram.core.contracts import Kinematics, Memory
 from engram.core.control import hand
 from engram.core.registry import make_kinematics, make_robot
-from engram.core.types import GraphUpdate, JointState, MemoryTokens, SceneObservation
+from engram.core.types import GraphUpdate, JointState, MemoryTokens, SceneObservation, Verdict
 from engram.memory.graph.fusion import FusionConfig
 from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
@@ -38,6 +38,7 @@ from engram.runtime.scene_matcher import SceneMatcher, unreported
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
+from engram_interfaces.msg import Verdict as VerdictMsg
 
 
 class MemoryNode(EngramNode):
@@ -73,9 +74,10 @@ class MemoryNode(EngramNode):
         self.contexts = self.create_publisher(MemoryContext, "memory/context", contexts)
         share_s = config.background_share * config.commit_period_s
         whose = MemoryFeedConfig(config.robot_id, config.lockstep, config.frame, config.base_sigma_m, share_s)
+        self.verdicts = self.create_publisher(VerdictMsg, "verdict", qos.COMMAND)
         self.feed = MemoryFeed(
             self.memory, self.robot, whose, self.transforms.lookup, self._publish_change, self._publish_context,
-            self.health, lambda: self.get_clock().now().nanoseconds,
+            self.health, lambda: self.get_clock().now().nanoseconds, self._publish_verdict,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -170,6 +172,9 @@ class MemoryNode(EngramNode):
     def _publish_context(self, tokens: MemoryTokens) -> None:
         self.contexts.publish(messages.tokens_to_msg(tokens, self.config.frame))
         self.health.trace("context sent", tokens.stamp_ns)
+
+    def _publish_verdict(self, verdict: Verdict) -> None:
+        self.verdicts.publish(messages.verdict_to_msg(verdict, self.config.robot_id))
 
     def add_diagnostics(self) -> None:
         """Show what is known and what is durable."""

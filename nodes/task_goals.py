@@ -11,13 +11,14 @@ from std_msgs.msg import Bool
 
 from engram.core.errors import EngramError
 from engram.core.types import EpisodeStatus
-from engram.nodes import qos
+from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.runtime.goal_book import Goal, GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
+from engram_interfaces.msg import Verdict
 from engram_interfaces.srv import ResetSim
 
 
@@ -53,6 +54,8 @@ class TaskGoals:
         )
         subscribe_bound(node, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         node.every(0.2, self._check_limits, "execute_task")
+        if config.verdict == "memory":
+            subscribe_bound(node, Verdict, "verdict", self._on_verdict, qos.COMMAND)
 
     def close(self) -> None:
         """End the goal that runs and the action."""
@@ -64,8 +67,9 @@ class TaskGoals:
         """Tell the client of ``goal`` what the robot does; callable from any thread."""
         if self.book.goal is not goal:  # it ended meanwhile
             return
-        # No reward model runs here, and time that went by is no progress: a robot that is stuck makes none.
-        feedback = ExecuteTask.Feedback(step=goal.steps, progress=float("nan"), phase=phase)
+        # Time that went by is no progress: a robot that is stuck makes none.
+        progress = float("nan") if goal.verdict is None else goal.verdict.progress
+        feedback = ExecuteTask.Feedback(step=goal.steps, progress=progress, phase=phase)
         feedback.policy_version = self._runner.policy.version
         goal.client.publish_feedback(feedback)
 
@@ -107,12 +111,17 @@ class TaskGoals:
             goal.client.abort()
         duration_s, chunk = self.book.duration_s(goal), self._runner.chunk
         result = ExecuteTask.Result(outcome=outcome, reason=reason, steps=goal.steps, duration_s=duration_s)
-        result.evidence_ids = list(chunk.memory_ids) if chunk is not None else []
+        read = chunk.memory_ids if chunk is not None else ()
+        seen = goal.verdict.evidence_ids if goal.verdict is not None else ()
+        result.evidence_ids = [*read, *seen]
         return result
 
     def _check_limits(self) -> None:
         goal = self.book.goal
         self.book.check_limits(cancelled=goal is not None and goal.client.is_cancel_requested)
+
+    def _on_verdict(self, msg: Verdict) -> None:
+        self.book.on_verdict(messages.verdict_from_msg(msg))
 
     def _on_stopped(self, msg: Bool) -> None:
         self.book.stopped = msg.data

@@ -151,7 +151,7 @@ class ExperienceRecorder:
 
     def _transition(self, step: _Step, executed: ActionChunk, after: EpisodeStatus) -> Transition:
         observation, (task, instruction) = step.observation, self._words
-        row = executed.actions[0]
+        row, success = executed.actions[0], after.oracle_success or after.state == "succeeded"
         proposed = row if step.proposed is None else step.proposed  # a human may act before the policy did
         if step.held and executed.space == "ee_delta":
             row = np.append(np.zeros(len(row) - 1), row[-1])
@@ -168,11 +168,11 @@ class ExperienceRecorder:
             state=proprioception(observation.joints, self._kinematics, self._robot),
             action=proposed.astype(np.float32),
             executed_action=row.astype(np.float32),
-            reward=after.oracle_reward,
-            reward_source="oracle" if task else "sparse",
-            terminated=after.oracle_success or after.state == "succeeded",
+            reward=after.oracle_reward if task else float(success),
+            reward_source="oracle" if task else "verdict",
+            terminated=success,
             truncated=(after.truncated or after.state in ("failed", "stopped")) and not after.oracle_success,
-            success=after.oracle_success or after.state == "succeeded",
+            success=success,
             intervention=executed.policy_version.startswith(HUMAN),
             policy_version=step.version,
             memory_ids=step.memory_ids,

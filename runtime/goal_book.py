@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from engram.core.types import EpisodeStatus
+from engram.core.types import EpisodeStatus, Verdict
+from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
 
 
@@ -25,6 +26,9 @@ class Goal:
     episode: int | None = None
     """None: it is being begun."""
     steps: int = 0
+    verdict: Verdict | None = None
+    """Newest, of whoever judges."""
+    hold: VerdictHold = field(default_factory=VerdictHold)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,17 @@ class GoalBook:
         reason = "the simulation's own verdict" if status.task else f"the episode ended: {status.state}"
         outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
         self.finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
+
+    def on_verdict(self, verdict: Verdict) -> None:
+        """Note what is judged of the goal; end it when its success is certain, where nobody else ends episodes."""
+        goal = self.goal
+        if goal is None or goal.episode is None or goal.episode != verdict.episode:
+            return
+        if verdict.stamp_ns < goal.started_ns:  # of an earlier goal that had this number
+            return
+        goal.verdict = verdict
+        if goal.hold.take(verdict) and self.config.own_episodes:
+            self.finish("succeeded", f"{verdict.source}: {verdict.reason}")
 
     def on_step(self, status: EpisodeStatus) -> Goal | None:
         """Count a control step; return the goal that it belongs to."""
@@ -161,7 +176,8 @@ class GoalBook:
         if cancelled:
             self.finish("stopped", "cancelled by the client")
         elif self.duration_s(goal) > goal.timeout_s:
-            self.finish("timeout", f"not done after {goal.timeout_s:g} s")
+            judged = "" if goal.verdict is None else f"; {goal.verdict.source}: {goal.verdict.reason}"
+            self.finish("timeout", f"not done after {goal.timeout_s:g} s{judged}")
         elif not self.config.own_episodes and silent_s > self.config.status_timeout_s:
             # with the simulation stands the clock that the goal's own limit is of
             self.lose(f"link_lost: no task/status for {silent_s:.0f} s: the simulation does not run")

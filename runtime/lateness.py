@@ -5,7 +5,7 @@ from __future__ import annotations
 from engram.core.contracts import Policy, World
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import ActionChunk, JointCommand, Observation
+from engram.core.types import ActionChunk, JointCommand, Observation, OracleOutcome
 from engram.runtime.loop import Runtime
 
 
@@ -32,7 +32,7 @@ class LateRuntime(Runtime):
         super()._begin()
         self._coming = None
 
-    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
+    def _decide(self, observation: Observation, outcome: OracleOutcome) -> JointCommand:
         self.policy.observe(observation)
         self._arrive(observation.stamp_ns)
         if self._coming is None and self.pipeline.chunk_due(observation.stamp_ns):

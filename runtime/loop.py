@@ -18,13 +18,18 @@ from engram.core.pipeline import CommandPipeline
 from engram.core.types import (
     CameraFrame,
     EpisodeResult,
+    GraphUpdate,
     Hand,
     HumanAction,
     JointCommand,
     MemoryTokens,
     Observation,
+    OracleOutcome,
     SceneObservation,
+    Verdict,
 )
+from engram.learning.rewards.contract import RewardSource
+from engram.runtime.episode_judge import EpisodeJudge, VerdictHold
 
 HumanSource = Callable[[Observation], HumanAction | None]
 """Returns what a person does at a control step; None = the policy drives."""
@@ -44,13 +49,18 @@ class Runtime:
         fresh_memory: Callable[[], Memory] | None = None,
         perception_camera: str = "",
         human: HumanSource | None = None,
+        judge: RewardSource | None = None,
     ) -> None:
         """With ``fresh_memory`` each episode begins with an empty memory; otherwise ``memory`` is kept across episodes.
 
-        ``perception_camera`` is by default the one that the robot's configuration names.
+        ``perception_camera`` is by default the one that the robot's configuration names. With ``judge``, which
+        needs a memory, an episode ends as a goal on a robot does: when the judge is certain of success, or by its time
+        limit; what the simulator says ends nothing.
         """
         if (detector is None) != (memory is None and fresh_memory is None):
             raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
+        if judge is not None and detector is None:
+            raise InvalidInputError("Runtime: a judge needs a detector and a memory; they are None")
         self.world = world
         self.policy = policy
         self.pipeline = pipeline
@@ -59,6 +69,10 @@ class Runtime:
         self.fresh_memory = fresh_memory
         self.perception_camera = perception_camera or pipeline.controller.robot.perception_camera
         self.human = human
+        self._source = judge
+        self._judge: EpisodeJudge | None = None
+        self._verdict: Verdict | None = None  # newest
+        self._certain = False  # of success, by the judge
         self._read: dict[str, None] = {}  # memories that the episode's actions carried, in order
 
     def run_episode(
@@ -90,28 +104,37 @@ class Runtime:
             robot = self.pipeline.controller.robot.embodiment((f"{self.perception_camera} camera",))
             self.memory.introduce("robot0", robot, observation.stamp_ns)
             self.memory.begin_episode(task, outcome.instruction, observation.stamp_ns)
+            if self._source is not None:
+                self._judge = EpisodeJudge(self.memory, self._source)
         commands: list[np.ndarray] = []
-        while not outcome.over:
-            command = self._decide(observation, outcome.instruction)
+        while not self._over(outcome):
+            command = self._decide(observation, outcome)
             commands.append(command.positions)
             seen, observation = observation, self.world.step(command)
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
-        self._remember(observation, outcome.instruction)  # shows the outcome: a released cube lies in the bin only now
+        self._remember(observation, outcome)  # shows the outcome: a released cube lies in the bin only now
         if self.memory is not None:
-            ended, stamp_ns = "succeeded" if outcome.success else "failed", observation.stamp_ns
+            done = outcome.success if self._judge is None else self._certain
+            ended, stamp_ns = "succeeded" if done else "failed", observation.stamp_ns
             self.memory.end_episode(task, ended, stamp_ns, tuple(self._read), self.policy.version)
         executed = np.array(commands).reshape(len(commands), len(observation.joints.names))
-        return EpisodeResult(task, seed, outcome.instruction, outcome.success, len(commands), executed)
+        return EpisodeResult(
+            task, seed, outcome.instruction, outcome.success, len(commands), executed, self._verdict, self._certain
+        )
 
     def _begin(self) -> None:
         """Forget what was under way in the episode before."""
         self.pipeline.reset()
         self._read.clear()
+        self._hold, self._verdict, self._certain = VerdictHold(), None, False
 
-    def _decide(self, observation: Observation, instruction: str) -> JointCommand:
-        self.policy.observe(observation, self._remember(observation, instruction))
+    def _over(self, outcome: OracleOutcome) -> bool:
+        return outcome.over if self._judge is None else self._certain or outcome.truncated
+
+    def _decide(self, observation: Observation, outcome: OracleOutcome) -> JointCommand:
+        self.policy.observe(observation, self._remember(observation, outcome))
         chunk = None
         if self.pipeline.chunk_due(observation.stamp_ns):  # while a human drives too: the policy goes on from there
             chunk = self.policy.act()
@@ -121,20 +144,26 @@ class Runtime:
         # A chunk that does not cover its own observation leaves nothing to execute: hold.
         return (decision or self.pipeline.hold(observation.joints)).command
 
-    def _remember(self, observation: Observation, instruction: str) -> MemoryTokens | None:
+    def _remember(self, observation: Observation, outcome: OracleOutcome) -> MemoryTokens | None:
         if self.detector is None or self.memory is None:
             return None
         controller = self.pipeline.controller
         held = hand(observation.joints, controller.kinematics, controller.robot)
         frame = observation.camera(self.perception_camera)
-        return remember(self.detector, self.memory, frame, held, instruction)
+        tokens, update = remember(self.detector, self.memory, frame, held, outcome.instruction)
+        if self._judge is not None:
+            self._verdict = self._judge.judge(outcome.episode, outcome.instruction, update, held)
+            self._certain |= self._hold.take(self._verdict)
+        return tokens
 
 
-def remember(detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str) -> MemoryTokens:
-    """Update ``memory`` with one frame and return its context tokens for ``instruction``."""
+def remember(
+    detector: Detector, memory: Memory, frame: CameraFrame, held: Hand, instruction: str
+) -> tuple[MemoryTokens, GraphUpdate]:
+    """Update ``memory`` with one frame; return its context tokens for ``instruction``, and what changed."""
     seen = detector.detect(frame)
     if not isinstance(seen, SceneObservation):
         name, given = type(detector).__name__, type(seen).__name__
         raise InvalidInputError(f"detector {name}: detect() returned a {given}, expected a SceneObservation")
-    memory.update(replace(seen, hand=held))
-    return memory.context(instruction, frame.stamp_ns)
+    update = memory.update(replace(seen, hand=held))
+    return memory.context(instruction, frame.stamp_ns), update

@@ -13,8 +13,19 @@ from engram.core.errors import EngramError
 from engram.core.geometry import scene_in_frame
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer
-from engram.core.types import ActionChunk, EpisodeStatus, GraphUpdate, Hand, MemoryTokens, Pose, SceneObservation
+from engram.core.types import (
+    ActionChunk,
+    EpisodeStatus,
+    GraphUpdate,
+    Hand,
+    MemoryTokens,
+    Pose,
+    SceneObservation,
+    Verdict,
+)
+from engram.learning.rewards.memory_verdict import MemoryVerdict
 from engram.runtime.episode_follower import EpisodeFollower
+from engram.runtime.episode_judge import EpisodeJudge
 from engram.runtime.monitor import Monitor
 from engram.runtime.stamp_guard import StampGuard
 
@@ -58,6 +69,7 @@ class MemoryFeed:
         publish_context: takes the context of a scene.
         monitor: takes counters, times and problems.
         now_ns: the clock of the stamps; what is stamped far from it is refused and counted.
+        publish_verdict: takes what the memory thinks, after each scene, of how the running episode goes.
     """
 
     def __init__(
@@ -70,7 +82,11 @@ class MemoryFeed:
         publish_context: Callable[[MemoryTokens], None],
         monitor: Monitor,
         now_ns: Callable[[], int] | None = None,
+        publish_verdict: Callable[[Verdict], None] | None = None,
     ) -> None:
+        self._publish_verdict = publish_verdict
+        self._judge = EpisodeJudge(memory, MemoryVerdict())
+        self._began_ns = -1  # when the newest episode began
         self.memory, self.robot, self.config = memory, robot, config
         self._lookup, self._monitor = lookup, monitor
         self._publish_change, self._publish_context = publish_change, publish_context
@@ -148,6 +164,9 @@ class MemoryFeed:
             return
         self._statuses.add(status.stamp_ns, status)
         self._episode_changed |= self._episodes.status(status)
+        if status.running and status.step == 0 and status.stamp_ns != self._began_ns:
+            self._began_ns = status.stamp_ns
+            self._judge.begin(status.episode, status.instruction)
         if self.config.lockstep:  # the scene of this step may have been there first
             self._tell_context()
 
@@ -185,6 +204,7 @@ class MemoryFeed:
                 self._introduce(scene)
         self._scene_ns = scene.stamp_ns
         self._tell_context()
+        self._tell_verdict(update, scene.hand)
         self._monitor.seconds("scene to memory", time.monotonic() - received_s)
 
     def _refuses(self, kind: str, reason: str) -> bool:
@@ -213,3 +233,12 @@ class MemoryFeed:
             tokens = self.memory.context(status.instruction, stamp_ns)
         self._publish_context(tokens)
         self._context_ns = stamp_ns
+
+    def _tell_verdict(self, update: GraphUpdate, hand: Hand | None) -> None:
+        """Publish whether the memory sees the instruction of the running episode carried out."""
+        status = self._statuses.newest
+        if self._publish_verdict is None or status is None or not (status.running and status.instruction):
+            return
+        with self._monitor.timed("verdict"):
+            verdict = self._judge.judge(status.episode, status.instruction, update, hand)
+        self._publish_verdict(verdict)

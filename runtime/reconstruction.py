@@ -55,7 +55,7 @@ class SceneRecorder:
     def see(self, observation: Observation, instruction: str) -> dict[str, np.ndarray]:
         """Take in one control step and return its features for the dataset."""
         held = hand(observation.joints, self.kinematics, self.robot)
-        tokens = remember(self.detector, self.memory, observation.camera(self.camera), held, instruction)
+        tokens, _ = remember(self.detector, self.memory, observation.camera(self.camera), held, instruction)
         return columns(with_cases(tokens, self.past))
 
 

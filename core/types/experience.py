@@ -13,6 +13,7 @@ from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import set_fields
 from engram.core.types.lineage import ActionSource, Lineage
+from engram.core.types.verdict import Verdict
 
 EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
@@ -133,3 +134,5 @@ class EpisodeResult:
     oracle_success: bool
     steps: int
     commands: np.ndarray  # (steps, n) joint targets that were executed
+    verdict: Verdict | None = None  # the judge's last one, where one judged
+    judged_success: bool = False  # the judge was certain of success, and ended the episode

@@ -27,6 +27,8 @@ from engram.nodes.messages.control import (
     intervention_to_msg,
     status_from_msg,
     status_to_msg,
+    verdict_from_msg,
+    verdict_to_msg,
 )
 from engram.nodes.messages.detections import detections_from_msg
 from engram.nodes.messages.diagnostics import condition_to_msg, conditions_from_msg

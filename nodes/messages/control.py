@@ -1,4 +1,4 @@
-"""Action chunks, joint commands, human actions and the status of an episode."""
+"""Action chunks, joint commands, human actions, the status of an episode and what is judged of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from builtin_interfaces.msg import Duration
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand, Verdict
 from engram.nodes.messages.basics import NS_PER_S, doubles, from_stamp, header, reshape
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, TaskStatus
+from engram_interfaces.msg import Verdict as VerdictMsg
 
 
 def chunk_to_msg(chunk: ActionChunk, robot_id: str = "", frame: str = "base_link") -> ActionChunkMsg:
@@ -101,4 +102,22 @@ def status_from_msg(msg: TaskStatus) -> EpisodeStatus:
     return EpisodeStatus(
         from_stamp(msg.header.stamp), msg.robot_id, msg.episode, msg.task, msg.instruction, msg.step, msg.state,
         msg.oracle_success, msg.oracle_reward, msg.truncated,
+    )  # fmt: skip
+
+
+def verdict_to_msg(verdict: Verdict, robot_id: str) -> VerdictMsg:
+    """Return a verdict as a message."""
+    return VerdictMsg(
+        header=header(verdict.stamp_ns), robot_id=robot_id, episode=int(verdict.episode), source=verdict.source,
+        outcome=verdict.outcome, probability=float(verdict.probability), progress=float(verdict.progress),
+        reason=verdict.reason, evidence_ids=list(verdict.evidence_ids),
+    )  # fmt: skip
+
+
+def verdict_from_msg(msg: VerdictMsg) -> Verdict:
+    """Return the verdict; raises InvalidInputError for a value out of range, UnknownNameError for an outcome that
+    does not exist."""
+    return Verdict(
+        from_stamp(msg.header.stamp), msg.episode, msg.source, msg.outcome, msg.probability, msg.progress, msg.reason,
+        tuple(msg.evidence_ids),
     )  # fmt: skip

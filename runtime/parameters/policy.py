@@ -73,6 +73,10 @@ class PolicyNodeConfig(BoundNodeConfig):
     """Send every control step to the learner."""
     spool: str = "~/.local/share/engram/{robot_id}/spool"
     """Folder in which experience waits for the learner's acknowledgement."""
+    verdict: str = param("memory", choices=("off", "memory"))
+    """Who judges whether a goal is reached: the memory, by the relation that its words name, or nobody. On a robot
+    (episodes: goal) a goal then ends when its success is certain; in simulation the simulator ends it all the same,
+    and the verdict is the goal's progress."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
     """Time limit of a goal that names none [s], of the node's clock."""
     status_timeout_s: float = param(30.0, 1.0, 3600.0)

@@ -33,6 +33,7 @@ from engram.core.types import (
     SceneObservation,
     Skill,
     Transition,
+    Verdict,
 )
 from engram.nodes import messages
 from engram.nodes.messages import requests
@@ -274,9 +275,11 @@ def test_manifest_and_weights():
         messages.manifest_from_msg(msg)
 
 
-def test_status_and_intervention():
+def test_status_verdict_and_intervention():
     status = EpisodeStatus(5, "r", 6, "reach", "go", 7, "succeeded", True, 1.0, False)
     assert same(messages.status_from_msg(through(messages.status_to_msg(status))), status)
+    verdict = Verdict(5, 6, "memory", "confirmed", 0.875, 0.5, "the red cube in the bin", ("front@3",))
+    assert same(messages.verdict_from_msg(through(messages.verdict_to_msg(verdict, "r"))), verdict)
     human = HumanAction(5, "ann", True, "ee_delta", RNG.random(7))
     assert same(messages.intervention_from_msg(through(messages.intervention_to_msg(human))), human)
     with pytest.raises(UnknownNameError, match="unknown episode state 'dancing'"):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tf2_msgs.msg import TFMessage
 
 from engram.app import cli
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
+from engram.core.types import Verdict as CoreVerdict
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key, make_signing_key
 from engram.learning.weights.manifest import make_manifest, sign
@@ -24,7 +26,7 @@ from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient
 from engram.runtime.episode_report import LoopError
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, WeightChunk
+from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, Verdict, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import ResetSim
 from tests.core.gantry import joints
@@ -56,7 +58,8 @@ class Robot:
         self.slices = make(WeightChunk, "policy/weights", qos.WEIGHTS)
         self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.every_step(qos.CHUNK, lockstep=True))
         graph.active("policy_node")
-        graph.matched(self.joints, self.status, self.color, self.info, self.tf)
+        self.tells = parameters.get("episodes") != "goal"  # else the policy node says what the episode is doing
+        graph.matched(self.joints, self.color, self.info, self.tf, *([self.status] if self.tells else ()))
 
     def show(self, step, **kwargs):
         self.publish(step, **kwargs)
@@ -65,7 +68,8 @@ class Robot:
     def publish(self, step, image=None, state="running", color=True, episode=1):
         stamp = step * STEP_NS
         status = EpisodeStatus(stamp, "robot0", episode, "", "go", step, state, state == "succeeded")
-        self.status.publish(messages.status_to_msg(status))
+        if self.tells:
+            self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
         self.info.publish(messages.camera_info_to_msg(np.eye(3), 8, 8, stamp, "front_optical_frame"))
@@ -275,6 +279,40 @@ def test_a_goal_runs_gives_feedback_and_ends_with_the_episode(graph):
     assert [f.step for f in feedback] == [1, 2]
     assert feedback[-1].policy_version == "v0"
     assert np.isnan(feedback[-1].progress)  # nothing here can tell it: 0 would be a claim
+
+
+def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(graph):
+    writers = ["verdict=memory_node"]
+    robot = Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", writers=writers)
+    own, other = (
+        n.create_publisher(Verdict, "verdict", qos.COMMAND) for n in (graph.outsider("memory_node"), graph.node)
+    )
+    graph.matched(own, other)
+    feedback, result = send_goal(graph, "put the red cube in the bin")
+
+    def judge(publisher, outcome):
+        now = graph.node.get_clock().now().nanoseconds
+        verdict = CoreVerdict(now, 1, "memory", outcome, 0.9, 0.5, "the red cube in the bin", ("front@3",))
+        publisher.publish(messages.verdict_to_msg(verdict, "robot0"))
+
+    def confirmed_by(publisher):
+        judge(publisher, "confirmed")
+        time.sleep(0.1)
+
+    for _ in range(10):
+        confirmed_by(other)
+    graph.problem("policy_node", "verdict: ", timeout_s=60)
+    assert not result.done()
+
+    def go_on():
+        judge(own, "denied")
+        robot.show(int(time.time() * 10))
+
+    graph.wait_telling(go_on, lambda: feedback and feedback[-1].progress == 0.5, 60, "progress")
+    graph.wait_telling(lambda: confirmed_by(own), result.done, 60, "result")
+    outcome = result.result().result
+    assert (outcome.outcome, outcome.reason) == ("succeeded", "memory: the red cube in the bin")
+    assert "front@3" in outcome.evidence_ids
 
 
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):

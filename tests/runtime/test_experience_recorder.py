@@ -176,3 +176,19 @@ def test_cameras_with_a_cap_on_are_told_from_those_that_see():
         told.append(covered_cameras(observation))
     world.close()
     assert told == [()] * SHOW_STEPS + [("front", "wrist")] * 2
+
+
+def test_a_robots_goal_that_was_judged_done_is_a_success_with_its_reward(kinematics):
+    episode = Episode(kinematics)
+
+    def told(step, state):
+        return EpisodeStatus(step * STEP_NS, "r", 1, "", "put the cube in the bin", step, state)
+
+    episode.observe(0)
+    episode.recorder._words = ("", "put the cube in the bin")
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.recorder.became(told(1, "succeeded"))
+    (last,) = episode.out
+    assert (last.success, last.terminated, last.truncated) == (True, True, False)
+    assert (last.reward, last.reward_source) == (1.0, "verdict")

@@ -3,7 +3,7 @@
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.types import EpisodeStatus
+from engram.core.types import CONFIRMED, DENIED, EpisodeStatus, Verdict
 from engram.runtime.goal_book import GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 
@@ -110,3 +110,50 @@ def test_a_goal_that_loses_its_joints_fails_with_the_reason_and_moves_nothing_mo
     assert (robot.told[-1].state, robot.book.halted(plan.episode)) == ("stopped", True)
     robot.book.lose("joints_lost again")  # without a goal: nothing
     assert len(robot.ends) == 1
+
+
+def judge(world, tenths, outcome=CONFIRMED, episode=1):
+    """Let the memory judge the goal at ``tenths`` of a second."""
+    verdict = Verdict(tenths * SECOND // 10, episode, "memory", outcome, 0.9, 0.5, "the red cube in the bin")
+    world.book.on_verdict(verdict)
+
+
+def test_a_robots_goal_ends_when_its_success_was_confirmed_long_enough(robot):
+    goal, plan = robot.accept()
+    robot.book.join(goal, plan.episode)
+    looks = (CONFIRMED, CONFIRMED, DENIED, CONFIRMED, CONFIRMED)
+    for tenths, outcome in enumerate(looks):
+        judge(robot, tenths, outcome)
+    assert not robot.ends  # one look denied it: it begins again
+    judge(robot, 5)
+    assert robot.ends == [("succeeded", "memory: the red cube in the bin")]
+    assert robot.told[-1].state == "succeeded"  # what the memory and the experience learn from
+
+
+def test_what_is_judged_of_another_episode_or_before_the_goal_ends_nothing(robot):
+    robot.now_ns = 10 * SECOND
+    goal, plan = robot.accept()
+    judge(robot, 101)  # it is being begun
+    robot.book.join(goal, plan.episode)
+    for tenths in (50, 60, 70):
+        judge(robot, tenths)
+    for tenths in (110, 120, 130):
+        judge(robot, tenths, episode=2)
+    assert not robot.ends and goal.verdict is None
+
+
+def test_a_goal_that_took_too_long_tells_what_was_wrong_at_the_end(robot):
+    goal, plan = robot.accept(timeout_s=5.0)
+    robot.book.join(goal, plan.episode)
+    judge(robot, 1, DENIED)
+    robot.now_ns = 6 * SECOND
+    robot.book.check_limits(cancelled=False)
+    assert robot.ends == [("timeout", "not done after 5 s; memory: the red cube in the bin")]
+
+
+def test_in_simulation_the_simulator_ends_the_goal_and_the_verdict_is_its_progress(sim):
+    goal, _ = sim.accept()
+    sim.book.join(goal, 1)
+    for tenths in range(9):
+        judge(sim, tenths)
+    assert not sim.ends and goal.verdict.progress == 0.5

@@ -18,7 +18,9 @@ from engram.core.types import (
     MemoryTokens,
     Observation,
     OracleOutcome,
+    Verdict,
 )
+from engram.learning.rewards.contract import RewardSource
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.loop import Runtime
 from tests.contracts.world import WorldContract
@@ -227,3 +229,46 @@ def test_five_methods_make_a_memory_that_the_loop_takes():
     result = Runtime(GantryWorld(), GoRight(), pipeline(), detector=SameView(), memory=memory).run_episode("reach", 7)
     assert result.oracle_success
     assert memory.stamps == [100_000_000 * step for step in range(1, 6)]  # four steps and what came of the last one
+
+
+class FarEnough(RewardSource):
+    """Confirms when it was asked often enough; what is true it does not know."""
+
+    name = "count"
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def begin(self, instruction):
+        self.asked = 0
+
+    def judge(self, moment):
+        self.asked += 1
+        done = self.asked >= self.looks
+        return Verdict(
+            moment.stamp_ns, moment.episode, "count", "confirmed" if done else "denied", 0.9 if done else 0.1
+        )
+
+
+@pytest.mark.parametrize(
+    ("looks", "speed", "steps", "truth"),
+    [(3, 0.4, 5, True), (6, 0.4, 8, True), (1, 0.2, 3, False), (99, 0.0, MAX_STEPS, False)],
+)
+def test_with_a_judge_an_episode_ends_when_that_is_certain_whatever_the_simulator_says(looks, speed, steps, truth):
+    """The simulator's success comes after 4 steps at speed 0.4; three confirmations in a row end the episode,
+    after the step that is under way."""
+    memory, world = RobotMemory(encoder=WordEncoder()), GantryWorld()
+    judge = FarEnough(looks)
+    runtime = Runtime(world, GoRight(speed), pipeline(), detector=SameView(), memory=memory, judge=judge)
+    result = runtime.run_episode("reach", seed=7)
+    judged = looks < 99
+    assert (result.steps, result.judged_success, result.oracle_success) == (steps, judged, truth)
+    memory.commit()
+    memory.query(FindObject("red cup"))  # waits for the threads
+    (episode,) = memory.episodic.episodes
+    assert episode.outcome == ("succeeded" if judged else "failed")  # the memory learns the judge's verdict
+
+
+def test_a_judge_without_a_memory_is_refused():
+    with pytest.raises(InvalidInputError, match="a judge needs a detector and a memory"):
+        Runtime(GantryWorld(), GoRight(), pipeline(), judge=FarEnough(1))

@@ -45,11 +45,12 @@ class Fed:
 
     def __init__(self, **config):
         self.changes, self.contexts, self.notes, self.known = [], [], Notes(), set()
+        self.verdicts = []
         whole = GraphMemoryConfig(tracker=TrackerConfig(frame=config.get("frame", "base_link")))
         self.memory = GraphMemory(config=whole, encoder=WordEncoder())
         self.feed = MemoryFeed(
             self.memory, PANDA_2F85, MemoryFeedConfig(**config), self._lookup, self.changes.append,
-            self.contexts.append, self.notes,
+            self.contexts.append, self.notes, publish_verdict=self.verdicts.append,
         )  # fmt: skip
 
     def _lookup(self, target, frame, stamp_ns):
@@ -202,3 +203,30 @@ def test_the_hand_goes_with_its_scene():
     known.update(replace(scene, hand=hand))
     place = [n.pose.position.tolist() for n in fed.memory.graph().nodes if n.layer == "agent"]
     assert place == [n.pose.position.tolist() for n in known.graph().nodes if n.layer == "agent"] != []
+
+
+def above(place):
+    return Hand(Pose(np.array(place), np.array([1.0, 0, 0, 0])), 0.0, "robot0")
+
+
+def test_after_each_scene_of_an_episode_the_memory_says_whether_the_words_are_carried_out():
+    fed = Fed()
+
+    def look(stamp_ns, hand):
+        fed.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))], stamp_ns), hand, 0.0)
+
+    look(1, above((0.3, 0.0, 0.3)))
+    assert fed.verdicts == []  # no episode runs
+    fed.tell(2, "reach for the red cube")
+    for stamp_ns, place in ((3, (0.3, 0.0, 0.3)), (4, (0.4, 0.05, 0.2)), (5, (0.5, 0.1, 0.12))):
+        look(stamp_ns, above(place))
+    assert [v.outcome for v in fed.verdicts] == ["denied", "denied", "confirmed"]
+    assert [v.stamp_ns for v in fed.verdicts] == [3, 4, 5] and {v.episode for v in fed.verdicts} == {1}
+    look(6, None)
+    assert fed.verdicts[-1].outcome == "confirmed"  # it happened
+    fed.tell(7, "reach for the red cube")  # its sender was restarted and counts from 1 again
+    look(8, above((0.3, 0.0, 0.3)))
+    assert fed.verdicts[-1].outcome == "denied"
+    fed.tell(9, "", state="stopped")
+    look(10, above((0.5, 0.1, 0.12)))
+    assert len(fed.verdicts) == 5

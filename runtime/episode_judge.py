@@ -1,0 +1,64 @@
+"""Asks a reward source about the running episode, with what the memory believes of the things that its words name."""
+
+from __future__ import annotations
+
+from engram.core.contracts import Memory
+from engram.core.questions import FindObject
+from engram.core.types import CONFIRMED, GraphUpdate, Hand, SceneNode, Verdict
+from engram.learning.rewards.contract import Moment, RewardSource
+
+CANDIDATES = 16
+"""Objects that are looked at for each thing that the words name, as the episode begins; so is what appears or changes
+later."""
+
+
+class EpisodeJudge:
+    """Follows the objects of one episode after another. Call it from the thread that owns ``memory``.
+
+    It reads the changes of the scene graph, not the whole graph: a frame costs the same however much is remembered.
+    """
+
+    def __init__(self, memory: Memory, source: RewardSource) -> None:
+        self._memory, self._source = memory, source
+        self._known: dict[str, SceneNode] = {}
+        self._episode: tuple[int, str] | None = None
+
+    def judge(self, episode: int, instruction: str, update: GraphUpdate, hand: Hand | None) -> Verdict:
+        """Return the verdict after ``update``, a change of the memory at its stamp.
+
+        The episode begins here if :meth:`begin` was not told of it.
+        """
+        if (episode, instruction) != self._episode:
+            self.begin(episode, instruction)
+        self._known |= {node.id: node for node in update.nodes if node.layer == "object"}
+        for name in update.deleted_nodes:
+            self._known.pop(name, None)
+        return self._source.judge(Moment(update.stamp_ns, episode, tuple(self._known.values()), hand))
+
+    def begin(self, episode: int, instruction: str) -> None:
+        """Begin an episode; another may have had its number, before its sender was restarted."""
+        self._episode = (episode, instruction)
+        self._source.begin(instruction)
+        found = [self._memory.query(FindObject(text=thing, limit=CANDIDATES)) for thing in self._source.things]
+        self._known = {node.id: node for answer in found for node in answer.nodes if node.layer == "object"}
+
+
+HOLD_S = 0.2
+"""For so long a success is confirmed without a break before it ends an episode: three looks at 10 Hz."""
+
+
+class VerdictHold:
+    """Tells when the success of an episode has been confirmed for ``hold_s``, whatever happened in between."""
+
+    def __init__(self, hold_s: float = HOLD_S) -> None:
+        self._hold_ns = round(hold_s * 1e9)
+        self._since_ns: int | None = None  # of the running confirmation
+
+    def take(self, verdict: Verdict) -> bool:
+        """Take the next verdict; return whether the success is certain by now."""
+        if verdict.outcome != CONFIRMED:
+            self._since_ns = None
+            return False
+        if self._since_ns is None or verdict.stamp_ns < self._since_ns:  # the clock began anew
+            self._since_ns = verdict.stamp_ns
+        return verdict.stamp_ns - self._since_ns >= self._hold_ns
