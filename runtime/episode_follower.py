@@ -29,12 +29,13 @@ class EpisodeFollower:
     def status(self, status: EpisodeStatus) -> bool:
         """Take in one status and tell whether an episode began or ended; repeated ones change nothing."""
         if status.running and status.episode != self._episode and not self._is_late(status):
-            self._memory.begin_episode(status.task, status.instruction, status.stamp_ns)
+            self._memory.begin_episode(status.task or status.instruction, status.instruction, status.stamp_ns)
             self._episode = status.episode
             return True
         if not status.running and status.state != "idle" and status.episode == self._episode:
             ids = tuple(self._read.get(status.episode, ()))
-            self._memory.end_episode(status.task, status.state, status.stamp_ns, ids, self._version)
+            name = status.task or status.instruction  # on a robot a goal has words only
+            self._memory.end_episode(name, status.state, status.stamp_ns, ids, self._version)
             self._episode, self._over = None, (status.episode, status.stamp_ns)
             self._read = {episode: read for episode, read in self._read.items() if episode > status.episode}
             return True

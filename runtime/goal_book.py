@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engram.core.types import EpisodeStatus, Verdict
+from engram.core.types import DENIED, EpisodeStatus, Verdict
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
 
@@ -157,7 +157,9 @@ class GoalBook:
         if outcome in ("timeout", "preempted", "stopped", "rejected") and goal.episode is not None:
             self._halted = {goal.episode} if outcome != "preempted" else set()
         if self.config.own_episodes and goal.episode is not None:
-            self._publish(goal, "succeeded" if outcome == "succeeded" else "stopped")
+            missed = outcome == "timeout" and goal.verdict is not None and goal.verdict.outcome == DENIED
+            state = "succeeded" if outcome == "succeeded" else "failed" if missed else "stopped"
+            self._publish(goal, state)  # what was called off, or was not seen, is neither a success nor a failure
         goal.end((outcome, reason))
 
     def lose(self, reason: str) -> None:

@@ -24,8 +24,8 @@ class Diary(RobotMemory):
         self.lines.append(("end", task, outcome, stamp_ns, memory_ids, policy_version))
 
 
-def status(stamp_ns: int, episode: int, state: str) -> EpisodeStatus:
-    return EpisodeStatus(stamp_ns, "robot0", episode, "stack", "stack the cubes", 0, state)
+def status(stamp_ns: int, episode: int, state: str, task: str = "stack") -> EpisodeStatus:
+    return EpisodeStatus(stamp_ns, "robot0", episode, task, "stack the cubes", 0, state)
 
 
 def chunk(episode: int, *ids: str) -> ActionChunk:
@@ -46,6 +46,14 @@ def test_an_episode_begins_once_and_ends_with_what_its_actions_carried():
         ("begin", "stack", "stack the cubes", 1),
         ("end", "stack", "succeeded", 3, ("object_0001", "object_0002"), "base-2"),
     ]
+
+
+def test_the_words_of_a_goal_name_its_skill_where_there_is_no_task():
+    diary = Diary()
+    follower = EpisodeFollower(diary)
+    follower.status(status(1, 1, "running", ""))
+    follower.status(status(2, 1, "failed", ""))
+    assert [line[:2] for line in diary.lines] == [("begin", "stack the cubes"), ("end", "stack the cubes")]
 
 
 def test_a_chunk_of_the_next_episode_is_credited_there():

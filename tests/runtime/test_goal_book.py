@@ -3,7 +3,7 @@
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.types import CONFIRMED, DENIED, EpisodeStatus, Verdict
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, EpisodeStatus, Verdict
 from engram.runtime.goal_book import GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 
@@ -149,6 +149,18 @@ def test_a_goal_that_took_too_long_tells_what_was_wrong_at_the_end(robot):
     robot.now_ns = 6 * SECOND
     robot.book.check_limits(cancelled=False)
     assert robot.ends == [("timeout", "not done after 5 s; memory: the red cube in the bin")]
+    assert robot.told[-1].state == "failed"  # a rate of the skill that counts successes alone would always be 1
+
+
+@pytest.mark.parametrize(("outcome", "cancelled"), [(CANNOT_TELL, False), (DENIED, True), (None, False)])
+def test_what_was_not_seen_or_was_called_off_is_no_failure(robot, outcome, cancelled):
+    goal, plan = robot.accept(timeout_s=5.0)
+    robot.book.join(goal, plan.episode)
+    if outcome is not None:
+        judge(robot, 1, outcome)
+    robot.now_ns = 6 * SECOND
+    robot.book.check_limits(cancelled=cancelled)
+    assert robot.told[-1].state == "stopped"
 
 
 def test_in_simulation_the_simulator_ends_the_goal_and_the_verdict_is_its_progress(sim):
