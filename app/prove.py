@@ -41,7 +41,7 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop, memory, policy, faults."""
+    """Which part: loop, memory, policy, faults, learner."""
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
@@ -266,6 +266,16 @@ def prove_faults(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("faults", config)
 
 
+def prove_verdicts(config: ProveConfig) -> list[Figure]:
+    """The memory's verdict of a goal beside the simulator's: as trained, disturbed, and with another thing's words."""
+    return _benchmark_figures("verdicts", config)
+
+
+def prove_twin(config: ProveConfig) -> list[Figure]:
+    """Goals of a robot's nodes that their memory ends, while a simulation plays the hardware."""
+    return _benchmark_figures("twin", config)
+
+
 def _benchmark_figures(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -283,11 +293,12 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
+    "learner": (prove_verdicts, prove_twin),
 }
 """Part -> its measurements."""
 
 
-_ROOMS = ("benchmarks", "core", "memory", "nodes", "perception", "policies", "sim")
+_ROOMS = ("benchmarks", "core", "learning", "memory", "nodes", "perception", "policies", "sim")
 CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/checkpoints/**/*")
 """What a finished measurement depends on."""
 

@@ -6,7 +6,7 @@ Episodes run as a goal on a robot does: they end when the memory is certain of s
 simulator ends none. Each task is done in three ways: by the policy as it was trained; with the horizontal direction of
 every action turned by 15 degrees, which makes near misses; and by a policy that heard the words for another thing,
 while the memory judges the right ones. What counts is the simulator's verdict at the end; for what happens at an
-instant (a press, a hand above something) its verdict at any time. Finished episodes are kept in ``progress``. Prints a
+instant (a press, a hand above something) its verdict at any time. Finished episodes are kept in ``work``. Prints a
 table; the last line is JSON, which also goes to benchmarks/results/verdicts.json.
 """
 
@@ -71,8 +71,8 @@ class VerdictBenchmark:
     """Episodes of each task in each way, seeds 5000 and up: nothing was tuned on them."""
     policy: str = "base"
     """What drives."""
-    progress: Path = Path("runs/verdicts.jsonl")
-    """One line an episode; delete it to begin anew."""
+    work: Path = Path("runs/verdicts")
+    """Folder of finished episodes, one line each; delete it to begin anew."""
     output: Path = RESULTS / "verdicts.json"
     """Where the JSON goes."""
 
@@ -123,8 +123,9 @@ def jobs(seeds: int) -> list[tuple[str, str, int]]:
 
 
 def episodes(config: VerdictBenchmark) -> Iterator[dict[str, Any]]:
-    """Yield what came of every episode, those in ``config.progress`` first."""
-    lines = config.progress.read_text().splitlines() if config.progress.exists() else []
+    """Yield what came of every episode, finished ones as they were kept."""
+    kept = config.work / "episodes.jsonl"
+    lines = kept.read_text().splitlines() if kept.exists() else []
     code = digest("core/**/*.py", "perception/*.py", "memory/**/*.py", "runtime/loop.py", "sim/**/*.py",
                   "learning/rewards/*.py", "runtime/episode_judge.py", "benchmarks/verdicts.py")  # fmt: skip
     known = {(e["code"], e["policy"], e["way"], e["task"], e["seed"]): e for e in map(json.loads, lines)}
@@ -135,14 +136,14 @@ def episodes(config: VerdictBenchmark) -> Iterator[dict[str, Any]]:
     runtime = Runtime(
         world, policy, pipeline, detector=detector, fresh_memory=fresh_memory, judge=MemoryVerdict()
     )  # fmt: skip
-    config.progress.parent.mkdir(parents=True, exist_ok=True)
+    config.work.mkdir(parents=True, exist_ok=True)
     todo = jobs(2 if config.quick else config.seeds)
     for way, task, seed in track(todo, "episodes", console=Console(file=sys.stderr)):
         episode = known.get((code, config.policy, way, task, seed))
         if episode is None:
             episode = {"code": code, "policy": config.policy, "way": way, "task": task, "seed": seed}
             episode |= judged(runtime, world, policy, way, task, seed)
-            with config.progress.open("a") as out:
+            with kept.open("a") as out:
                 out.write(json.dumps(episode) + "\n")
         yield episode
     world.close()
@@ -230,7 +231,8 @@ def main(config: VerdictBenchmark | None = None) -> None:
     Console(stderr=True, width=150).print(table(found))
     keep = ("way", "task", "seed", "words", "verdict", "truth", "reason")
     wrong = [{k: e[k] for k in keep} for e in found if e["verdict"] != CANNOT_TELL and not _right(e)]
-    save_report(config.output, "verdicts", where, config, figures=figures(found), wrong=wrong)
+    told = replace(config, work=Path(config.work.name))
+    save_report(config.output, "verdicts", where, told, figures=figures(found), wrong=wrong)
 
 
 if __name__ == "__main__":

@@ -51,11 +51,11 @@ def test_the_policy_is_turned_about_the_vertical_and_may_mishear():
 @pytest.mark.timeout(300)
 def test_episodes_are_judged_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("engram.benchmarks.verdicts.jobs", lambda seeds: [(way, "reach", 5_000) for way in WAYS])
-    config = VerdictBenchmark(True, progress=tmp_path / "done.jsonl", output=tmp_path / "verdicts.json")
+    config = VerdictBenchmark(True, work=tmp_path / "work", output=tmp_path / "verdicts.json")
     main(config)
-    lines = (tmp_path / "done.jsonl").read_text().splitlines()
+    lines = (tmp_path / "work" / "episodes.jsonl").read_text().splitlines()
     assert len(lines) == 3
     assert '"verdict": "confirmed", "truth": true' in lines[0]  # as it was trained
     assert '"verdict": "denied", "truth": false' in lines[2]  # it went to another cube
     main(config)
-    assert (tmp_path / "done.jsonl").read_text().splitlines() == lines
+    assert (tmp_path / "work" / "episodes.jsonl").read_text().splitlines() == lines
