@@ -44,21 +44,30 @@ class EpisodeJudge:
 
 
 HOLD_S = 0.2
-"""For so long a success is confirmed without a break before it ends an episode: three looks at 10 Hz."""
+"""For so long a success is confirmed without a break before it ends an episode."""
+HOLD_LOOKS = 3
+"""And in so many looks at least, however slowly they come."""
+BREAK_S = 1.0
+"""Looks that are farther apart than this are a break: nobody saw what happened in between."""
 
 
 class VerdictHold:
     """Tells when the success of an episode has been confirmed for ``hold_s``, whatever happened in between."""
 
-    def __init__(self, hold_s: float = HOLD_S) -> None:
-        self._hold_ns = round(hold_s * 1e9)
-        self._since_ns: int | None = None  # of the running confirmation
+    def __init__(self, hold_s: float = HOLD_S, looks: int = HOLD_LOOKS, break_s: float = BREAK_S) -> None:
+        self._hold_ns, self._break_ns, self._least = round(hold_s * 1e9), round(break_s * 1e9), looks
+        self._since_ns = self._newest_ns = 0  # of the running confirmation
+        self._looks = 0  # that confirmed it; 0 = none runs
 
     def take(self, verdict: Verdict) -> bool:
-        """Take the next verdict; return whether the success is certain by now."""
+        """Take the next verdict; return whether the success is certain by now. One that comes late confirms nothing."""
+        stamp_ns = verdict.stamp_ns
         if verdict.outcome != CONFIRMED:
-            self._since_ns = None
+            self._looks = 0
             return False
-        if self._since_ns is None or verdict.stamp_ns < self._since_ns:  # the clock began anew
-            self._since_ns = verdict.stamp_ns
-        return verdict.stamp_ns - self._since_ns >= self._hold_ns
+        if self._looks and stamp_ns <= self._newest_ns and self._newest_ns - stamp_ns <= self._break_ns:
+            return False
+        if not self._looks or abs(stamp_ns - self._newest_ns) > self._break_ns:  # or the clock began anew
+            self._since_ns, self._looks = stamp_ns, 0
+        self._newest_ns, self._looks = stamp_ns, self._looks + 1
+        return self._looks >= self._least and stamp_ns - self._since_ns >= self._hold_ns

@@ -11,6 +11,9 @@ from engram.core.types import DENIED, EpisodeStatus, Verdict
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
 
+RECENT_NS = 2_000_000_000
+"""A verdict so old tells how the goal stands now; one that is so far ahead of the clock is nonsense."""
+
 
 @dataclass(eq=False)
 class Goal:
@@ -96,7 +99,10 @@ class GoalBook:
         goal = self.goal
         if goal is None or goal.episode is None or goal.episode != verdict.episode:
             return
-        if verdict.stamp_ns < goal.started_ns:  # of an earlier goal that had this number
+        ahead_ns = verdict.stamp_ns - self._clock_ns()
+        if (
+            verdict.stamp_ns < goal.started_ns or ahead_ns > RECENT_NS
+        ):  # of an earlier goal with this number, or of none
             return
         goal.verdict = verdict
         if goal.hold.take(verdict) and self.config.own_episodes:
@@ -157,10 +163,15 @@ class GoalBook:
         if outcome in ("timeout", "preempted", "stopped", "rejected") and goal.episode is not None:
             self._halted = {goal.episode} if outcome != "preempted" else set()
         if self.config.own_episodes and goal.episode is not None:
-            missed = outcome == "timeout" and goal.verdict is not None and goal.verdict.outcome == DENIED
+            missed = outcome == "timeout" and self._missed(goal)
             state = "succeeded" if outcome == "succeeded" else "failed" if missed else "stopped"
             self._publish(goal, state)  # what was called off, or was not seen, is neither a success nor a failure
         goal.end((outcome, reason))
+
+    def _missed(self, goal: Goal) -> bool:
+        """Whether the last look at ``goal``, of just now, denied it."""
+        last = goal.verdict
+        return last is not None and last.outcome == DENIED and self._clock_ns() - last.stamp_ns <= RECENT_NS
 
     def lose(self, reason: str) -> None:
         """End the goal at hand as failed, because of what was lost; the policy moves nothing more in its episode."""

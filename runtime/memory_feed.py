@@ -23,7 +23,7 @@ from engram.core.types import (
     SceneObservation,
     Verdict,
 )
-from engram.learning.rewards.memory_verdict import MemoryVerdict
+from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
 from engram.runtime.episode_follower import EpisodeFollower
 from engram.runtime.episode_judge import EpisodeJudge
 from engram.runtime.monitor import Monitor
@@ -85,7 +85,7 @@ class MemoryFeed:
         publish_verdict: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._publish_verdict = publish_verdict
-        self._judge = EpisodeJudge(memory, MemoryVerdict())
+        self._judge = EpisodeJudge(memory, MemoryVerdict(MemoryVerdictConfig(opening_m=robot.gripper_opening_m)))
         self._began_ns = -1  # when the newest episode began
         self.memory, self.robot, self.config = memory, robot, config
         self._lookup, self._monitor = lookup, monitor
@@ -238,6 +238,8 @@ class MemoryFeed:
         """Publish whether the memory sees the instruction of the running episode carried out."""
         status = self._statuses.newest
         if self._publish_verdict is None or status is None or not (status.running and status.instruction):
+            return
+        if update.stamp_ns < self._began_ns:  # taken before the words were given: it says nothing of them
             return
         with self._monitor.timed("verdict"):
             verdict = self._judge.judge(status.episode, status.instruction, update, hand)

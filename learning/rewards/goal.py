@@ -30,18 +30,22 @@ class Goal:
 
 
 _THING = r"(?:the |a |an |my |your |that |this )?(?P<thing>[\w'-]+(?: [\w'-]+){0,3}?)"
+_BUTTON = r"(?:the |a |an |my |your )?(?P<thing>(?:[\w'-]+ ){0,3}?(?:button|switch|key|buzzer|bell))"
 _TARGET = r"(?:the |a |an |my |your )?(?P<target>[\w'-]+(?: [\w'-]+){0,3}?)"
 _HAND = r"(?:the |your )?(?:gripper|hand|arm)"
 _PUT = r"(?:put|place|set|lay|drop|throw|stack|move|bring|carry)"
 _TAKE = r"(?:pick up|grab|take|lift|fetch)"
-_PUSH = r"(?:push|slide|shove|nudge|move)"
-_ONTO, _INTO, _TO = r"(?:on top of|onto|on)", r"(?:into|inside|in)", r"(?:over to|onto|to|on)"
+_PUSH = r"(?:push|slide|shove|nudge)"
+_ONTO, _INTO = r"(?:on top of|onto|on)", r"(?:into|inside of|inside|in)"
+_TO = r"(?:over to|onto|to|on)"
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (OPEN, rf"(?:open|pull open) {_THING}(?: by its \w+)?"),
     (OPEN, rf"(?:pull|slide|push|get) {_THING} open"),
     (OPEN, rf"pull out {_THING}|pull {_THING.replace('thing', 'other')} out"),
     (OPEN, rf"(?:grab|pull on) the handle (?:and open|until) {_THING}(?: is open)?"),
-    (PRESSED, rf"(?:press|push down|press down on|touch and press|activate|hit|push) {_THING}"),
+    (PRESSED, rf"(?:press|press down on|touch and press) {_THING}"),
+    (PRESSED, rf"(?:push down|push|activate|hit) {_BUTTON}"),
+    (PRESSED, rf"(?:press|push) {_BUTTON} down"),
     (PRESSED, rf"give {_THING} a press"),
     (ABOVE, rf"(?:move|hover|go) (?:above|over) {_THING}"),
     (ABOVE, rf"(?:reach for|go to) {_THING}"),
@@ -49,14 +53,26 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (TOUCHED, rf"(?:touch|tap) {_THING}"),
     (IN, rf"{_PUT} {_THING} {_INTO} {_TARGET}"),
     (IN, rf"{_TAKE} {_THING} and {_PUT} it {_INTO} {_TARGET}"),
-    (AT, rf"{_PUSH} {_THING} {_TO} {_TARGET}(?: by pushing it)?"),
+    (AT, rf"{_PUSH} {_THING} {_TO} {_TARGET}"),
+    (AT, rf"move {_THING} {_TO} {_TARGET} by pushing it"),
+    (AT, rf"move {_THING} (?:over )?to {_TARGET}"),
     (ON, rf"{_PUT} {_THING} {_ONTO} {_TARGET}"),
     (ON, rf"{_TAKE} {_THING} and {_PUT} it {_ONTO} {_TARGET}"),
     (ON, rf"build a tower with {_THING} {_ONTO} {_TARGET}"),
     (HELD, rf"{_TAKE} {_THING}"),
+    (HELD, rf"(?:pick|lift) {_THING} up"),
 )  # the first that fits the whole instruction
-_SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|when|once|back|again|until it)\b")
+_SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|before|when|while|once|twice|back|again|until it|both|every|each|or)\b")
 """Words of an instruction that asks for more than one thing, or for a state that is over."""
+_NEGATED = re.compile(
+    r"\b(?:not|no|never|none|nothing|nowhere|neither|nor|without|don't|cannot|stop|avoid|except|but|unless|if)\b"
+)
+_NO_NAME = re.compile(
+    r"\b(?:it|them|that|this|these|those|one|something|anything|everything|things|all|the|an?|and|me|in|on|of|to|out|"
+    r"away|off|up|down|left|right|home|closed|shut|open|half|halfway|partly|upright|near|beside|behind|under|next|"
+    r"between)\b"
+)
+"""Words that no name of a thing has: they stand for something else, or say where or how."""
 
 
 def goal_of(instruction: str) -> Goal | None:
@@ -67,9 +83,9 @@ def goal_of(instruction: str) -> Goal | None:
     >>> goal_of("press the buttons in the order in which they lit up") is None
     True
     """
-    words = " ".join(instruction.casefold().split()).rstrip(".!")
-    words = re.sub(r"^(?:please|could you|can you|now) ", "", words)
-    if _SEVERAL.search(words):
+    words = " ".join(instruction.casefold().split()).strip("\"'“”„").rstrip(" .!…")
+    words = re.sub(r"^(?:(?:please|could you|can you|would you|now),? )+", "", words).removesuffix(" please")
+    if _SEVERAL.search(words) or _NEGATED.search(words):
         return None
     for relation, pattern in _PATTERNS:
         if match := re.fullmatch(pattern, words):
@@ -83,7 +99,6 @@ def _named(relation: str, thing: str, target: str) -> Goal | None:
     """Return the goal, with "the blue one" named after the thing; None where a word stands for several things."""
     if target.endswith(" one"):
         target = f"{target.removesuffix(' one')} {thing.split()[-1]}"
-    vague = ("it", "them", "that", "one", "something", "everything", "things", "all")
-    if any(name.split()[0] in vague for name in (thing, target) if name):
+    if _NO_NAME.search(f"{thing} {target}"):
         return None
     return Goal(relation, thing, target)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Hand, SceneNode, Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
@@ -43,13 +44,22 @@ class MemoryVerdictConfig:
     """Height of the tool point, which lies between the finger tips, over the resting top of a thing that it presses."""
     press_aside: float = 0.6
     """Share of a thing's half width up to which the tool point presses it: what moves is less wide than the whole."""
+    sunk_m: float = 0.01
+    """What lies in something is so far below its rim, or by half its height where that is less."""
+    clearance_m: float = 0.015
+    """The fingers are open by so much more than a thing is wide when they have let go of it."""
     at_hand_m: float = 0.05
-    """A thing so near to the tool point is there, though the hand hides it from the camera."""
+    """A thing of this episode that is so near to the tool point is there, though the hand hides it from the camera."""
     open_m: float = 0.10
-    """How far a handle has come since the episode began when its drawer is open."""
-    released: float = 0.3
-    """A hand that is closed by less than this has let go; so has one that is farther away than ``away_m``."""
+    """How far a handle has come out of what it is of since the episode began when that is open."""
+    beside_m: float = 0.10
+    """Largest free distance between a handle and what it is of."""
+    opening_m: float = 0.085
+    """Of the fingers of an open hand; 0 = not known, and a hand has let go of what it is away from."""
     away_m: float = 0.08
+    """A hand so far away holds nothing of it."""
+    alike: float = 1.6
+    """Largest ratio of sizes, along any axis, of a thing that is seen under another name and the one it may be."""
     lift_m: float = 0.03
     """A held thing is this high over where it was when the episode began."""
     sigma_m: float = 0.002
@@ -74,7 +84,9 @@ class Margin:
 class MemoryVerdict(RewardSource):
     """Confirms or denies the relation that an instruction names, by the objects that the memory believes in.
 
-    ``pressed``, ``touched`` and ``above`` happen at an instant: once confirmed they stay so for the episode.
+    ``pressed``, ``touched`` and ``above`` happen at an instant: once confirmed they stay so for the episode, unless
+    the thing is known from before it alone. A press is a change: the hand must have been seen elsewhere before. What
+    lasts counts where both things were seen in this episode; what was believed before it says nothing of what was done.
     """
 
     name = "memory"
@@ -88,7 +100,8 @@ class MemoryVerdict(RewardSource):
         """Take the words of a new episode."""
         self._words = instruction
         self.goal = goal_of(instruction) if instruction else None
-        self._first: dict[str, SceneNode] = {}  # as each object was when the episode began, or first seen
+        self._first: dict[str, SceneNode] = {}  # as each object was when it was first seen in this episode
+        self._free: set[str] = set()  # what the hand was seen not to press
         self._far_m: float | None = None  # how far from done it was at first
         self._latched: Verdict | None = None
         self._began_ns: int | None = None
@@ -112,17 +125,23 @@ class MemoryVerdict(RewardSource):
             return self._told(moment, CANNOT_TELL, math.nan, math.nan, f"no relation says {self._words!r}", ())
         there = [node for node in moment.objects if node.layer == "object" and node.state != "absent"]
         for node in there:
-            self._first.setdefault(node.id, node)
-        things = self._called(goal.thing, there)
-        if goal.relation == OPEN:
-            things = self._handles(goal, there)
-        targets = self._called(goal.target, there) if goal.target else [None]
+            if self._seen(node):
+                self._first.setdefault(node.id, node)
+        things = self._called(goal.thing, there, alike=goal.relation not in (*_MOMENTS, OPEN))
+        targets: Sequence[SceneNode | None] = self._called(goal.target, there) if goal.target else [None]
         for name, found in ((goal.thing, things), (goal.target, targets)):
             if not found:
                 return self._told(moment, CANNOT_TELL, math.nan, math.nan, f"the memory knows no {name!r} here", ())
         if moment.hand is None:
             return self._told(moment, CANNOT_TELL, math.nan, math.nan, "where the hand is is not known", ())
-        pairs = [(thing, target) for thing in things for target in targets if thing is not target]
+        pairs: Sequence[tuple[SceneNode, SceneNode | None]] = [
+            (thing, target) for thing in things for target in targets if thing is not target
+        ]
+        if goal.relation == OPEN:
+            pairs = self._handles(things, there)
+            if not pairs:
+                reason = f"the memory knows no handle of the {goal.thing}"
+                return self._told(moment, CANNOT_TELL, math.nan, math.nan, reason, ())
         if not pairs:
             return self._told(moment, CANNOT_TELL, math.nan, math.nan, f"{goal.thing!r} is one with its target", ())
         tried = [(thing, target, self._margins(goal, thing, target, moment.hand)) for thing, target in pairs]
@@ -135,18 +154,25 @@ class MemoryVerdict(RewardSource):
         judged = []
         for thing, target, margins in tried:
             belief = self._belief(thing, moment.hand) * (1.0 if target is None else self._belief(target, moment.hand))
-            judged.append((belief * math.prod(m.probability for m in margins), thing, target, margins))
+            holds = math.prod(m.probability for m in margins)
+            if goal.relation == PRESSED and holds <= 1.0 - SURE:
+                self._free.add(thing.id)
+            elif goal.relation == PRESSED and thing.id not in self._free:
+                holds = 0.0
+                margins = [Margin(f"the hand was at the {thing.label} already", -self.config.at_hand_m, 1.0)]
+            judged.append((belief * holds, thing, target, margins))
         probability, thing, target, margins = max(judged, key=lambda one: one[0])
         far_m = sum(max(0.0, -m.metres) for m in margins)
         self._far_m = max(far_m, self._far_m or 0.0)
         progress = 1.0 - far_m / self._far_m if self._far_m > 0.0 else 1.0
         evidence = tuple(n.last_evidence for n in (thing, target) if n is not None and n.last_evidence)
-        if probability >= SURE and goal.relation not in _MOMENTS and not self._seen(thing):
-            reason = f"the {thing.label} has not been seen since the episode began"
+        old = [n for n in (thing, target) if n is not None and not self._seen(n)]
+        if probability >= SURE and goal.relation not in _MOMENTS and old:
+            reason = f"the {old[0].label} has not been seen since the episode began"
             return self._told(moment, CANNOT_TELL, math.nan, math.nan, reason, evidence)
         if probability >= SURE:
             verdict = self._told(moment, CONFIRMED, probability, 1.0, str(goal), evidence)
-            if goal.relation in _MOMENTS:
+            if goal.relation in _MOMENTS and not old:
                 self._latched = verdict
             return verdict
         worst = min(margins, key=lambda m: m.probability)
@@ -154,70 +180,97 @@ class MemoryVerdict(RewardSource):
         return self._told(moment, outcome, probability, min(progress, 0.99), worst.words, evidence)
 
     def _seen(self, node: SceneNode) -> bool:
-        """Whether ``node`` was seen in this episode: what was believed before it says nothing of what was done."""
+        """Whether ``node`` was seen in this episode."""
         return self._began_ns is not None and node.last_seen_ns >= self._began_ns
 
     def _belief(self, node: SceneNode, hand: Hand | None) -> float:
-        if hand is not None and np.linalg.norm(hand.pose.position - node.pose.position) <= self.config.at_hand_m:
-            return 1.0
-        return node.belief
+        near = hand is not None and np.linalg.norm(hand.pose.position - node.pose.position) <= self.config.at_hand_m
+        return 1.0 if near and self._seen(node) else node.belief
 
     def _told(
         self, moment: Moment, outcome: str, probability: float, progress: float, reason: str, evidence: tuple[str, ...]
     ) -> Verdict:
         return Verdict(moment.stamp_ns, moment.episode, self.name, outcome, probability, progress, reason, evidence)
 
-    def _called(self, description: str, there: Sequence[SceneNode]) -> list[SceneNode]:
-        """Return what ``description`` names: by the labels of now, else by those at first, before a hand hid them."""
-        first = [replace(node, label=self._first[node.id].label) for node in there]
-        named = {node.id for node in (called(description, there) or called(description, first))}
-        return [node for node in there if node.id in named]
+    def _called(self, description: str, there: Sequence[SceneNode], *, alike: bool = False) -> list[SceneNode]:
+        """Return what ``description`` names: by the labels of now, else by those at first, before a hand hid them.
 
-    def _handles(self, goal: Goal, there: Sequence[SceneNode]) -> list[SceneNode]:
-        """Return the handles of what shall be opened: those that began beside it; or itself, where it has none."""
-        drawers = self._called(goal.thing, there)
-        handles = [node for node in there if node.label.split()[-1] == "handle"]
-        beside = [
-            handle
-            for handle in handles
-            if any(_gap(self._first[handle.id], self._first[drawer.id]) < 0.10 for drawer in drawers)
+        A thing that is carried is often taken for another kind. With ``alike``, where what is named is out of sight,
+        what appeared since counts too, if it has the same adjectives and is about as large.
+        """
+        first = [replace(node, label=self._first[node.id].label) if node.id in self._first else node for node in there]
+        named = {node.id for node in (called(description, there) or called(description, first))}
+        found = [node for node in there if node.id in named]
+        adjectives = set(description.casefold().split()[:-1])
+        if not (alike and found and adjectives) or any(node.state == "visible" for node in found):
+            return found
+        lost_ns = max(node.last_seen_ns for node in found)
+        return found + [
+            node
+            for node in there
+            if node.id not in named
+            and node.state == "visible"
+            and node.first_seen_ns > lost_ns
+            and adjectives <= set(node.label.casefold().split())
+            and any(self._as_large(node, other) for other in found)
         ]
-        return beside or (drawers if not handles else [])
+
+    def _as_large(self, first: SceneNode, second: SceneNode) -> bool:
+        ratio = np.sort(first.size) / np.maximum(np.sort(second.size), 1e-6)
+        return bool((ratio <= self.config.alike).all() and (ratio >= 1.0 / self.config.alike).all())
+
+    def _handles(
+        self, drawers: Sequence[SceneNode], there: Sequence[SceneNode]
+    ) -> list[tuple[SceneNode, SceneNode | None]]:
+        """Return each handle with the one of ``drawers`` that it is of: the nearest thing of that kind, at first."""
+        kinds = {word for drawer in drawers for word in drawer.label.casefold().split()[-1:]}
+        alike = [n for n in there if n.id in self._first and kinds & set(n.label.casefold().split()[-1:])]
+        found: list[tuple[SceneNode, SceneNode | None]] = []
+        for handle in (n for n in there if n.id in self._first and n.label.casefold().endswith("handle")):
+            gaps = [(_gap(self._first[handle.id], self._first[n.id]), n) for n in alike if n is not handle]
+            gap, nearest = min(gaps, key=lambda one: one[0], default=(math.inf, handle))
+            if gap <= self.config.beside_m and any(nearest is drawer for drawer in drawers):
+                found.append((handle, nearest))
+        return found
 
     def _margins(self, goal: Goal, thing: SceneNode, target: SceneNode | None, hand: Hand) -> list[Margin]:
         """Return the conditions of the goal's relation for these objects."""
         if target is None:
-            alone = {ABOVE: self._above, TOUCHED: self._touched, PRESSED: self._pressed, OPEN: self._open}
+            alone = {ABOVE: self._above, TOUCHED: self._touched, PRESSED: self._pressed}
             return alone.get(goal.relation, self._held)(thing, hand)
-        return {ON: self._on, IN: self._in, AT: self._at}[goal.relation](thing, target, hand)
+        return {ON: self._on, IN: self._in, AT: self._at, OPEN: self._open}[goal.relation](thing, target, hand)
 
     def _on(self, thing: SceneNode, target: SceneNode, hand: Hand) -> list[Margin]:
-        aside = np.abs(thing.pose.position[:2] - target.pose.position[:2]) - target.size[:2] / 2
-        gap = abs((thing.pose.position[2] - thing.size[2] / 2) - (target.pose.position[2] + target.size[2] / 2))
         return [
-            self._margin(f"the {thing.label} is beside the {target.label}", -float(aside.max()), thing, target),
+            self._over(thing, target),
             self._margin(
-                f"the {thing.label} does not lie on the {target.label}", self.config.contact_m - gap, thing, target
+                f"the {thing.label} does not lie on the {target.label}",
+                self.config.contact_m - abs(_low(thing) - _high(target)),
+                thing,
+                target,
             ),
             self._let_go(thing, hand),
         ]
 
     def _in(self, thing: SceneNode, target: SceneNode, hand: Hand) -> list[Margin]:
-        aside = np.abs(thing.pose.position[:2] - target.pose.position[:2]) - target.size[:2] / 2
-        over = thing.pose.position[2] - thing.size[2] / 2 - (target.pose.position[2] + target.size[2] / 2)
+        sunk = min(self.config.sunk_m, _half(target)[2])
+        above = _high(target) - sunk - _low(thing)
+        below = _low(thing) - (_low(target) - self.config.contact_m)
         return [
-            self._margin(f"the {thing.label} is beside the {target.label}", -float(aside.max()), thing, target),
-            self._margin(f"the {thing.label} is over the {target.label}", -float(over), thing, target),
+            self._over(thing, target),
+            self._margin(f"the {thing.label} is over the {target.label}", above, thing, target),
+            self._margin(f"the {thing.label} is under the {target.label}", below, thing, target),
             self._let_go(thing, hand),
         ]
 
     def _at(self, thing: SceneNode, target: SceneNode, hand: Hand) -> list[Margin]:
         aside = float(np.linalg.norm(thing.pose.position[:2] - target.pose.position[:2]))
-        within = float(target.size[:2].mean()) / 2 + self.config.mark_m
-        gap = abs((thing.pose.position[2] - thing.size[2] / 2) - (target.pose.position[2] + target.size[2] / 2))
+        within = float(_half(target)[:2].mean()) + self.config.mark_m
+        gap = abs(_low(thing) - _high(target))
         return [
             self._margin(f"the {thing.label} is not at the {target.label} yet", within - aside, thing, target),
             self._margin(f"the {thing.label} is in the air", self.config.contact_m - gap, thing, target),
+            self._let_go(thing, hand, pushes=True),
         ]
 
     def _above(self, thing: SceneNode, hand: Hand) -> list[Margin]:
@@ -228,63 +281,111 @@ class MemoryVerdict(RewardSource):
         return [self._margin(f"the hand is not above the {thing.label}", config.hover_aside_m - away, thing)]
 
     def _touched(self, thing: SceneNode, hand: Hand) -> list[Margin]:
-        away = np.maximum(np.abs(hand.pose.position - thing.pose.position) - thing.size / 2, 0.0)
-        left = self.config.touch_m - float(np.linalg.norm(away))
+        left = self.config.touch_m - _distance(hand.pose.position, thing)
         return [self._margin(f"the hand is not at the {thing.label}", left, thing)]
 
     def _pressed(self, thing: SceneNode, hand: Hand) -> list[Margin]:
-        first, tool = self._first[thing.id], hand.pose.position
-        aside = np.abs(tool[:2] - first.pose.position[:2]) - self.config.press_aside * first.size[:2] / 2
-        over = float(tool[2] - (first.pose.position[2] + first.size[2] / 2))
+        first, tool = self._first.get(thing.id, thing), hand.pose.position
+        aside = np.abs(_in_axes(tool, thing)[:2]) - self.config.press_aside * thing.size[:2] / 2
+        over = float(tool[2]) - _high(first)
         return [
             self._margin(f"the hand is beside the {thing.label}", -float(aside.max()), thing),
             self._margin(f"the hand is over the {thing.label}", self.config.press_m - over, thing),
+            self._margin(f"the hand is under the {thing.label}", over + 2 * float(_half(first)[2]), thing),
         ]
 
-    def _open(self, handle: SceneNode, hand: Hand) -> list[Margin]:
-        came = float(np.linalg.norm(handle.pose.position - self._first[handle.id].pose.position))
-        left = came - self.config.open_m
+    def _open(self, handle: SceneNode, drawer: SceneNode, hand: Hand) -> list[Margin]:
+        """The handle has come out of what it is of: the face behind it stayed, though the whole may look longer now."""
+        way = handle.pose.position - self._first[handle.id].pose.position
+        came = float(np.linalg.norm(way))
+        along = way / came if came > 0.0 else way
+        back = [float(along @ n.pose.position - np.abs(along) @ _half(n)) for n in (drawer, self._first[drawer.id])]
+        left = came - abs(back[0] - back[1]) - self.config.open_m
         return [self._margin(f"the {handle.label} has come {came:.2f} m", left, handle)]
 
     def _held(self, thing: SceneNode, hand: Hand) -> list[Margin]:
         away = float(np.linalg.norm(hand.pose.position - thing.pose.position))
-        lifted = float(thing.pose.position[2] - self._first[thing.id].pose.position[2])
+        first = self._first.get(thing.id, thing)
+        lifted = float(thing.pose.position[2] - first.pose.position[2])
+        config = self.config
+        closed = Margin(f"the hand is open around the {thing.label}", -self._fingers(thing, hand), config.sigma_m)
         return [
-            self._margin(f"the hand is not at the {thing.label}", self.config.away_m / 2 - away, thing),
-            self._margin(f"the {thing.label} is not lifted", lifted - self.config.lift_m, thing),
+            self._margin(f"the hand is not at the {thing.label}", config.away_m / 2 - away, thing),
+            self._margin(f"the {thing.label} is not lifted", lifted - config.lift_m, thing),
+            *([closed] if config.opening_m > 0.0 else []),
         ]
 
-    def _let_go(self, thing: SceneNode, hand: Hand) -> Margin:
-        away = float(np.linalg.norm(hand.pose.position - thing.pose.position)) - self.config.away_m
-        opened = 0.05 * (self.config.released - hand.closed) / self.config.released  # as a distance: half a finger
-        return Margin(f"the hand holds the {thing.label}", max(away, opened), self.config.sigma_m)
+    def _over(self, thing: SceneNode, target: SceneNode) -> Margin:
+        """The middle of ``thing`` is within the edges of ``target``, as it is turned."""
+        offset = np.append((thing.pose.position - target.pose.position)[:2], 0.0)
+        axes = _axes(target)
+        aside = np.abs(axes.inv().apply(offset)) - target.size / 2
+        aside = aside[np.argsort(np.abs(axes.as_matrix()[2]))[:2]]  # along the two axes that lie flattest
+        return self._margin(f"the {thing.label} is beside the {target.label}", -float(aside.max()), thing, target)
+
+    def _fingers(self, thing: SceneNode, hand: Hand) -> float:
+        """Return how much farther than a hold on ``thing`` needs the fingers are open [m]; < 0: they may hold it."""
+        fits = [float(width) for width in thing.size if width <= self.config.opening_m]
+        if not fits:
+            return self.config.clearance_m  # too wide to be held, at any side
+        return self.config.opening_m * (1.0 - hand.closed) - max(fits) - self.config.clearance_m
+
+    def _let_go(self, thing: SceneNode, hand: Hand, *, pushes: bool = False) -> Margin:
+        """The hand is away, or open wider than the thing; one that ``pushes`` is beside it, not around it."""
+        config = self.config
+        away = float(np.linalg.norm(hand.pose.position - thing.pose.position)) - config.away_m
+        opened = self._fingers(thing, hand) if config.opening_m > 0.0 else -config.away_m
+        beside = _distance(hand.pose.position, thing) - config.mark_m if pushes else -config.away_m
+        return Margin(f"the hand holds the {thing.label}", max(away, opened, beside), config.sigma_m)
 
     def _margin(self, words: str, metres: float, thing: SceneNode, target: SceneNode | None = None) -> Margin:
         variance = self.config.sigma_m**2 + sum(
-            float(np.trace(node.position_covariance)) / 3 for node in (thing, target) if node is not None
+            max(0.0, float(np.trace(node.position_covariance))) / 3 for node in (thing, target) if node is not None
         )
         return Margin(words, metres, math.sqrt(variance))
 
 
 def called(description: str, nodes: Iterable[SceneNode]) -> list[SceneNode]:
-    """Return the nodes that ``description`` names: by its words, else by other words for the same, else by its
-    adjectives, which a thing keeps when the detector takes it for another kind."""
-    wanted = description.casefold().split()
+    """Return the nodes that ``description`` names: by its words, else by other words for the same."""
+    wanted = set(description.casefold().split())
     if not wanted:
         return []
-    labels = [(node, node.label.casefold().split()) for node in nodes]
-    exact = [node for node, words in labels if set(wanted) <= set(words)]
-    if not exact:
-        same = {ALIASES.get(word, word) for word in wanted}
-        exact = [node for node, words in labels if same <= {ALIASES.get(word, word) for word in words}]
-    if len(wanted) > 1 and not any(node.state == "visible" for node in exact):
-        exact += [
-            n for n, words in labels if set(wanted[:-1]) <= set(words) and n.state == "visible" and n not in exact
-        ]
-    return exact
+    labels = [(node, set(node.label.casefold().split())) for node in nodes]
+    exact = [node for node, words in labels if wanted <= words]
+    if exact:
+        return exact
+    same = {ALIASES.get(word, word) for word in wanted}
+    return [node for node, words in labels if same <= {ALIASES.get(word, word) for word in words}]
+
+
+def _axes(node: SceneNode) -> Rotation:
+    return Rotation.from_quat(node.pose.quaternion, scalar_first=True)
+
+
+def _half(node: SceneNode) -> np.ndarray:
+    """Return the half extents (3,) m of the upright box around ``node``, as it is turned."""
+    return np.abs(_axes(node).as_matrix()) @ node.size / 2
+
+
+def _low(node: SceneNode) -> float:
+    return float(node.pose.position[2] - _half(node)[2])
+
+
+def _high(node: SceneNode) -> float:
+    return float(node.pose.position[2] + _half(node)[2])
+
+
+def _in_axes(place: np.ndarray, node: SceneNode) -> np.ndarray:
+    """Return ``place`` (3,) m as seen from the middle of ``node``, along its axes."""
+    return _axes(node).inv().apply(place - node.pose.position)
+
+
+def _distance(place: np.ndarray, node: SceneNode) -> float:
+    """Return the distance of ``place`` from the surface of ``node`` [m]; 0 inside."""
+    return float(np.linalg.norm(np.maximum(np.abs(_in_axes(place, node)) - node.size / 2, 0.0)))
 
 
 def _gap(first: SceneNode, second: SceneNode) -> float:
-    """Return the free distance between two boxes [m]."""
-    apart = np.abs(first.pose.position - second.pose.position) - (first.size + second.size) / 2
+    """Return the free distance between the upright boxes around two things [m]."""
+    apart = np.abs(first.pose.position - second.pose.position) - _half(first) - _half(second)
     return float(np.linalg.norm(np.maximum(apart, 0.0)))

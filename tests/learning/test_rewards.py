@@ -18,19 +18,30 @@ SECOND = 10**9
 AWAY = (0.3, -0.3, 0.3)
 
 
-def thing(label, place, size=(0.04, 0.04, 0.04), *, belief=0.99, state="visible", seen_ns=10 * SECOND, number=0):
+def thing(
+    label,
+    place,
+    size=(0.04, 0.04, 0.04),
+    *,
+    belief=0.99,
+    state="visible",
+    seen_ns=10 * SECOND,
+    first_ns=0,
+    number=0,
+    yaw=0.0,
+):
     return SceneNode(
         id=f"{label}_{number}",
         layer="object",
         label=label,
-        pose=Pose(np.array(place, float), UPRIGHT),
+        pose=Pose(np.array(place, float), np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])),
         position_covariance=np.eye(3) * 1e-6,
         size=np.array(size, float),
         color=np.zeros(3),
         embedding=np.zeros(384, np.float32),
         belief=belief,
         state=state,
-        first_seen_ns=0,
+        first_seen_ns=first_ns,
         last_seen_ns=seen_ns,
         observations=3,
         last_evidence=f"front@{label}",
@@ -86,6 +97,21 @@ def test_what_asks_for_several_steps_or_for_the_past_has_no_goal(task):
         ("push it onto the mark", None),
         ("put everything in the box", None),
         ("do not press the red button", None),
+        ("put the red cube not in the bin", None),
+        ("take the red cube out", None),
+        ("press the red button twice", None),
+        ("put both cubes in the bin", None),
+        ("push the drawer shut", None),
+        ("push the red cube left", None),
+        ("push the red cube", None),
+        ("hit the red cube", None),
+        ("put the red cube down", None),
+        ("could you please pick up the red cube", Goal("held", "red cube")),
+        ("pick the red cube up…", Goal("held", "red cube")),
+        ("push the red button down", Goal("pressed", "red button")),
+        ("put the cup inside of the box", Goal("in", "cup", "box")),
+        ("move the red cube onto the blue one", Goal("on", "red cube", "blue cube")),
+        ("slide the red cube onto the mark", Goal("at", "red cube", "mark")),
         ("dance", None),
         ("", None),
     ],
@@ -196,13 +222,149 @@ def test_little_belief_is_no_confirmation():
 
 def test_a_thing_that_the_detector_takes_for_another_kind_is_still_the_one_that_is_meant():
     judged, blue = Judged("stack the red cube on the blue cube"), thing("blue cube", (0.5, 0.0, 0.02))
-    old = thing("red cube", (0.5, 0.2, 0.02), state="occluded")
-    assert judged.see(old, thing("red box", (0.5, 0.0, 0.06)), blue).outcome == CONFIRMED
-    # but not while the right one is seen elsewhere
-    assert (
-        judged.see(dataclasses.replace(old, state="visible"), thing("red box", (0.5, 0.0, 0.06)), blue).outcome
-        == DENIED
+    lost = thing("red cube", (0.5, 0.2, 0.02), state="occluded")
+    later = {"first_ns": 11 * SECOND, "seen_ns": 12 * SECOND}
+    assert judged.see(lost, thing("red box", (0.5, 0.0, 0.06), **later), blue).outcome == CONFIRMED
+    for other in (
+        thing("red box", (0.5, 0.0, 0.06)),  # it was there beside the right one
+        thing("red drawer", (0.5, 0.0, 0.10), (0.2, 0.2, 0.12), **later),  # it is as large as it
+        thing("green box", (0.5, 0.0, 0.06), **later),
+    ):
+        assert judged.see(lost, other, blue).outcome == DENIED
+    seen = dataclasses.replace(lost, state="visible")
+    assert judged.see(seen, thing("red box", (0.5, 0.0, 0.06), **later), blue).outcome == DENIED
+
+
+@pytest.mark.parametrize("words", ["put the red ball in the bin", "put the red cubes in the bin"])
+def test_a_name_that_nothing_has_is_not_taken_for_another(words):
+    bin_ = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04))
+    assert Judged(words).see(thing("red cube", (0.5, 0.2, 0.025)), bin_).outcome == CANNOT_TELL
+
+
+def test_what_carries_is_taken_for_no_other_thing():
+    other = thing("blue button", (0.6, 0.0, 0.017), (0.06, 0.06, 0.034), first_ns=11 * SECOND)
+    lost = thing("blue cube", (0.4, 0.2, 0.02), state="occluded")
+    judged = Judged("stack the red cube on the blue cube")
+    assert judged.see(thing("red cube", (0.6, 0.0, 0.054)), lost, other).outcome == DENIED
+    pressed = Judged("press the red button")
+    gone = thing("red button", (0.6, -0.2, 0.017), (0.06, 0.06, 0.034), state="occluded")
+    cube = thing("red cube", (0.5, 0.0, 0.02), first_ns=11 * SECOND)
+    pressed.see(gone, cube)
+    assert pressed.see(gone, cube, at=hand((0.5, 0.0, 0.036))).outcome == DENIED
+
+
+def test_a_press_is_a_change_where_the_button_is_now_and_not_below_it():
+    button, at = thing("red button", (0.5, 0.0, 0.017), (0.06, 0.06, 0.034)), hand((0.5, 0.0, 0.036))
+    judged = Judged("press the red button")
+    already = judged.see(button, at=at)  # nobody saw it come down
+    assert (already.outcome, already.reason) == (DENIED, "the hand was at the red button already")
+    assert judged.see(button, at=hand((0.5, 0.0, 0.1))).outcome == DENIED
+    assert judged.see(button, at=at).outcome == CONFIRMED
+    moved, below = Judged("press the red button"), Judged("press the red button")
+    for one in (moved, below):
+        one.see(button)
+    assert below.see(button, at=hand((0.5, 0.0, -0.4))).outcome == DENIED
+    elsewhere = thing("red button", (0.3, 0.2, 0.017), (0.06, 0.06, 0.034))
+    assert moved.see(elsewhere, at=at).outcome == DENIED
+    assert moved.see(elsewhere, at=hand((0.3, 0.2, 0.036))).outcome == CONFIRMED
+
+
+@pytest.mark.parametrize(("belief", "outcome"), [(0.21, CANNOT_TELL), (0.05, DENIED), (0.95, CONFIRMED)])
+def test_what_was_last_seen_before_the_episode_counts_with_its_belief_even_at_the_hand(belief, outcome):
+    cube = thing("red cube", (0.5, 0.0, 0.02), belief=belief, state="unseen", seen_ns=0)
+    assert Judged("touch the red cube").see(cube, at=hand((0.5, 0.0, 0.04))).outcome == outcome
+
+
+@pytest.mark.parametrize("words", ["put the red cube in the bin", "put the red cube on the bin"])
+def test_a_target_that_was_not_seen_in_the_episode_is_not_told(words):
+    z = 0.025 if " in " in words else 0.06
+    unseen = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04), seen_ns=0, state="unseen")
+    verdict = Judged(words).see(thing("red cube", (0.5, 0.2, z)), unseen)
+    assert (verdict.outcome, verdict.reason) == (
+        CANNOT_TELL,
+        "the bin has not been seen since the episode began",
     )
+
+
+DRAWER, HANDLE = (0.17, 0.2, 0.09), (0.02, 0.04, 0.02)
+
+
+def test_a_cabinet_that_is_dragged_with_its_handle_is_not_open():
+    def world(cabinet_m, handle_m):
+        return thing("drawer", (0.67 - cabinet_m, 0.0, 0.045), DRAWER), thing("handle", (0.54 - handle_m, 0.0, 0.06))
+
+    judged = Judged("open the drawer")
+    judged.see(*world(0.0, 0.0))
+    assert judged.see(*world(0.12, 0.12)).outcome == DENIED
+    longer = thing("drawer", (0.61, 0.0, 0.045), (0.29, 0.2, 0.09))  # with what is seen of the open drawer
+    assert judged.see(longer, thing("handle", (0.42, 0.0, 0.06))).outcome == CONFIRMED
+
+
+def test_without_a_handle_nobody_can_tell_whether_a_thing_is_open():
+    judged = Judged("open the box")
+    judged.see(thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)))
+    verdict = judged.see(thing("bin", (0.5, 0.32, 0.02), (0.16, 0.16, 0.04)))
+    assert (verdict.outcome, verdict.reason) == (CANNOT_TELL, "the memory knows no handle of the box")
+
+
+def test_the_handle_of_another_drawer_opens_only_that_one():
+    red, blue = thing("red drawer", (0.67, 0.0, 0.045), DRAWER), thing("blue drawer", (0.67, 0.0, 0.135), DRAWER)
+
+    def handles(x):
+        return thing("handle", (0.56, 0.0, 0.05), HANDLE), thing("handle", (x, 0.0, 0.14), HANDLE, number=1)
+
+    for words, outcome in (("open the red drawer", DENIED), ("open the blue drawer", CONFIRMED)):
+        judged = Judged(words)
+        judged.see(red, blue, *handles(0.56))
+        assert judged.see(red, blue, *handles(0.44)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("words", "z"), [("put the red cube in the tray", 0.02), ("put the red cube on the tray", 0.06)]
+)
+def test_a_turned_thing_carries_along_its_own_sides(words, z):
+    tray = thing("tray", (0.5, 0.2, 0.02), (0.3, 0.06, 0.04), yaw=np.pi / 2)
+    assert Judged(words).see(thing("red cube", (0.62, 0.2, z)), tray).outcome == DENIED
+    assert Judged(words).see(thing("red cube", (0.5, 0.32, z)), tray).outcome == CONFIRMED
+
+
+@pytest.mark.parametrize(("z", "outcome"), [(0.057, DENIED), (0.02, CONFIRMED), (-0.6, DENIED)])
+def test_in_is_below_the_rim_and_above_the_bottom(z, outcome):
+    bin_ = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04))
+    assert Judged("put the red cube in the bin").see(thing("red cube", (0.5, 0.2, z)), bin_).outcome == outcome
+
+
+def test_a_hand_has_let_go_when_it_is_wider_open_than_what_it_held():
+    wide, bin_ = (
+        thing("red box", (0.5, 0.2, 0.03), (0.065, 0.065, 0.06)),
+        thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)),
+    )
+    judged = Judged("put the red box in the bin")
+    held = judged.see(wide, bin_, at=hand((0.5, 0.2, 0.04), closed=0.235))
+    assert (held.outcome, held.reason) == (DENIED, "the hand holds the red box")
+    assert judged.see(wide, bin_, at=hand((0.5, 0.2, 0.04), closed=0.0)).outcome == CONFIRMED
+
+
+def test_what_is_carried_to_its_place_counts_when_it_is_let_go():
+    mark, cube = thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001)), thing("red cube", (0.6, 0.0, 0.025))
+    judged = Judged("push the red cube to the mark")
+    assert judged.see(cube, mark, at=hand((0.6, 0.0, 0.03), closed=0.5)).outcome == DENIED
+    assert judged.see(cube, mark, at=hand((0.565, 0.0, 0.03), closed=1.0)).outcome == CONFIRMED  # pushed from beside
+
+
+def test_a_thing_over_an_open_hand_is_not_held():
+    judged = Judged("pick up the red cube")
+    judged.see(thing("red cube", (0.5, 0.0, 0.02)))
+    up = thing("red cube", (0.5, 0.0, 0.10))
+    assert judged.see(up, at=hand((0.5, 0.0, 0.10))).outcome == DENIED
+    assert judged.see(up, at=hand((0.5, 0.0, 0.10), closed=0.5)).outcome == CONFIRMED
+
+
+def test_names_and_noises_that_make_no_sense_break_nothing():
+    drawer, odd = thing("drawer", (0.67, 0.0, 0.045), DRAWER), thing("", (0.5, 0.0, 0.1))
+    assert Judged("open the drawer").see(drawer, odd).outcome == CANNOT_TELL
+    noisy = dataclasses.replace(thing("red cube", (0.5, 0.0, 0.02)), position_covariance=-np.eye(3))
+    assert Judged("touch the red cube").see(noisy).outcome == DENIED
 
 
 def test_words_that_name_no_relation_are_not_told():

@@ -56,5 +56,14 @@ def test_success_is_certain_after_two_tenths_of_a_second_without_a_break():
 
 def test_a_clock_that_begins_anew_begins_the_hold_anew():
     held = VerdictHold()
-    stamps = (5_000_000_000, 0, 100_000_000, 200_000_000)
-    assert [held.take(Verdict(t, 1, "memory", CONFIRMED, 0.9)) for t in stamps] == [False] * 3 + [True]
+    assert taken(held, 50, 0, 1, 2) == [False] * 3 + [True]
+
+
+def taken(held, *tenths):
+    return [held.take(Verdict(t * 100_000_000, 1, "memory", CONFIRMED, 0.9)) for t in tenths]
+
+
+def test_looks_that_are_far_apart_or_come_late_or_are_few_are_no_certainty():
+    assert taken(VerdictHold(), 0, 290, 580) == [False] * 3  # what happened in between nobody saw
+    assert taken(VerdictHold(), 0, 5, 10) == [False, False, True]  # a slow camera
+    assert taken(VerdictHold(), 12, 10, 9, 13) == [False] * 4

@@ -123,6 +123,7 @@ def test_a_robots_goal_ends_when_its_success_was_confirmed_long_enough(robot):
     robot.book.join(goal, plan.episode)
     looks = (CONFIRMED, CONFIRMED, DENIED, CONFIRMED, CONFIRMED)
     for tenths, outcome in enumerate(looks):
+        robot.now_ns = tenths * SECOND // 10
         judge(robot, tenths, outcome)
     assert not robot.ends  # one look denied it: it begins again
     judge(robot, 5)
@@ -139,26 +140,31 @@ def test_what_is_judged_of_another_episode_or_before_the_goal_ends_nothing(robot
         judge(robot, tenths)
     for tenths in (110, 120, 130):
         judge(robot, tenths, episode=2)
+    for tenths in (10**6, 10**6 + 1, 10**6 + 2):  # nobody has seen that yet
+        judge(robot, tenths)
     assert not robot.ends and goal.verdict is None
 
 
 def test_a_goal_that_took_too_long_tells_what_was_wrong_at_the_end(robot):
     goal, plan = robot.accept(timeout_s=5.0)
     robot.book.join(goal, plan.episode)
-    judge(robot, 1, DENIED)
     robot.now_ns = 6 * SECOND
+    judge(robot, 59, DENIED)
     robot.book.check_limits(cancelled=False)
     assert robot.ends == [("timeout", "not done after 5 s; memory: the red cube in the bin")]
     assert robot.told[-1].state == "failed"  # a rate of the skill that counts successes alone would always be 1
 
 
-@pytest.mark.parametrize(("outcome", "cancelled"), [(CANNOT_TELL, False), (DENIED, True), (None, False)])
-def test_what_was_not_seen_or_was_called_off_is_no_failure(robot, outcome, cancelled):
+@pytest.mark.parametrize(
+    ("outcome", "tenths", "cancelled"),
+    [(CANNOT_TELL, 59, False), (DENIED, 59, True), (DENIED, 1, False), (None, 0, False)],
+)
+def test_what_was_not_seen_lately_or_was_called_off_is_no_failure(robot, outcome, tenths, cancelled):
     goal, plan = robot.accept(timeout_s=5.0)
     robot.book.join(goal, plan.episode)
-    if outcome is not None:
-        judge(robot, 1, outcome)
     robot.now_ns = 6 * SECOND
+    if outcome is not None:
+        judge(robot, tenths, outcome)
     robot.book.check_limits(cancelled=cancelled)
     assert robot.told[-1].state == "stopped"
 

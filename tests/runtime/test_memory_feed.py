@@ -230,3 +230,8 @@ def test_after_each_scene_of_an_episode_the_memory_says_whether_the_words_are_ca
     fed.tell(9, "", state="stopped")
     look(10, above((0.5, 0.1, 0.12)))
     assert len(fed.verdicts) == 5
+    fed.tell(20, "reach for the red cube")
+    look(19, above((0.5, 0.1, 0.12)))  # taken before the words were given, and perceived after
+    assert len(fed.verdicts) == 5
+    look(21, above((0.3, 0.0, 0.3)))
+    assert fed.verdicts[-1].outcome == "denied"
