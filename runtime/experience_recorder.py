@@ -116,13 +116,17 @@ class ExperienceRecorder:
         self._episode = None
 
     def _propose(self) -> None:
-        """Give each waiting step its row of the newest chunk."""
+        """Give each waiting step its row of the newest chunk, which may replace that of the one before.
+
+        A step that was executed already keeps what it was executed by.
+        """
         chunk = self._chunk
         if chunk is None or chunk.episode != self._episode:
             return
         for stamp_ns in self._steps.stamps:
             step, row = self._steps.at(stamp_ns), chunk.row(stamp_ns)
-            if step is not None and step.proposed is None and 0 <= row < len(chunk.actions):
+            done = step is not None and step.proposed is not None and stamp_ns in self._executed
+            if step is not None and not done and 0 <= row < len(chunk.actions):
                 step.proposed, step.version, step.memory_ids = (
                     chunk.actions[row],
                     chunk.policy_version,

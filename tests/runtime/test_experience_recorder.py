@@ -70,6 +70,23 @@ def test_two_steps_by_hand(kinematics):
     assert (last.policy_version, last.memory_ids, last.images["front"].max()) == ("v1", ("m",), 1)
 
 
+def test_the_chunk_that_answers_a_step_proposes_for_it_and_a_late_one_does_not(kinematics):
+    episode = Episode(kinematics)
+    for step in range(3):
+        episode.observe(step)
+        if step == 0:
+            episode.chunk(0)
+    episode.observe(3)  # the old chunk has a row for it, that nobody will execute
+    episode.chunk(3)
+    episode.observe(4)
+    episode.execute(4, 0.1)
+    episode.chunk(4)  # too late: step 4 was executed by the row of the chunk before
+    for step in range(4):
+        episode.execute(step, 0.0)
+    episode.recorder.became(episode.status(5))
+    np.testing.assert_allclose([t.action[0] for t in episode.out], [0.0, 0.1, 0.2, 0.0, 0.1], rtol=1e-6)
+
+
 def test_a_step_waits_for_what_was_executed_whatever_the_order(kinematics):
     episode = Episode(kinematics)
     episode.observe(0)
