@@ -33,6 +33,7 @@ class EpisodeInfo:
     boot_id: str
     episode: int
     task: str
+    """Its name, or its words where no task is registered, as on a robot."""
     instruction: str
     success: bool
     steps: int
@@ -216,13 +217,14 @@ class ExperienceStore:
             f"SELECT DISTINCT source FROM transitions WHERE {OF_EPISODE} ORDER BY source", key
         )
         sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
-        outcome = (final.task, final.instruction, final.success, steps, total, final.policy_version, last_sequence)
+        task = final.task or final.instruction
+        outcome = (task, final.instruction, final.success, steps, total, final.policy_version, last_sequence)
         self._database.execute(
             "INSERT OR IGNORE INTO episodes (robot_id, boot_id, episode, task, instruction, success, steps, "
             "total_reward, policy_version, last_sequence, kept, stored, sources) VALUES (?,?,?,?,?,?,?,?,?,?,1,1,?)",
             (*key, *outcome, sources),
         )
-        self._retention.sample(final.task, final.success)
+        self._retention.sample(task, final.success)
 
 
 def _sources(text: str | None) -> tuple[ActionSource, ...]:

@@ -47,7 +47,7 @@ class Episode:
     """One successful episode."""
 
     number: int
-    task: str
+    task: str  # its name, or its words where no task is registered, as on a robot
     instruction: str
     images: Mapping[str, np.ndarray]  # (n, 3, H, W) uint8
     state: np.ndarray  # (n, 15) float32
@@ -150,7 +150,8 @@ class ReplayBuffer:
             raise InvalidInputError(f"episode {number}: images or actions change within it: {error}") from None
         shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
-        return Episode(number, transitions[-1].task, transitions[0].instruction, small, state, action)
+        words = transitions[0].instruction
+        return Episode(number, transitions[-1].task or words, words, small, state, action)
 
     def _drop_one(self, keep: int) -> None:
         """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""

@@ -64,6 +64,16 @@ def test_among_the_old_all_tasks_count_alike():
     assert 0.45 < share < 0.55  # binomial sd 0.016
 
 
+def test_where_no_task_is_registered_the_words_stand_for_it():
+    """As on a robot: nineteen goals of one kind do not outweigh one of another."""
+    said = [replace(t, task="") for number in range(19) for t in episode(number, 10)]
+    other = [replace(t, task="") for t in episode(19, 10, task="stack")]
+    goals = [said[i * 10 : i * 10 + 10] for i in range(19)]
+    replay = buffer(*goals, other, episode(20, 10), newest=1, share_new=0.0)
+    share = np.mean([words.startswith("stack") for words in replay.sample(1000, seed=(0,))["task"]])
+    assert 0.45 < share < 0.55
+
+
 def test_beyond_capacity_the_largest_task_gives_way_and_the_newest_stays():
     replay = ReplayBuffer(ReplayConfig(capacity=60))
     replay.add(1, episode(1, 10, task="stack"))

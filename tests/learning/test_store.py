@@ -83,6 +83,16 @@ def test_the_reservoir_keeps_a_uniform_sample_a_task_and_apart_by_outcome(tmp_pa
     assert min(groups["reach", True]) < 40 < max(groups["reach", True])  # old and new ones
 
 
+def test_the_reservoir_of_a_robots_goals_goes_by_their_words(tmp_path):
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=5))
+    for number in range(40):
+        words = "open the drawer" if number < 30 else "press the button"
+        store.append([replace(t, task="", instruction=words) for t in episode(number, steps=1)])
+        store.commit()
+    kept = [info.task for info in store.catalogue()]
+    assert {words: kept.count(words) for words in set(kept)} == {"open the drawer": 5, "press the button": 5}
+
+
 def test_the_reservoir_is_uniform(tmp_path):
     """30 stores keep 5 of 20: every fifth of the episodes is kept about 30 * 5 / 5 = 30 times (binomial sd 4.7)."""
     kept = [0] * 5
