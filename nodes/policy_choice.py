@@ -7,6 +7,7 @@ from rclpy.parameter import Parameter
 
 from engram.core.errors import WeightsError
 from engram.core.robot import RobotConfig
+from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.nodes.base import EngramNode
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
@@ -19,7 +20,8 @@ class PolicyChoice:
 
     def __init__(self, node: EngramNode, robot: RobotConfig, keeper: EpisodeKeeper) -> None:
         self._node, self.switch = node, PolicySwitch(node.config, robot)
-        self.runner = PolicyRunner(self.switch.make(self.switch.driver), self._on_refused, keeper)
+        explore = Exploration(ExplorationConfig(size=node.config.exploration))
+        self.runner = PolicyRunner(self.switch.make(self.switch.driver), self._on_refused, keeper, explore)
         self.runner.label = describe_driver(*self.switch.driver)
         node.health.note(POLICY_READY, self.runner.label)
         node.add_on_set_parameters_callback(self._on_parameters)

@@ -12,6 +12,7 @@ import numpy as np
 from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.errors import WeightsError
 from engram.core.types import ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
+from engram.learning.exploration import Exploration
 from engram.runtime.episode_keeper import EpisodeKeeper
 
 
@@ -31,8 +32,9 @@ class PolicyRunner:
 
     A new chunk is due when the newest chunk of this episode is used up: row index >= ``execute_steps``. A new episode,
     another instruction, or a clock that went back resets the policy. With a ``keeper``, an episode that a previous
-    process began is continued with its sequence memory. While the sequence memory holds something, new weights wait for
-    the next episode, because they could not read what the old weights wrote.
+    process began is continued with its sequence memory. ``explore`` adds noise to every chunk. While the sequence
+    memory holds something, new weights wait for the next episode, because they could not read what the old weights
+    wrote.
     """
 
     def __init__(
@@ -40,9 +42,10 @@ class PolicyRunner:
         policy: Policy,
         on_refused: Callable[[WeightsError], None] = lambda _: None,
         keeper: EpisodeKeeper | None = None,
+        explore: Exploration | None = None,
     ) -> None:
         self.policy = policy
-        self.keeper = keeper
+        self.keeper, self.explore = keeper, explore
         self._on_refused = on_refused
         self.chunk: ActionChunk | None = None
         self._episode: tuple[int, str] | None = None
@@ -91,6 +94,8 @@ class PolicyRunner:
             self._swap_policy()
             self._swap_weights()
             self.policy.reset(step.instruction, step.episode, step.episode)
+            if self.explore is not None:
+                self.explore.begin(step.episode)
             self._written_by = ""
             if self.keeper is not None and self._episode is None:
                 self._written_by = self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
@@ -106,6 +111,8 @@ class PolicyRunner:
         if self._weights_fit():
             self._swap_weights()
         chunk = self.policy.act()
+        if self.explore is not None:
+            chunk = self.explore.apply(chunk)
         self.chunk = _standstill(chunk) if step.halted else chunk
         return self.chunk
 

@@ -33,6 +33,9 @@ class PolicyNodeConfig(BoundNodeConfig):
     adaptive_m: float = param(AS_USED, AS_USED, 1.0)
     """Replan at every step, and switch to the new chunk when following it would move the tool more than this from
     the running one within 4 steps [m]; 0: never; below 0: the policy's own setting."""
+    exploration: float = param(0.0, 0.0, 1.0)
+    """Noise on the policy's chunks while it practises for the learner, as a share of an edit's reach (0.05 + 0.5 of
+    the motion); 0: none."""
     robot: str = "panda_2f85"
     """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     cameras: tuple[str, ...] = ("",)

@@ -5,6 +5,7 @@ import numpy as np
 from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
 from engram.core.types import ActionSource, JointState, Observation
+from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.policy_runner import PolicyRunner, PolicyStep, source_of
@@ -42,6 +43,15 @@ def test_every_step_is_observed_and_a_chunk_comes_when_its_rows_are_used_up():
     due = [runner.step(step(i)) is not None for i in range(8)]
     assert due == [True, False, False, True, False, False, True, False]
     assert len(runner.policy.seen) == 8
+
+
+def test_a_policy_that_practises_gets_noise_which_its_episode_begins_anew():
+    runner = PolicyRunner(Loadable(), explore=Exploration(ExplorationConfig(size=0.3)))
+    first, second = (runner.step(step(i)) for i in (0, 3))
+    plain = PolicyRunner(Loadable()).step(step(0)).actions
+    assert not np.allclose(first.actions, plain) and not np.allclose(first.actions, second.actions)
+    np.testing.assert_array_equal(first.actions[:, 6], plain[:, 6])
+    np.testing.assert_array_equal(runner.step(step(0)).actions, first.actions)  # the same episode, from its begin
 
 
 def test_a_repeated_step_gives_no_second_chunk():

@@ -1,0 +1,60 @@
+"""Noise on a policy's chunks, so that practice finds what the policy alone would not try."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import ActionChunk
+
+_MOTION = 6
+"""The leading components of an ``ee_delta`` action: translation (3) and rotation (3)."""
+
+
+@dataclass(frozen=True)
+class ExplorationConfig:
+    """How large the noise is, in units of an action (1 = the most a control step can do)."""
+
+    size: float = 0.1
+    """Standard deviation, as a share of an edit's reach; 0: none."""
+    reach: float = 0.05
+    """Reach of an edit of an action that stands still."""
+    reach_of_motion: float = 0.5
+    """What is added to the reach, as a share of the action's own length."""
+
+    def __post_init__(self) -> None:
+        for name in ("size", "reach", "reach_of_motion"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise InvalidInputError(f"ExplorationConfig.{name}: {value}, expected 0..1")
+
+
+class Exploration:
+    """Adds one draw to all actions of a chunk: a direction that is held shows where it leads, white noise cancels out.
+
+    It is relative to the motion: noise of a fixed size keeps a policy from coming to rest where it must, at a grasp.
+    Translation and rotation are each scaled by their own length; the gripper, and chunks of other spaces than
+    ``ee_delta``, stay as they are.
+    """
+
+    def __init__(self, config: ExplorationConfig | None = None, seed: int = 0) -> None:
+        self.config, self._seed = config or ExplorationConfig(), seed
+        self.begin(0)
+
+    def begin(self, episode: int) -> None:
+        """Begin ``episode``; the same number, seed and chunks give the same noise."""
+        self._rng = np.random.default_rng((self._seed, episode))
+
+    def apply(self, chunk: ActionChunk) -> ActionChunk:
+        """Return ``chunk`` with noise, within what actions may be."""
+        draw = self.config.size * self._rng.standard_normal(_MOTION)
+        if chunk.space != "ee_delta" or not self.config.size:
+            return chunk
+        actions = chunk.actions.copy()
+        for part in (slice(0, 3), slice(3, _MOTION)):
+            length = np.linalg.norm(actions[:, part], axis=1, keepdims=True)
+            actions[:, part] += draw[part] * (self.config.reach + self.config.reach_of_motion * length)
+        actions[:, :_MOTION] = actions[:, :_MOTION].clip(-1.0, 1.0)
+        return replace(chunk, actions=actions)
