@@ -51,6 +51,7 @@ COMMANDS: dict[str, Command] = {
     "policy": Command("engram.app.policy_command", "policy", "list the shipped policies, or print a policy's folder"),
     "keys": Command("engram.app.keys_command", "keys", "keys that say whose weights a robot takes: new, show, trust"),
     "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
+    "improve": Command("engram.app.improve", "improve", "let a policy practise a task and measure how it gets better"),
     "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
     "prove": Command("engram.app.prove", "prove", "figures of one part, measured again from their seeds"),
     "doctor": Command("engram.app.doctor", "doctor", "check this machine and say what to do"),

@@ -18,6 +18,7 @@ from engram.core.pipeline import CommandPipeline
 from engram.core.types import (
     CameraFrame,
     EpisodeResult,
+    EpisodeStatus,
     GraphUpdate,
     Hand,
     HumanAction,
@@ -28,8 +29,12 @@ from engram.core.types import (
     SceneObservation,
     Verdict,
 )
+from engram.learning.exploration import Exploration
 from engram.learning.rewards.contract import RewardSource
 from engram.runtime.episode_judge import EpisodeJudge, VerdictHold
+from engram.runtime.episode_status import episode_status
+from engram.runtime.experience_recorder import ExperienceRecorder
+from engram.runtime.policy_runner import source_of
 
 HumanSource = Callable[[Observation], HumanAction | None]
 """Returns what a person does at a control step; None = the policy drives."""
@@ -50,12 +55,15 @@ class Runtime:
         perception_camera: str = "",
         human: HumanSource | None = None,
         judge: RewardSource | None = None,
+        explore: Exploration | None = None,
+        recorder: ExperienceRecorder | None = None,
     ) -> None:
         """With ``fresh_memory`` each episode begins with an empty memory; otherwise ``memory`` is kept across episodes.
 
         ``perception_camera`` is by default the one that the robot's configuration names. With ``judge``, which
         needs a memory, an episode ends as a goal on a robot does: when the judge is certain of success, or by its time
-        limit; what the simulator says ends nothing.
+        limit; what the simulator says ends nothing. ``explore`` adds noise to the policy's chunks. ``recorder`` is
+        told of every step, as the policy node tells its own.
         """
         if (detector is None) != (memory is None and fresh_memory is None):
             raise InvalidInputError("Runtime: detector and memory come together; one of them is None")
@@ -69,6 +77,7 @@ class Runtime:
         self.fresh_memory = fresh_memory
         self.perception_camera = perception_camera or pipeline.controller.robot.perception_camera
         self.human = human
+        self.explore, self.recorder = explore, recorder
         self._source = judge
         self._judge: EpisodeJudge | None = None
         self._verdict: Verdict | None = None  # newest
@@ -94,6 +103,8 @@ class Runtime:
             on_step: called after each step with what was seen, commanded, and what came of it.
         """
         episode = seed if episode is None else episode
+        if self.explore is not None:
+            self.explore.begin(episode)
         observation = self.world.reset(task, seed, instruction)
         outcome = self.world.oracle_outcome()
         self._begin()
@@ -115,6 +126,8 @@ class Runtime:
             if on_step is not None:
                 on_step(seen, command, outcome)
         self._remember(observation, outcome)  # shows the outcome: a released cube lies in the bin only now
+        if self.recorder is not None:
+            self.recorder.became(self._status(observation, outcome, over=True))
         if self.memory is not None:
             done = outcome.success if self._judge is None else self._certain
             ended, stamp_ns = "succeeded" if done else "failed", observation.stamp_ns
@@ -135,14 +148,32 @@ class Runtime:
 
     def _decide(self, observation: Observation, outcome: OracleOutcome) -> JointCommand:
         self.policy.observe(observation, self._remember(observation, outcome))
+        status = self._status(observation, outcome, over=False)
+        if self.recorder is not None:
+            self.recorder.observed(observation, status, outcome.instruction)
         chunk = None
         if self.pipeline.chunk_due(observation.stamp_ns):  # while a human drives too: the policy goes on from there
             chunk = self.policy.act()
+            if self.explore is not None:
+                chunk = self.explore.apply(chunk)
+            if self.recorder is not None:
+                self.recorder.chunk(replace(chunk, episode=status.episode), source_of(self.policy))
             self._read.update(dict.fromkeys(chunk.memory_ids))
         human = self.human(observation) if self.human is not None else None
         decision = self.pipeline.step(observation.joints, chunk, human)
         # A chunk that does not cover its own observation leaves nothing to execute: hold.
-        return (decision or self.pipeline.hold(observation.joints)).command
+        decision = decision or self.pipeline.hold(observation.joints)
+        if self.recorder is not None:
+            self.recorder.executed(decision.as_chunk(status.episode))
+        return decision.command
+
+    def _status(self, observation: Observation, outcome: OracleOutcome, *, over: bool) -> EpisodeStatus:
+        """Return what is told of this step: the simulator's verdict, or with a judge, as on a robot, what it says."""
+        status = episode_status(observation, outcome, "robot0")
+        if self._judge is None:
+            return status
+        state = "running" if not over else "succeeded" if self._certain else "failed"
+        return replace(status, task="", state=state, oracle_success=False, oracle_reward=0.0)
 
     def _remember(self, observation: Observation, outcome: OracleOutcome) -> MemoryTokens | None:
         if self.detector is None or self.memory is None:

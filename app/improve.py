@@ -1,0 +1,224 @@
+"""``engram improve``: a policy practises a task on a twin until it can do it, and its success is measured on the way.
+
+The twin is the tabletop with a gap that the policy was not trained for (:mod:`engram.sim.gaps`). The memory says what
+went well, as on a robot; the simulator only scores. Everything lies in one folder: an interrupted run goes on. The last
+line is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from engram.core.arrays import positive_int
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.provenance import commit, machine
+from engram.core.statistics import Rate
+from engram.sim.gaps import GapWorld, gap_pipeline, get_gap
+from engram.sim.world import WorldConfig
+
+if TYPE_CHECKING:
+    from engram.core.contracts import Policy
+    from engram.runtime.practice import Practice
+    from engram.sim.tasks import Task
+
+FIRST_TEST_SEED = 70_000
+"""Scenes on which success is measured; none is practised on."""
+FIRST_SEED, SEEDS = 20_000, 1_000
+"""Scenes that are practised on: so many for each seed."""
+JUDGES = ("memory", "oracle")
+
+
+@dataclass(frozen=True)
+class ImproveConfig:
+    """Let a policy practise a task on a twin, and measure how it gets better."""
+
+    task: str = "pick_place"
+    """What is practised."""
+    on: str = "turned"
+    """The twin's gap to the tabletop that the policy knows: none, turned, turned_scaled, wrist_moved, front_moved,
+    worn, late."""
+    policy: str = "base"
+    """Where learning begins."""
+    episodes: int = 100
+    """Episodes to practise."""
+    measure_at: tuple[int, ...] = (0, 50, 100, 200, 300)
+    """After so many episodes the success is measured, without noise."""
+    measured: int = 100
+    """Episodes of each measurement."""
+    verdict: str = "memory"
+    """Who says what went well: memory, or oracle (the simulator, which no robot has)."""
+    algorithm: str = "behavior_cloning"
+    """Update rule: a name, or package.module:attribute of your own."""
+    exploration: float = 0.1
+    """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
+    updates: int = 20
+    """Updates that each success pays for."""
+    seed: int = 0
+    """Of scenes, noise and samples."""
+    work: Path = Path("runs/improve")
+    """Folder for everything; each task, twin and seed has one of its own in it."""
+
+
+def improve(config: ImproveConfig) -> int:
+    """Practise; the last line is the report as JSON."""
+    report = practise(config)
+    table = Table(
+        "episodes", "success", "95 % interval", "n", title=f"{config.task} on {config.on}, by {config.verdict}"
+    )
+    for row in report["curve"]:
+        rate = Rate(**row["success"])
+        table.add_row(str(row["episodes"]), f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n))
+    Console(stderr=True).print(table)
+    where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
+    print(json.dumps(report | where))
+    return 0
+
+
+def practise(config: ImproveConfig) -> dict[str, Any]:
+    """Return the measured successes and the practised episodes, those of an earlier run first.
+
+    Raises:
+        UnknownNameError: no such task, twin or policy; lists those there are.
+        InvalidInputError: the folder holds another practice, or the policy cannot be trained.
+    """
+    from engram.policies.loading import load_policy  # torch: only for those who practise
+    from engram.policies.vla.chunking import follow
+    from engram.sim.tasks import get_task
+
+    if config.verdict not in JUDGES:
+        raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected one of {', '.join(JUDGES)}")
+    positive_int("ImproveConfig.episodes", config.episodes)
+    positive_int("ImproveConfig.measured", config.measured)
+    _check_words(get_task(config.task), config)
+    folder = folder_of(config)
+    policy = follow(load_policy(config.policy))
+    practice = _practice(config, policy, folder)
+    try:
+        curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
+        _save_policy(config, practice.driving, folder / "policy")
+    finally:
+        practice.close()
+        practice.runtime.world.close()
+    return {
+        "benchmark": "improve",
+        "config": _settings(config),
+        "policy": str(folder / "policy"),
+        "curve": curve,
+        "episodes": [asdict(one) for one in practice.episodes],
+    }
+
+
+def folder_of(config: ImproveConfig) -> Path:
+    """Return where the practice of ``config`` lies."""
+    noise = f"{config.exploration:g}".replace(".", "")
+    name = f"{config.task}_{config.on}_{config.verdict}_{config.algorithm}_noise{noise}_seed{config.seed}"
+    return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
+
+
+def _check_words(task: Task, config: ImproveConfig) -> None:
+    """Raise InvalidInputError for a task that the memory could never say anything of."""
+    from engram.learning.rewards.goal import goal_of
+
+    words = task.instructions[0].format(**dict.fromkeys(task.slots(), "red"))
+    if config.verdict == "memory" and goal_of(words) is None:
+        raise InvalidInputError(
+            f"ImproveConfig.task: {config.task}: no relation says {words!r}, so the memory cannot tell whether it is "
+            "done; choose another task or verdict oracle"
+        )
+
+
+def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> None:
+    """Write what was learnt as a checkpoint that ``engram eval`` and the nodes take."""
+    from engram.runtime.factories import policy_folder
+
+    if not weights.exists():  # too few successes to learn from
+        return
+    shutil.copytree(policy_folder(config.policy), folder, dirs_exist_ok=True)
+    shutil.copyfile(weights, folder / "model.safetensors")
+    card = json.loads((folder / "card.json").read_text()) if (folder / "card.json").exists() else {}
+    practised = {"from": config.policy, "commit": commit(), "settings": _settings(config)}
+    (folder / "card.json").write_text(json.dumps(card | {"practised": practised}, indent=1) + "\n")
+
+
+def _settings(config: ImproveConfig) -> dict[str, Any]:
+    """Return ``config`` for JSON, without where the folder lies."""
+    return {**asdict(config), "work": config.work.name}
+
+
+def _practice(config: ImproveConfig, policy: Policy, folder: Path) -> Practice:
+    from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
+    from engram.runtime.practice import Practice, PracticeConfig
+    from engram.runtime.reconstruction import make_perception
+
+    by_memory = config.verdict == "memory"
+    world = GapWorld(get_gap(config.on), WorldConfig(depth=by_memory or policy.reads_context))
+    detector, fresh_memory = make_perception() if by_memory else (None, None)
+    settings = PracticeConfig(
+        algorithm=config.algorithm,
+        exploration=config.exploration,
+        updates=config.updates,
+        first_seed=FIRST_SEED + SEEDS * config.seed,
+        seed=config.seed,
+    )
+    judge = MemoryVerdict(MemoryVerdictConfig(opening_m=world.robot.gripper_opening_m)) if by_memory else None
+    pipeline = gap_pipeline(world)
+    return Practice(
+        world,
+        pipeline,
+        policy,
+        config.task,
+        folder,
+        settings,
+        judge=judge,
+        detector=detector,
+        fresh_memory=fresh_memory,
+    )
+
+
+def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: Path) -> Iterator[dict[str, Any]]:
+    """Practise, and yield each measurement; finished ones are read from ``kept``."""
+    try:
+        known = (
+            {row["episodes"]: row for row in map(json.loads, kept.read_text().splitlines())} if kept.exists() else {}
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{kept}: cannot be read: {error}") from error
+    console = Console(stderr=True)
+    for at in sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes}):
+        while len(practice.episodes) < at:
+            done = practice.episode()
+            if done.number % 10 == 0:
+                last = practice.episodes[-10:]
+                told, true = sum(e.success for e in last), sum(e.oracle_success for e in last)
+                console.print(f"episode {done.number}: of the last 10 {told} went well, {true} by the simulator")
+        row = known.get(at)
+        if row is None or row["success"]["n"] != config.measured:
+            row = {"episodes": at, "updates": practice.learner.metrics["updates"]}
+            row |= {"success": asdict(_success(config, policy))}
+            with kept.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+        console.print(f"after {at} episodes: {Rate(**row['success'])}")
+        yield row
+
+
+def _success(config: ImproveConfig, policy: Policy) -> Rate:
+    """Return the success of ``policy`` without noise, on scenes that are not practised on, by the simulator."""
+    from engram.runtime.loop import Runtime
+    from engram.validation.evaluation import measure
+
+    world = GapWorld(get_gap(config.on))
+    runtime = Runtime(world, policy, gap_pipeline(world))
+    report = measure(
+        runtime.run_episode, "practised", (config.task,), config.measured, FIRST_TEST_SEED, False, lambda *_: ""
+    )
+    world.close()
+    return report.per_task[config.task]

@@ -1,0 +1,189 @@
+"""Practice in one process without ROS: a policy tries a task again and again, and learns from what went well.
+
+The nodes do the same over topics: policy_node explores and records, memory_node judges, learner_node stores and trains.
+Everything that lasts lies in one folder; a practice that was killed goes on with the episode it was at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from engram.core.contracts import Detector, Memory, Policy, World
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import Transition
+from engram.learning.experience.database import write_atomic
+from engram.learning.experience.retention import ExperienceStoreConfig
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.rewards.contract import RewardSource
+from engram.runtime.experience_recorder import ExperienceRecorder
+from engram.runtime.loop import Runtime
+
+_STREAM = ("practice", "0")
+"""Robot and boot of the transitions."""
+
+
+@dataclass(frozen=True)
+class PracticeConfig:
+    """How a policy practises."""
+
+    algorithm: str = "behavior_cloning"
+    """Update rule: a name, or package.module:attribute of your own."""
+    exploration: float = 0.1
+    """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
+    updates: int = 20
+    """Updates that each success pays for; then the new weights drive."""
+    first_successes: int = 5
+    """Successes to wait for before the first update."""
+    first_seed: int = 20_000
+    """Scene of the first episode."""
+    seed: int = 0
+    """Of noise, samples and updates."""
+    max_mb: float = 2048.0
+    """Most experience on disk [MB]."""
+
+
+@dataclass(frozen=True)
+class PracticeEpisode:
+    """What came of one episode."""
+
+    number: int  # from 1
+    seed: int
+    steps: int
+    success: bool  # as the learner was told
+    oracle_success: bool  # by the simulator; it scores, and nothing learns from it where a judge was given
+    updates: int  # so far
+
+
+class Practice:
+    """A policy that learns a task from its own verdicts.
+
+    Args:
+        world: where it acts.
+        pipeline: of its robot.
+        policy: acts, and is where learning begins; it gets the new weights.
+        task: what is practised.
+        folder: for experience, training state and the list of episodes.
+        config: how.
+        judge: tells what went well; it needs ``detector`` and ``fresh_memory``. None: the simulator tells.
+
+    Raises:
+        InvalidInputError: the policy cannot be trained by the algorithm, or the folder is of another practice.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        pipeline: CommandPipeline,
+        policy: Policy,
+        task: str,
+        folder: Path,
+        config: PracticeConfig | None = None,
+        *,
+        judge: RewardSource | None = None,
+        detector: Detector | None = None,
+        fresh_memory: Callable[[], Memory] | None = None,
+    ) -> None:
+        self.config, self.task, self.policy = config or PracticeConfig(), task, policy
+        self._folder, self._steps = folder, list[Transition]()
+        self.driving = folder / "driving.safetensors"
+        """Weights that were learnt last."""
+        about = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
+        self._check(about | asdict(self.config))
+        self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
+        self._acked = self.store.commit().get(_STREAM, 0)  # transitions that are stored
+        pace = LearnerConfig(
+            updates_per_episode=self.config.updates,
+            first_episodes=self.config.first_successes,
+            candidate_updates=self.config.updates,
+            seed=self.config.seed,
+        )
+        self.learner = Learner(self.store, policy, self.config.algorithm, folder=folder / "training", config=pace)
+        self.episodes = self._read()
+        if self.learner.metrics["updates"]:
+            self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
+        controller = pipeline.controller
+        recorder = ExperienceRecorder(controller.kinematics, controller.robot, self._steps.append, self._next)
+        explore = Exploration(ExplorationConfig(size=self.config.exploration), self.config.seed)
+        self.runtime = Runtime(
+            world,
+            policy,
+            pipeline,
+            detector=detector,
+            fresh_memory=fresh_memory,
+            judge=judge,
+            explore=explore,
+            recorder=recorder,
+        )
+
+    def episode(self) -> PracticeEpisode:
+        """Run the next episode and learn from it; it is durable when this returns."""
+        number = len(self.episodes) + 1
+        seed = self.config.first_seed + number - 1
+        self._steps.clear()
+        result = self.runtime.run_episode(self.task, seed)
+        robot, boot = _STREAM
+        self.store.append(
+            [
+                replace(step, robot_id=robot, boot_id=boot, sequence=self._acked + 1 + i)
+                for i, step in enumerate(self._steps)
+            ]
+        )
+        self._acked = self.store.commit().get(_STREAM, 0)
+        told = bool(self._steps and self._steps[-1].success)
+        self._learn()
+        updates = self.learner.metrics["updates"]
+        done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates)
+        with (self._folder / "episodes.jsonl").open("a") as out:
+            out.write(json.dumps(asdict(done)) + "\n")
+        self.episodes.append(done)
+        return done
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self.store.close()
+
+    def _learn(self) -> None:
+        self.learner.poll()
+        while self.learner.step() is not None:
+            pass
+        candidate = self.learner.candidate()
+        if candidate is not None:
+            data, manifest = candidate
+            self._take(data, manifest.version)
+            self.learner.promoted(manifest.version)
+        self.learner.save()
+
+    def _take(self, weights: bytes, version: str) -> None:
+        """Let the policy drive with ``weights`` from its next episode on."""
+        write_atomic(self.driving, weights)
+        self.policy.load_weights(self.driving, version)
+
+    def _next(self) -> int:
+        """Return the number of the next transition."""
+        return self._acked + 1
+
+    def _check(self, about: dict[str, object]) -> None:
+        """Write what is practised into the folder; InvalidInputError if it is another practice's."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "practice.json"
+        about = json.loads(json.dumps(about))
+        if not path.exists():
+            path.write_text(json.dumps(about, indent=1) + "\n")
+        found = json.loads(path.read_text())
+        if changed := sorted(name for name in about if found.get(name) != about[name]):
+            values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
+            raise InvalidInputError(f"{self._folder} holds another practice ({values}); use another folder")
+
+    def _read(self) -> list[PracticeEpisode]:
+        path = self._folder / "episodes.jsonl"
+        try:
+            lines = path.read_text().splitlines() if path.exists() else []
+            return [PracticeEpisode(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,136 @@
+"""The tabletop as another robot would meet it: a twin whose calibration, friction, cameras and delays are not nominal.
+
+A policy that was trained on the nominal tabletop fails here more often, as it does on hardware. Nothing tells it what
+differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import mujoco
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.control import EndEffectorController
+from engram.core.errors import unknown_name
+from engram.core.pipeline import CommandPipeline
+from engram.core.types import CameraFrame, JointCommand, JointState, Observation
+from engram.sim.scene import SceneConfig, compiled_scene
+from engram.sim.world import MujocoWorld, WorldConfig
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What differs from the nominal tabletop; the default differs in nothing."""
+
+    yaw_deg: float = 0.0
+    """The axes of the tool's motions are turned about the vertical by this."""
+    gain: float = 1.0
+    """Executed translation, of the commanded one."""
+    deadband: float = 0.0
+    """Translations shorter than this do nothing, longer ones lose as much; 1 = the longest of a control step."""
+    front_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """The front camera is displaced by this, in base_link."""
+    wrist_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """The wrist camera is displaced by this, in its own axes."""
+    front_yaw_deg: float = 0.0
+    """The front camera is turned about the vertical by this."""
+    friction: float = 1.0
+    """Sliding friction of everything, of the nominal one."""
+    mass: float = 1.0
+    """Mass of what lies on the table, of the nominal one."""
+    latency_steps: int = 0
+    """A command is executed so many control steps late."""
+    dropped: float = 0.0
+    """Share of the control steps whose pictures do not come: those of the step before are seen again."""
+
+
+GAPS: dict[str, Gap] = {
+    "none": Gap(),
+    "turned": Gap(yaw_deg=15.0),
+    "turned_scaled": Gap(yaw_deg=-10.0, gain=1.4),
+    "wrist_moved": Gap(wrist_m=(0.0, 0.006, 0.0)),
+    "front_moved": Gap(front_m=(0.0, 0.03, 0.0), front_yaw_deg=-3.0),
+    "worn": Gap(deadband=0.12, friction=0.5, mass=2.0),
+    "late": Gap(latency_steps=2, dropped=0.2),
+}
+"""Name -> gap."""
+
+
+def get_gap(name: str) -> Gap:
+    """Return the gap called ``name``; raises UnknownNameError with the valid ones."""
+    if name not in GAPS:
+        raise unknown_name("gap", name, GAPS)
+    return GAPS[name]
+
+
+class GapWorld(MujocoWorld):
+    """A tabletop with a gap in cameras, friction, mass and delays; see :func:`gap_pipeline` for its motions."""
+
+    def __init__(self, gap: Gap, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        self.gap = gap
+        self._late: list[JointCommand] = []
+        self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
+        self._drops = np.random.default_rng(0)
+
+    def load(self, scene: SceneConfig) -> None:
+        """Begin an episode with ``scene`` as it is here."""
+        super().load(scene)
+        self._late, self._seen = [], {}
+        self._drops = np.random.default_rng(self._episode)
+        model, gap = self.model, self.gap
+        pristine = compiled_scene(scene, self.config.profile, self.config.timestep_s, self.robot)
+        model.geom_friction[:] = pristine.geom_friction
+        model.geom_friction[:, 0] *= gap.friction
+        for body in range(model.nbody):
+            joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
+            if any(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE for joint in joints):
+                model.body_mass[body] = pristine.body_mass[body] * gap.mass
+                model.body_inertia[body] = pristine.body_inertia[body] * gap.mass
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+        front, wrist = model.camera("front").id, model.camera("wrist").id
+        turn = Rotation.from_euler("z", gap.front_yaw_deg, degrees=True)
+        old = Rotation.from_quat(model.cam_quat[front], scalar_first=True)
+        model.cam_pos[front] += gap.front_m
+        model.cam_quat[front] = (turn * old).as_quat(scalar_first=True)
+        own = Rotation.from_quat(model.cam_quat[wrist], scalar_first=True)
+        model.cam_pos[wrist] += own.apply(gap.wrist_m)
+
+    def advance(self, command: JointCommand) -> None:
+        """Execute the command that is due by now; the arm waits for the first one."""
+        self._late.append(command)
+        due = self._late.pop(0) if len(self._late) > self.gap.latency_steps else None
+        super().advance(due or replace(command, positions=self._targets))
+
+    def observe(self, depth: bool | None = None) -> Observation:
+        """Return joints now, and the pictures that came."""
+        observation = super().observe(depth)
+        if self._seen and self._drops.random() < self.gap.dropped:
+            old = {name: replace(seen, stamp_ns=observation.stamp_ns) for name, seen in self._seen.items()}
+            return replace(observation, cameras=old)
+        self._seen = dict(observation.cameras)
+        return observation
+
+
+class MiscalibratedController(EndEffectorController):
+    """Moves the tool as ``gap`` has it, not as it was told."""
+
+    gap = Gap()
+
+    def command(self, action: np.ndarray, joints: JointState) -> JointCommand:
+        """Return the joint targets for what becomes of ``action``."""
+        done, gap = np.array(action, np.float64), self.gap
+        move = Rotation.from_euler("z", gap.yaw_deg, degrees=True).apply(done[:3]) * gap.gain
+        length = float(np.linalg.norm(move))
+        done[:3] = move * max(0.0, length - gap.deadband) / max(length, 1e-9)
+        return super().command(done, joints)
+
+
+def gap_pipeline(world: GapWorld) -> CommandPipeline:
+    """Return the pipeline of a robot that moves as the gap of ``world`` has it."""
+    pipeline = CommandPipeline(world.kinematics, world.robot)
+    pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
+    pipeline.controller.gap = world.gap
+    return pipeline

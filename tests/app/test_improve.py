@@ -1,0 +1,53 @@
+"""``engram improve`` practises, measures, goes on after an interruption, and leaves a checkpoint that drives."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.app import cli
+from engram.policies.loading import load_policy
+from engram.policies.vla.vla_policy import VlaPolicy
+
+WORDS = ["improve", "--task", "reach", "--on", "none", "--updates", "1", "--measured", "2", "--exploration", "0.05"]
+
+
+def improve(folder, capsys, *more):
+    assert cli.main([*WORDS, "--work", str(folder), *more]) == 0
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys):
+    first = improve(tmp_path, capsys, "--episodes", "2", "--measure-at", "0", "2")
+    assert [row["episodes"] for row in first["curve"]] == [0, 2]
+    assert first["curve"][0]["success"]["n"] == 2
+    assert not Path(first["policy"]).exists()  # nothing was learnt yet
+    whole = improve(tmp_path, capsys, "--episodes", "6", "--measure-at", "0", "2")
+    assert [row["episodes"] for row in whole["curve"]] == [0, 2, 6]
+    assert whole["curve"][:2] == first["curve"] and whole["episodes"][:2] == first["episodes"]
+    assert all(e["success"] == e["oracle_success"] for e in whole["episodes"])  # the memory said what is true
+    assert whole["episodes"][-1]["updates"] >= 5
+    learnt, base = load_policy(whole["policy"]), load_policy("base")
+    assert isinstance(learnt, VlaPolicy) and isinstance(base, VlaPolicy)
+    pairs = zip(learnt.network.parameters(), base.network.parameters(), strict=True)
+    assert any(not np.array_equal(a.detach(), b.detach()) for a, b in pairs)
+    card = json.loads((Path(whole["policy"]) / "card.json").read_text())
+    assert card["practised"]["from"] == "base" and card["practised"]["settings"]["task"] == "reach"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--task", "stop_cube"], "no relation says"),
+        (["--task", "dance"], "dance"),
+        (["--on", "mars"], "unknown gap 'mars'"),
+        (["--verdict", "mood"], "expected one of memory, oracle"),
+        (["--policy", "spatial"], "acts on memory/context"),
+        (["--exploration", "3"], r"ExplorationConfig.size: 3.0"),
+        (["--episodes", "0"], "episodes"),
+    ],
+)
+def test_what_cannot_be_practised_is_refused_by_name(tmp_path, capsys, words, said):
+    assert cli.main([*WORDS, "--work", str(tmp_path), *words]) == 2
+    assert said in capsys.readouterr().err

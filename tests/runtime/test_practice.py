@@ -1,0 +1,132 @@
+"""A policy practises: what went well is stored and learnt from, over restarts."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, load_file, save
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.learning.algorithms import Algorithm
+from engram.memory.robot_memory import RobotMemory
+from engram.runtime.practice import Practice, PracticeConfig
+from tests.learning.transitions import LINEAGE
+from tests.memory.scenes import WordEncoder
+from tests.runtime.test_loop import MAX_STEPS, FarEnough, GantryWorld, SameView, pipeline
+from tests.runtime.test_policy_runner import Loadable
+
+
+class Faster(Algorithm):
+    """Each update makes the policy's weights one larger; they say how often it was updated."""
+
+    lineage = LINEAGE
+
+    def __init__(self, policy=None):
+        self.count = np.zeros(1, np.float32)
+
+    def update(self, batch, seed):
+        self.count += 1
+        return {"loss": 1.0}
+
+    def weights(self):
+        return save({"count": self.count})
+
+    save = weights
+
+    def restore(self, state):
+        self.count = load(state)["count"]
+
+
+class Learning(Loadable):
+    """Goes right, faster with every update; its first weights hardly move it."""
+
+    speed_of = staticmethod(lambda count: 0.2 + 0.05 * count)
+
+    def load_weights(self, path, version):
+        self.speed, self.weights = self.speed_of(float(load_file(path)["count"][0])), version
+
+
+ALGORITHM = "tests.runtime.test_practice:Faster"
+CONFIG = PracticeConfig(algorithm=ALGORITHM, updates=2, first_successes=2, exploration=0.0, first_seed=1)
+
+
+class Textured(GantryWorld):
+    """Its camera shows something: experience of a covered one is not learnt from."""
+
+    def _observe(self):
+        seen = super()._observe()
+        pixels = np.random.default_rng(self.steps).integers(0, 256, seen.cameras["front"].color.shape, np.uint8)
+        return replace(seen, cameras={"front": replace(seen.cameras["front"], color=pixels)})
+
+
+def practice(folder, policy=None, config=CONFIG, **how):
+    return Practice(Textured(), pipeline(), policy or Learning(speed=0.2), "reach", folder, config, **how)
+
+
+def test_each_success_pays_for_updates_and_the_next_episode_acts_with_them(tmp_path):
+    policy = Learning(speed=0.2)
+    one = practice(tmp_path, policy)
+    episodes = [one.episode() for _ in range(3)]
+    one.close()
+    assert [e.updates for e in episodes] == [0, 4, 6]  # the second success was waited for
+    assert [e.steps for e in episodes] == [8, 8, 4]  # 0.2 * 0.05 m a step, then 0.4
+    assert policy.speed == pytest.approx(0.5)
+    stored = one.store
+    assert [e.success for e in episodes] == [True] * 3 and stored is not None
+
+
+def test_a_practice_that_ended_goes_on_where_it_was(tmp_path):
+    whole = practice(tmp_path / "whole")
+    expected = [whole.episode() for _ in range(4)]
+    whole.close()
+    for _ in range(4):  # as if killed after each episode
+        part = practice(tmp_path / "parts")
+        part.episode()
+        part.close()
+    again = practice(tmp_path / "parts", policy := Learning(speed=0.2))
+    assert again.episodes == expected and policy.speed == pytest.approx(whole.policy.speed)
+    assert [i.steps for i in again.store.catalogue()] == [e.steps for e in expected]
+    again.close()
+
+
+def test_a_judge_tells_what_is_learnt_from_and_the_simulator_only_scores(tmp_path):
+    """The judge is certain after 3 looks, long before the gantry has come anywhere."""
+    memory = partial(RobotMemory, encoder=WordEncoder())
+    one = practice(tmp_path, judge=FarEnough(1), detector=SameView(), fresh_memory=memory)
+    done = one.episode()
+    (info,) = one.store.catalogue()
+    (*_, last) = one.store.episode(info.number)
+    one.close()
+    assert (done.success, done.oracle_success, done.steps) == (True, False, 3)
+    assert (last.reward, last.reward_source, last.task) == (1.0, "verdict", "")
+    assert info.task == "go right"  # its words stand for a task that nobody registered
+
+
+def test_what_failed_is_stored_and_not_learnt_from(tmp_path):
+    one = practice(tmp_path, Learning(speed=0.0))
+    done = one.episode()
+    (info,) = one.store.catalogue()
+    one.close()
+    assert (done.success, done.steps, info.success, info.steps) == (False, MAX_STEPS, False, MAX_STEPS)
+    assert one.learner.metrics["updates"] == 0
+
+
+def test_noise_is_what_was_executed_and_what_is_learnt(tmp_path):
+    one = practice(tmp_path, config=replace(CONFIG, exploration=0.3))
+    one.episode()
+    steps = one.store.episode(1)
+    one.close()
+    rows = np.array([s.executed_action for s in steps])
+    assert np.abs(rows[:, 1]).max() > 0 and len(np.unique(rows[:3, 1])) == 1 < len(np.unique(rows[:, 1]))
+    np.testing.assert_array_equal(rows, [s.action for s in steps])
+
+
+def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_path):
+    practice(tmp_path).close()
+    with pytest.raises(InvalidInputError, match=r"holds another practice .*exploration: 0\.0, not 0\.2"):
+        practice(tmp_path, config=replace(CONFIG, exploration=0.2))
+    (tmp_path / "episodes.jsonl").write_text(json.dumps({"what": 1}) + "\n")
+    with pytest.raises(StoreError, match=r"episodes\.jsonl: cannot be read"):
+        practice(tmp_path)

@@ -1,0 +1,86 @@
+"""Every gap changes what it says, and only that; without one the twin is the tabletop."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from engram.core.errors import UnknownNameError
+from engram.core.types import JointCommand
+from engram.sim.gaps import GAPS, Gap, GapWorld, gap_pipeline, get_gap
+from engram.sim.world import MujocoWorld, WorldConfig
+
+BLIND = WorldConfig(profile="none")
+RIGHT = np.array([0.6, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
+
+
+def moved(gap, action=RIGHT, steps=4):
+    """Return how far the tool has come (3,) after ``steps`` of ``action``."""
+    world = GapWorld(gap, BLIND)
+    pipeline = gap_pipeline(world)
+    joints = world.reset("reach", 0).joints
+    arm = len(world.robot.arm_joints)
+    start = world.kinematics.forward(joints.positions[:arm]).position
+    for _ in range(steps):
+        joints = world.step(pipeline.step_action(joints, action).command).joints
+    return world.kinematics.forward(joints.positions[:arm]).position - start
+
+
+def test_motions_are_turned_scaled_and_lose_what_the_deadband_takes():
+    nominal = moved(Gap())
+    turned = moved(Gap(yaw_deg=30.0))
+    assert np.degrees(np.arctan2(turned[1], turned[0])) == pytest.approx(30.0, abs=2.0)
+    assert nominal[1] == pytest.approx(0.0, abs=2e-3)
+    small = 0.5 * RIGHT
+    assert moved(Gap(gain=0.5))[0] == pytest.approx(moved(Gap(), small)[0], rel=0.05)
+    assert moved(Gap(deadband=0.1), small)[0] == pytest.approx(moved(Gap(), RIGHT / 3)[0], rel=0.1)
+    assert abs(moved(Gap(deadband=0.4), small)[0]) < 1e-3
+
+
+def test_late_commands_are_executed_later():
+    way = [moved(Gap(latency_steps=2), steps=steps)[0] for steps in (1, 2, 3)]
+    assert max(map(abs, way[:2])) < 1e-3 < 10e-3 < way[2]  # the first command is the third step's
+
+
+def test_things_weigh_and_slide_as_the_gap_says_and_robots_do_not():
+    nominal, other = MujocoWorld(BLIND), GapWorld(Gap(friction=0.5, mass=2.0), BLIND)
+    for _ in range(2):  # not again with every episode
+        for world in (nominal, other):
+            world.reset("pick_place", 0)
+    first, second = nominal.model, other.model
+    np.testing.assert_allclose(second.geom_friction[:, 0], 0.5 * first.geom_friction[:, 0])
+    cube = next(i for i in range(first.nbody) if "cube" in first.body(i).name)
+    assert second.body_mass[cube] == pytest.approx(2 * first.body_mass[cube])
+    link = first.body("link0").id if "link0" in [first.body(i).name for i in range(first.nbody)] else 1
+    assert second.body_mass[link] == first.body_mass[link]
+
+
+def test_cameras_are_displaced_and_say_so():
+    nominal, other = MujocoWorld(), GapWorld(Gap(front_m=(0.0, 0.03, 0.0), wrist_m=(0.0, 0.006, 0.0)))
+    here, there = (world.reset("reach", 0) for world in (nominal, other))
+    for name, way in (("front", 0.03), ("wrist", 0.006)):
+        shift = there.camera(name).pose.position - here.camera(name).pose.position
+        assert np.linalg.norm(shift) == pytest.approx(way, abs=1e-4), name
+        assert not np.array_equal(here.camera(name).color, there.camera(name).color)
+    for world in (nominal, other):
+        world.close()
+
+
+def test_dropped_pictures_are_those_of_before_with_the_stamp_of_now():
+    world = GapWorld(Gap(dropped=0.5))
+    seen = [world.reset("reach", 0)]
+    command = JointCommand(0, world.robot.joint_names, np.append(world.robot.home, 0.0) + 0.0, 0.1)
+    for i in range(20):
+        wave = command.positions + np.array([0.02 * i, *[0.0] * (len(command.positions) - 1)])
+        seen.append(world.step(JointCommand(0, command.names, wave, 0.1)))
+    same = [np.array_equal(a.camera("wrist").color, b.camera("wrist").color) for a, b in pairwise(seen)]
+    assert 4 <= sum(same) <= 16
+    assert all(o.camera("wrist").stamp_ns == o.stamp_ns for o in seen)
+    world.close()
+
+
+def test_no_gap_is_the_tabletop_and_an_unknown_one_is_named():
+    np.testing.assert_array_equal(moved(get_gap("none")), moved(Gap()))
+    assert all(gap != Gap() for name, gap in GAPS.items() if name != "none")
+    with pytest.raises(UnknownNameError, match=r"warped.*turned"):
+        get_gap("warped")
