@@ -276,6 +276,11 @@ def prove_twin(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("twin", config)
 
 
+def prove_improvement(config: ProveConfig) -> list[Figure]:
+    """A policy that practises on a twin, with and without noise: its success on the way."""
+    return _benchmark_figures("improvement", config)
+
+
 def _benchmark_figures(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -293,7 +298,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
-    "learner": (prove_verdicts, prove_twin),
+    "learner": (prove_verdicts, prove_twin, prove_improvement),
 }
 """Part -> its measurements."""
 

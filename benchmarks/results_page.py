@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from engram.benchmarks import results_learning as learning
 from engram.benchmarks import results_memory as memory
 from engram.benchmarks import results_policies as policies
 from engram.benchmarks import results_speed as speed
@@ -53,6 +54,9 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Speed and size": (memory.speed, ("memory", "memory_ram", "memory_weeks")),
         "A commit that survives a power cut": (lambda results: speed.plain(results["fsync"]), ("fsync",)),
         "Speed of the other stores": (lambda results: speed.plain(results["stores"]), ("stores",)),
+    },
+    "Judging and learning": {
+        "Is the goal reached?": (learning.verdicts, ("verdicts",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
     "A new user's first hour": {"The commands of the README": (speed.first_hour, ("first_hour",))},

@@ -1,0 +1,152 @@
+"""How much better a policy gets by practising under a gap, and which rule makes it so.
+
+    python -m engram.benchmarks.improvement [--quick]
+
+A cell is a twin (``engram.sim.gaps``) with a task. Every arm practises each cell from the same scenes, with several
+seeds; the memory judges, and nothing learns from the simulator's truth. Success is measured without noise on scenes
+that nobody practised on. A figure is the interquartile mean over seeds (Agarwal et al. 2021, arXiv:2108.13264); its
+interval is a bootstrap that draws seeds, and for each drawn seed its episodes. Practices are kept in ``work`` and gone
+on with. Prints a table; the last line is JSON, which also goes to benchmarks/results/improvement.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import trim_mean
+
+from engram.app.improve import ImproveConfig, practise
+from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.core.provenance import machine
+
+CELLS = (("turned", "pick_place"),)
+"""Twin and task."""
+ARMS: dict[str, dict[str, Any]] = {"cloning": {"exploration": 0.0}, "noisy cloning": {"exploration": 0.1}}
+"""Arm -> settings of ``engram improve``."""
+DRAWS = 10_000
+TARGET, AT = 0.8, 100
+"""Success that the best arm should reach, and after how many episodes."""
+
+
+@dataclass(frozen=True)
+class ImprovementBenchmark:
+    """What is measured."""
+
+    quick: bool = False
+    """One seed of 20 episodes, measured on 10."""
+    seeds: int = 3
+    """Practices of every arm in every cell."""
+    episodes: int = 100
+    """Episodes of each."""
+    measured: int = 100
+    """Episodes of each measurement."""
+    policy: str = "base"
+    """Where learning begins."""
+    work: Path = Path("runs/improve")
+    """Folder of the practices."""
+    output: Path = RESULTS / "improvement.json"
+    """Where the JSON goes."""
+
+
+def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
+    """Return the report of every practice."""
+    found = []
+    for seed in range(1 if config.quick else config.seeds):
+        for on, task in CELLS:
+            for arm, settings in ARMS.items():
+                wanted = ImproveConfig(
+                    task=task,
+                    on=on,
+                    policy=config.policy,
+                    episodes=20 if config.quick else config.episodes,
+                    measure_at=(0, 10) if config.quick else (0, 50, 100, 200, 300),
+                    measured=10 if config.quick else config.measured,
+                    seed=seed,
+                    work=config.work,
+                    **settings,
+                )
+                report = practise(wanted)
+                found.append({"cell": f"{task} on {on}", "arm": arm, "seed": seed} | _told(report))
+    return found
+
+
+def _told(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the curve, and how often the learner was told what is not true."""
+    episodes = report["episodes"]
+    false = sum(e["success"] and not e["oracle_success"] for e in episodes)
+    return {
+        "curve": [[row["episodes"], row["success"]["successes"], row["success"]["n"]] for row in report["curve"]],
+        "episodes": len(episodes),
+        "told_successes": sum(e["success"] for e in episodes),
+        "false_successes": false,
+    }
+
+
+def iqm(rates: np.ndarray) -> np.ndarray:
+    """Return the mean of the middle half of ``rates`` (..., seeds)."""
+    return np.asarray(trim_mean(rates, 0.25, axis=-1))
+
+
+def bootstrap(successes: np.ndarray, n: np.ndarray, draws: int = DRAWS) -> tuple[float, float]:
+    """Return the 95 % interval of the interquartile mean of ``successes`` of ``n`` (seeds,)."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(len(n), size=(draws, len(n)))
+    rates = rng.binomial(n[chosen], (successes / n)[chosen]) / n[chosen]
+    low, high = np.percentile(iqm(rates), (2.5, 97.5))
+    return float(low), float(high)
+
+
+def figures(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the success of each arm in each cell after each number of episodes, and how true the verdicts were."""
+    rows = []
+    for cell in dict.fromkeys(run["cell"] for run in found):
+        for arm in ARMS:
+            curves = [
+                dict((at, (s, n)) for at, s, n in r["curve"]) for r in found if (r["cell"], r["arm"]) == (cell, arm)
+            ]
+            for at in sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []:
+                successes, n = np.array([curve[at] for curve in curves]).T
+                value = float(iqm(successes / n))
+                judged = arm == list(ARMS)[-1] and at == AT
+                rows.append(
+                    figure(
+                        f"improvement_{cell}_{arm}_after_{at}".replace(" ", "_"),
+                        value,
+                        int(n.sum()),
+                        bootstrap(successes, n),
+                        f">= {TARGET}" if judged else None,
+                        value >= TARGET if judged else None,
+                        seeds=len(curves),
+                    )
+                )
+    told = sum(run["told_successes"] for run in found)
+    wrong = sum(run["false_successes"] for run in found)
+    rows.append(figure("improvement_false_successes_learnt_from", wrong / max(1, told), told))
+    return rows
+
+
+def main(config: ImprovementBenchmark | None = None) -> None:
+    """Practise, measure, print, save."""
+    config = config or tyro.cli(ImprovementBenchmark)
+    where = machine()
+    found = runs(config)
+    rows = figures(found)
+    table = Table("figure", "success", "95 % interval", "n", title="Practice")
+    for row in rows:
+        ends = row["interval"]
+        table.add_row(
+            row["name"], f"{row['value']:.3f}", f"{ends[0]:.3f}..{ends[1]:.3f}" if ends else "", str(row["n"])
+        )
+    Console(stderr=True).print(table)
+    told = replace(config, work=Path(config.work.name))
+    save_report(config.output, "improvement", where, told, figures=rows, runs=found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The tables of the results page that are about judging what a robot did, and learning from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engram.benchmarks.result_files import ResultFile, number, percent, table, target
+
+Results = Mapping[str, ResultFile]
+
+VERDICT_ROWS = {
+    "verdict_agreement": "right, where it was told",
+    "verdict_false_success": "confirmed, though not done",
+    "verdict_missed_success": "done, but not confirmed",
+    "verdict_cannot_tell": "not told",
+    "verdict_agreement_as_trained": "right: the policy as trained",
+    "verdict_agreement_turned_15_degrees": "right: its actions turned by 15 degrees",
+    "verdict_agreement_another_thing": "right: it did what the words do not say",
+}
+
+
+def verdicts(results: Results) -> list[str]:
+    """The memory's verdict of a goal beside the simulator's."""
+    result = results["verdicts"]
+    rows = [
+        [words, percent(result.figure(name)), str(result.figure(name).get("n", "–")), target(result.figure(name))]
+        for name, words in VERDICT_ROWS.items()
+    ]
+    for name, row in result.figures.items():
+        if name not in VERDICT_ROWS:
+            task = name.removeprefix("verdict_agreement_")
+            rows.append([f"right: `{task}`", percent(row), str(row["n"]), target(row)])
+    return [
+        "The memory judges whether the words of a goal are carried out; no simulator ends an episode. "
+        "[How it does so](explanation/verdicts.md).",
+        "",
+        *table(("verdicts", "share", "n", "target"), rows),
+    ]
+
+
+def twin(results: Results) -> list[str]:
+    """Goals that a robot's nodes end by the memory's verdict."""
+    words = {
+        "twin_goals_succeeded": ("goals that ended as succeeded", percent),
+        "twin_verdict_right": ("goals whose end was right", percent),
+        "twin_false_success": ("succeeded, though not done", percent),
+        "twin_goal_p50_s": ("median duration of a success, s", number),
+    }
+    result = results["twin"]
+    rows = [
+        [said, write(result.figure(name)), str(result.figure(name).get("n", "–"))]
+        for name, (said, write) in words.items()
+    ]
+    return [
+        "The nodes of `engram up robot`, in real time. A simulation plays the hardware behind ros2_control's topics.",
+        "",
+        *table(("figure", "value", "n"), rows),
+    ]
+
+
+def improvement(results: Results) -> list[str]:
+    """Success of a policy that practises under a gap, by arm and number of episodes."""
+    result = results["improvement"]
+    found: dict[tuple[str, str], dict[int, Mapping[str, object]]] = {}
+    for name, row in result.figures.items():
+        if "_after_" in name:
+            cell, _, after = name.removeprefix("improvement_").rpartition("_after_")
+            arm = "with noise" if cell.endswith("_noisy_cloning") else "without noise"
+            cell = cell.removesuffix("_cloning").removesuffix("_noisy")
+            found.setdefault((cell, arm), {})[int(after)] = row
+    counts = sorted({at for curve in found.values() for at in curve})
+    rows = [
+        [cell.replace("_", " "), arm, *[percent(curve[at]) if at in curve else "–" for at in counts]]
+        for (cell, arm), curve in found.items()
+    ]
+    false = result.figure("improvement_false_successes_learnt_from")
+    return [
+        "`base` practises on a twin that it was not trained for, and imitates what the memory confirmed. "
+        "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on other "
+        f"scenes. Of what it learnt from, {percent(false)} was no success (n {false.get('n', '–')}).",
+        "",
+        *table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows),
+    ]
