@@ -41,16 +41,15 @@ def verdicts(results: Results) -> list[str]:
 def twin(results: Results) -> list[str]:
     """Goals that a robot's nodes end by the memory's verdict."""
     words = {
-        "twin_goals_succeeded": ("goals that ended as succeeded", percent),
-        "twin_verdict_right": ("goals whose end was right", percent),
-        "twin_false_success": ("succeeded, though not done", percent),
-        "twin_goal_p50_s": ("median duration of a success, s", number),
+        "twin_goals_succeeded": "goals that ended as succeeded",
+        "twin_verdict_right": "goals whose end was right",
+        "twin_false_success": "succeeded, though not done",
+        "twin_goal_p50_s": "median duration of a success, s",
     }
-    result = results["twin"]
-    rows = [
-        [said, write(result.figure(name)), str(result.figure(name).get("n", "–"))]
-        for name, (said, write) in words.items()
-    ]
+    result, rows = results["twin"], []
+    for name, said in words.items():
+        row = result.figure(name)
+        rows.append([said, number(row) if name.endswith("_s") else percent(row), str(row.get("n", "–"))])
     return [
         "The nodes of `engram up robot`, in real time. A simulation plays the hardware behind ros2_control's topics.",
         "",
@@ -76,8 +75,8 @@ def improvement(results: Results) -> list[str]:
     false = result.figure("improvement_false_successes_learnt_from")
     return [
         "`base` practises on a twin that it was not trained for, and imitates what the memory confirmed. "
-        "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on other "
-        f"scenes. Of what it learnt from, {percent(false)} was no success (n {false.get('n', '–')}).",
+        "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on "
+        f"other scenes. Of what it learnt from, {percent(false)} was no success (n {false.get('n', '–')}).",
         "",
         *table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows),
     ]
