@@ -37,8 +37,10 @@ def test_the_interval_of_one_seed_is_that_of_its_episodes():
 @pytest.mark.timeout(300)
 def test_practices_are_run_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("engram.benchmarks.improvement.CELLS", (("none", "reach"),))
-    config = ImprovementBenchmark(True, work=tmp_path / "work", output=tmp_path / "improvement.json")
+    config = ImprovementBenchmark(
+        seeds=1, episodes=2, measured=1, work=tmp_path / "work", output=tmp_path / "improvement.json"
+    )
     main(config)
     assert len(list((tmp_path / "work").iterdir())) == len(ARMS)
-    assert "improvement_reach_on_none_noisy_cloning_after_20" in (tmp_path / "improvement.json").read_text()
+    assert "improvement_reach_on_none_noisy_cloning_after_2" in (tmp_path / "improvement.json").read_text()
     main(config)  # from what is kept
