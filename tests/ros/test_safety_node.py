@@ -243,7 +243,7 @@ def test_a_node_restarted_within_an_episode_holds_until_it_is_released(graph, nu
 
 
 def test_silent_joints_hold_the_last_command_and_are_named(graph):
-    robot = Robot(graph, lockstep=False, joints_timeout_s=1.0)
+    robot = Robot(graph, lockstep=False, joints_timeout_s=1.0, safety__stale_after_s=60.0)
     now = time.time_ns()
     assert robot.step(now, chunk=robot.chunk(now, RIGHT)) == pytest.approx([0.02, 0, 0, 0])
     graph.problem("safety_node", "joints_lost: no valid joint_states")
