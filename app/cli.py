@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("engram.app.demo", "demo", "run the whole loop in simulation and watch it in the browser"),
     "up": Command("engram.app.up", "up", "start the nodes of a launch file and watch over them"),
     "do": Command("engram.app.operate", "do", "give the robot an instruction and wait for the outcome"),
+    "judge": Command("engram.app.operate", "judge", "say that a robot's goal succeeded or failed"),
     "stop": Command("engram.app.operate", "stop", "hold the robot until it is released (no emergency stop)"),
     "release": Command("engram.app.operate", "release", "release a stopped robot"),
     "record": Command(

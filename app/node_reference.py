@@ -111,6 +111,8 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
     ("execute_task", "engram_interfaces/action/ExecuteTask", "policy", "carry out an instruction (action)"),
+    ("execute_task/succeeded", "std_srvs/srv/Trigger", "policy", "a person says that the robot's goal is reached"),
+    ("execute_task/failed", "std_srvs/srv/Trigger", "policy", "a person says that the robot's goal is missed"),
     ("safety/stop", "std_srvs/srv/Trigger", "safety", "hold until safety/reset"),
     ("safety/reset", "std_srvs/srv/Trigger", "safety", "release a stop"),
     ("memory/query", "engram_interfaces/srv/MemoryQuery", "memory", "ask in words, near a place, as of a time"),

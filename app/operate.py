@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
@@ -26,6 +26,20 @@ class StopConfig:
     """Namespace of its nodes."""
     timeout_s: float = 10.0
     """Longest wait for the safety node's answer [s]."""
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """How the robot's goal ended, and which robot is meant. What succeeded is what the learner imitates."""
+
+    outcome: tyro.conf.Positional[Literal["succeeded", "failed"]]
+    """succeeded or failed."""
+    domain: int | None = None
+    """DDS domain of its nodes; default: ROS_DOMAIN_ID, else 0."""
+    namespace: str = ""
+    """Namespace of its nodes."""
+    timeout_s: float = 10.0
+    """Longest wait for the policy node's answer [s]."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,11 @@ def stop(config: StopConfig) -> int:
 def release(config: StopConfig) -> int:
     """Release a stopped robot; 0 only if its safety node confirmed it."""
     return _trigger(config, "safety/reset")
+
+
+def judge(config: JudgeConfig) -> int:
+    """Tell the robot how its goal ended; 0 only if a goal ended so."""
+    return _trigger(StopConfig(config.domain, config.namespace, config.timeout_s), f"execute_task/{config.outcome}")
 
 
 def do(config: DoConfig) -> int:

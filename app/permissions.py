@@ -39,6 +39,8 @@ MANAGED = tuple(node for name, node in NODES.items() if name not in ("lifecycle_
 CALLERS: dict[str, tuple[str, ...]] = {
     "sim/reset": ("policy", "operator"),
     "execute_task": ("viewer", "operator"),
+    "execute_task/succeeded": ("viewer", "operator"),
+    "execute_task/failed": ("viewer", "operator"),
     "safety/stop": ("viewer", "operator"),
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),

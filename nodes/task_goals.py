@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.client import Client
 from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
 
 from engram.core.errors import EngramError
 from engram.core.types import EpisodeStatus
@@ -53,6 +55,8 @@ class TaskGoals:
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
         subscribe_bound(node, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        for outcome in ("succeeded", "failed"):
+            node.serve(Trigger, f"execute_task/{outcome}", partial(self._on_told, outcome))
         node.every(0.2, self._check_limits, "execute_task")
         if config.verdict == "memory":
             subscribe_bound(node, Verdict, "verdict", self._on_verdict, qos.COMMAND)
@@ -122,6 +126,10 @@ class TaskGoals:
 
     def _on_verdict(self, msg: Verdict) -> None:
         self.book.on_verdict(messages.verdict_from_msg(msg))
+
+    def _on_told(self, outcome: str, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success, response.message = self.book.told(outcome)
+        return response
 
     def _on_stopped(self, msg: Bool) -> None:
         self.book.stopped = msg.data

@@ -48,9 +48,13 @@ class VisitorRequests:
         self._policy: Client = node.create_client(SetParametersAtomically, "policy_node/set_parameters_atomically")
         self._task: ActionClient = ActionClient(node, ExecuteTask, "execute_task")
         self.page: ViewerPage  # set before anything is carried out
+        told: dict[str, Client] = {
+            how: node.create_client(Trigger, f"execute_task/{how}") for how in ("succeeded", "failed")
+        }
         self.actions = PageActions(
             instruct=self._later(self._instruct),
             ask=self._later(self._ask),
+            tell=lambda how: self._trigger(told[how], f"it {how}"),
             stop=lambda: self._trigger(self._stop, "stop"),
             release=lambda: self._trigger(self._release, "release"),
             show_past=self._later(show_past),
@@ -72,9 +76,9 @@ class VisitorRequests:
     # -- stop and release ------------------------------------------------------------------------------------------
 
     def _trigger(self, client: Client, what: str) -> None:
-        """Call a safety service at once, from viser's thread."""
+        """Call a service at once, from viser's thread."""
         if not client.service_is_ready():
-            self.page.reply(f"{what}: no safety node runs! Use the robot's own stop.")
+            self.page.reply(f"{what}: no node answers! {client.srv_name} is not there; use the robot's own stop.")
             return
 
         def reply(done: Future) -> None:

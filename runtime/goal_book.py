@@ -155,15 +155,25 @@ class GoalBook:
         elif self.status is not None:  # the episode may have begun, and even ended, before the goal came
             self.on_status(self.status)
 
-    def finish(self, outcome: str, reason: str) -> None:
-        """End the goal at hand, if there is one."""
+    def told(self, outcome: str) -> tuple[bool, str]:
+        """A person says how the goal at hand ended: ``succeeded`` or ``failed``; return whether it did, and words."""
+        goal = self.goal
+        if goal is None or goal.episode is None:
+            return False, "no goal is being carried out"
+        if not self.config.own_episodes:
+            return False, "in simulation the simulator judges; on a robot (episodes: goal) a person may"
+        self.finish(outcome, "a person said so", judged=True)
+        return True, f"{goal.instruction!r}: {outcome}"
+
+    def finish(self, outcome: str, reason: str, *, judged: bool = False) -> None:
+        """End the goal at hand, if there is one; ``judged``: the outcome says how it was carried out."""
         goal, self.goal = self.goal, None
         if goal is None:
             return
         if outcome in ("timeout", "preempted", "stopped", "rejected") and goal.episode is not None:
             self._halted = {goal.episode} if outcome != "preempted" else set()
         if self.config.own_episodes and goal.episode is not None:
-            missed = outcome == "timeout" and self._missed(goal)
+            missed = self._missed(goal) if outcome == "timeout" else judged and outcome == "failed"
             state = "succeeded" if outcome == "succeeded" else "failed" if missed else "stopped"
             self._publish(goal, state)  # what was called off, or was not seen, is neither a success nor a failure
         goal.end((outcome, reason))

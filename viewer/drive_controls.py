@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import viser
 
@@ -50,11 +51,17 @@ class DriveTab:
         with form:
             self._instruction = self._gui.add_text("Instruction", "", hint="What the robot shall do, in words.")
         send = self._gui.add_button("Do it", icon=viser.Icon.SEND, hint="Start a task with these words (execute_task).")
+        for how, label in (("succeeded", "It is done"), ("failed", "It went wrong")):
+            button = self._gui.add_button(label, color="gray", hint=f"End the instruction as {how}, for the learner.")
+            button.on_click(partial(self._tell, how))
         self._examples = self._gui.add_dropdown("Examples", (NO_EXAMPLE,), visible=False)
         self._log = self._gui.add_html(paragraph("Write what the robot shall do, then press Enter or Do it."))
         form.on_submit(lambda _: self._send())
         send.on_click(lambda _: self._send())
         self._examples.on_update(lambda _: self._take_example())
+
+    def _tell(self, how: str, _: object) -> None:
+        self._actions.tell(how)
 
     def _take_example(self) -> None:
         if self._examples.value != NO_EXAMPLE:

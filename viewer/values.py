@@ -21,6 +21,8 @@ class PageActions:
     """Do what the words say (action execute_task)."""
     ask: Callable[[str], None]
     """Ask the memory a question (service memory/query)."""
+    tell: Callable[[str], None]
+    """Say that the instruction ``succeeded`` or ``failed`` (services execute_task/succeeded, execute_task/failed)."""
     stop: Callable[[], None]
     """Stop the robot until it is released (service safety/stop)."""
     release: Callable[[], None]

@@ -315,6 +315,18 @@ def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(
     assert "front@3" in outcome.evidence_ids
 
 
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outcome):
+    Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none")
+    words = ["judge", outcome, "--domain", str(graph.domain), "--timeout-s", "60"]
+    assert cli.main(words) == 1  # there is no goal
+    _, result = send_goal(graph, "clean the table")
+    assert cli.main(words) == 0
+    assert f"'clean the table': {outcome}" in capsys.readouterr().out
+    graph.wait(result.done, 60, "result")
+    assert (result.result().result.outcome, result.result().result.reason) == (outcome, "a person said so")
+
+
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):
     Robot(graph)
     assert cli.main(["do", "dance on the table", "--domain", str(graph.domain)]) == 1

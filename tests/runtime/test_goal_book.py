@@ -169,6 +169,25 @@ def test_what_was_not_seen_lately_or_was_called_off_is_no_failure(robot, outcome
     assert robot.told[-1].state == "stopped"
 
 
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_a_person_says_how_a_robots_goal_ended_whatever_the_memory_says(robot, outcome):
+    assert robot.book.told(outcome) == (False, "no goal is being carried out")
+    goal, plan = robot.accept()
+    robot.book.join(goal, plan.episode)
+    judge(robot, 0, DENIED if outcome == "succeeded" else CONFIRMED)
+    done, words = robot.book.told(outcome)
+    assert done and words.endswith(f": {outcome}") and goal.instruction in words
+    assert robot.ends == [(outcome, "a person said so")]
+    assert (robot.told[-1].state, robot.book.goal) == (outcome, None)
+
+
+def test_in_simulation_nobody_overrules_the_simulator(sim):
+    goal, _ = sim.accept()
+    sim.book.join(goal, 1)
+    done, words = sim.book.told("succeeded")
+    assert not done and "the simulator judges" in words and not sim.ends
+
+
 def test_in_simulation_the_simulator_ends_the_goal_and_the_verdict_is_its_progress(sim):
     goal, _ = sim.accept()
     sim.book.join(goal, 1)

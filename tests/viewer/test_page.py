@@ -26,6 +26,7 @@ def page(asked: list[tuple[str, object]]) -> Iterator[ViewerPage]:
     actions = PageActions(
         instruct=lambda words: asked.append(("instruct", words)),
         ask=lambda words: asked.append(("ask", words)),
+        tell=lambda how: asked.append(("tell", how)),
         stop=lambda: asked.append(("stop", None)),
         release=lambda: asked.append(("release", None)),
         show_past=lambda at_ns: asked.append(("past", at_ns)),

@@ -23,7 +23,7 @@ VERSION = [Subprotocol(f"viser-v{viser.__version__}")]
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[ViewerPage]:
-    nothing = PageActions(*[lambda *_: None] * 6)
+    nothing = PageActions(*[lambda *_: None] * 7)
     made = ViewerPage(free_port(), nothing, "0.0.0.0")
     yield made
     made.close()
