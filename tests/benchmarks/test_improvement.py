@@ -36,7 +36,7 @@ def test_the_interval_of_one_seed_is_that_of_its_episodes():
 
 @pytest.mark.timeout(300)
 def test_practices_are_run_and_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("engram.benchmarks.improvement.CELLS", (("none", "reach"),))
+    monkeypatch.setattr("engram.benchmarks.improvement.CELLS", (("none", "reach", 2),))
     config = ImprovementBenchmark(
         seeds=1, episodes=2, measured=1, work=tmp_path / "work", output=tmp_path / "improvement.json"
     )
