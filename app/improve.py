@@ -22,6 +22,7 @@ from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
 from engram.core.statistics import Rate
+from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import GapWorld, gap_pipeline, get_gap
 from engram.sim.world import WorldConfig
 
@@ -98,10 +99,17 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected one of {', '.join(JUDGES)}")
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
+    positive_int("ImproveConfig.updates", config.updates)
+    if not 0.0 <= config.exploration <= 1.0:
+        raise InvalidInputError(f"ImproveConfig.exploration: {config.exploration}, expected 0..1")
+    for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
+        if value < 0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
     _check_words(get_task(config.task), config)
     folder = folder_of(config)
-    policy = follow(load_policy(config.policy))
-    practice = _practice(config, policy, folder)
+    trained = load_policy(config.policy)
+    policy = follow(trained)
+    practice = _practice(config, policy, trained, folder)
     try:
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
         _save_policy(config, practice.driving, folder / "policy")
@@ -154,7 +162,7 @@ def _settings(config: ImproveConfig) -> dict[str, Any]:
     return {**asdict(config), "work": config.work.name}
 
 
-def _practice(config: ImproveConfig, policy: Policy, folder: Path) -> Practice:
+def _practice(config: ImproveConfig, policy: Policy, trained: Policy, folder: Path) -> Practice:
     from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
@@ -178,6 +186,7 @@ def _practice(config: ImproveConfig, policy: Policy, folder: Path) -> Practice:
         config.task,
         folder,
         settings,
+        trained=trained,
         judge=judge,
         detector=detector,
         fresh_memory=fresh_memory,
@@ -204,8 +213,8 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
         if row is None or row["success"]["n"] != config.measured:
             row = {"episodes": at, "updates": practice.learner.metrics["updates"]}
             row |= {"success": asdict(_success(config, policy))}
-            with kept.open("a") as out:
-                out.write(json.dumps(row) + "\n")
+            known[at] = row
+            write_atomic(kept, "".join(json.dumps(known[one]) + "\n" for one in sorted(known)).encode())
         console.print(f"after {at} episodes: {Rate(**row['success'])}")
         yield row
 

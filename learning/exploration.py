@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
 
@@ -24,7 +25,11 @@ class ExplorationConfig:
     reach_of_motion: float = 0.5
     """What is added to the reach, as a share of the action's own length."""
 
+    hold_steps: int = 4
+    """Control steps for which a draw is kept, also for a policy that replans at every step."""
+
     def __post_init__(self) -> None:
+        positive_int("ExplorationConfig.hold_steps", self.hold_steps)
         for name in ("size", "reach", "reach_of_motion"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
@@ -32,7 +37,8 @@ class ExplorationConfig:
 
 
 class Exploration:
-    """Adds one draw to all actions of a chunk: a direction that is held shows where it leads, white noise cancels out.
+    """Adds one draw to all actions of some control steps: a direction that is held shows where it leads, white noise
+    cancels out.
 
     It is relative to the motion: noise of a fixed size keeps a policy from coming to rest where it must, at a grasp.
     Translation and rotation are each scaled by their own length; the gripper, and chunks of other spaces than
@@ -46,10 +52,16 @@ class Exploration:
     def begin(self, episode: int) -> None:
         """Begin ``episode``; the same number, seed and chunks give the same noise."""
         self._rng = np.random.default_rng((self._seed, episode))
+        self._until_ns = self._drawn_ns = 0  # the draw holds from, and until
+        self._draw: np.ndarray = np.zeros(_MOTION)
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` with noise, within what actions may be."""
-        draw = self.config.size * self._rng.standard_normal(_MOTION)
+        if not self._drawn_ns <= chunk.stamp_ns < self._until_ns:
+            self._draw = self.config.size * self._rng.standard_normal(_MOTION)
+            hold_ns = round((self.config.hold_steps - 0.5) * chunk.dt_s * 1e9)
+            self._drawn_ns, self._until_ns = chunk.stamp_ns, chunk.stamp_ns + hold_ns
+        draw = self._draw
         if chunk.space != "ee_delta" or not self.config.size:
             return chunk
         actions = chunk.actions.copy()

@@ -70,6 +70,7 @@ class Practice:
         task: what is practised.
         folder: for experience, training state and the list of episodes.
         config: how.
+        trained: whose network is learnt, where ``policy`` wraps another one; default: ``policy``.
         judge: tells what went well; it needs ``detector`` and ``fresh_memory``. None: the simulator tells.
 
     Raises:
@@ -85,6 +86,7 @@ class Practice:
         folder: Path,
         config: PracticeConfig | None = None,
         *,
+        trained: Policy | None = None,
         judge: RewardSource | None = None,
         detector: Detector | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
@@ -103,7 +105,9 @@ class Practice:
             candidate_updates=self.config.updates,
             seed=self.config.seed,
         )
-        self.learner = Learner(self.store, policy, self.config.algorithm, folder=folder / "training", config=pace)
+        self.learner = Learner(
+            self.store, trained or policy, self.config.algorithm, folder=folder / "training", config=pace
+        )
         self.episodes = self._read()
         if self.learner.metrics["updates"]:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
@@ -139,9 +143,9 @@ class Practice:
         self._learn()
         updates = self.learner.metrics["updates"]
         done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates)
-        with (self._folder / "episodes.jsonl").open("a") as out:
-            out.write(json.dumps(asdict(done)) + "\n")
         self.episodes.append(done)
+        lines = [json.dumps(asdict(one)) + "\n" for one in self.episodes]
+        write_atomic(self._folder / "episodes.jsonl", "".join(lines).encode())
         return done
 
     def close(self) -> None:
@@ -174,8 +178,11 @@ class Practice:
         path = self._folder / "practice.json"
         about = json.loads(json.dumps(about))
         if not path.exists():
-            path.write_text(json.dumps(about, indent=1) + "\n")
-        found = json.loads(path.read_text())
+            write_atomic(path, json.dumps(about, indent=1).encode())
+        try:
+            found = dict(json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
             values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
             raise InvalidInputError(f"{self._folder} holds another practice ({values}); use another folder")

@@ -44,8 +44,12 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
         (["--on", "mars"], "unknown gap 'mars'"),
         (["--verdict", "mood"], "expected one of memory, oracle"),
         (["--policy", "spatial"], "acts on memory/context"),
-        (["--exploration", "3"], r"ExplorationConfig.size: 3.0"),
-        (["--episodes", "0"], "episodes"),
+        (["--exploration", "3"], "--exploration: 3.0, expected 0..1"),
+        (["--episodes", "0"], "--episodes: 0"),
+        (["--updates", "0"], "--updates: 0"),
+        (["--seed", "-1"], "--seed: -1"),
+        (["--measure-at", "-5"], "--measure-at: -5"),
+        (["--exploration", "nan"], "--exploration: nan"),
     ],
 )
 def test_what_cannot_be_practised_is_refused_by_name(tmp_path, capsys, words, said):

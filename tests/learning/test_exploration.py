@@ -8,15 +8,15 @@ from engram.core.types import ActionChunk
 from engram.learning.exploration import Exploration, ExplorationConfig
 
 
-def chunk(actions, space="ee_delta"):
-    return ActionChunk(0, 1, space, np.array(actions, float), 0.1, 2, "v0")
+def chunk(actions, space="ee_delta", step=0):
+    return ActionChunk(step * 100_000_000, 1, space, np.array(actions, float), 0.1, 2, "v0")
 
 
 ROWS = [[0.4, 0, 0, 0, 0, 0, -1.0], [0.0, 0, 0, 0, 0, 0, 1.0]]
 
 
-def noise(explore, rows=ROWS):
-    return explore.apply(chunk(rows)).actions - np.array(rows)
+def noise(explore, rows=ROWS, step=0):
+    return explore.apply(chunk(rows, step=step)).actions - np.array(rows)
 
 
 def test_a_chunk_gets_one_draw_as_large_as_each_row_moves():
@@ -25,12 +25,20 @@ def test_a_chunk_gets_one_draw_as_large_as_each_row_moves():
     np.testing.assert_allclose(moving[:3] / still[:3], (0.05 + 0.5 * 0.4) / 0.05)
     np.testing.assert_allclose(moving[3:6], still[3:6])  # neither row turns
     assert moving[6] == still[6] == 0.0
-    assert not np.allclose(noise(explore), [moving, still])  # the next chunk draws anew
+
+
+def test_a_draw_holds_for_four_steps_also_where_every_step_has_a_chunk_of_its_own():
+    explore = Exploration()
+    drawn = [noise(explore, step=step)[0, 0] for step in (*range(9), 0)]
+    assert len(set(drawn[:4])) == len(set(drawn[4:8])) == 1
+    assert len(set(drawn)) == 4  # the clock began anew at last
+    seldom = Exploration(ExplorationConfig(hold_steps=4))
+    assert len({noise(seldom, step=step)[0, 0] for step in (0, 4, 8)}) == 3  # chunks of four steps
 
 
 def test_its_size_is_the_share_of_the_reach_that_was_asked_for():
     explore = Exploration(ExplorationConfig(size=0.2))
-    drawn = np.array([noise(explore)[0, 0] for _ in range(2000)])
+    drawn = np.array([noise(explore, step=4 * i)[0, 0] for i in range(2000)])
     assert drawn.std() == pytest.approx(0.2 * 0.25, rel=0.06) and abs(drawn.mean()) < 0.005
 
 
@@ -43,7 +51,7 @@ def test_an_episode_begins_its_noise_anew_and_actions_stay_within_their_bounds()
     explore.begin(6)
     assert not np.allclose(noise(explore), first)
     full = [[1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0]] * 2
-    assert max(np.abs(explore.apply(chunk(full)).actions).max() for _ in range(20)) <= 1.0
+    assert max(np.abs(explore.apply(chunk(full, step=4 * i)).actions).max() for i in range(20)) <= 1.0
 
 
 @pytest.mark.parametrize("size", [0.0, 0.5])

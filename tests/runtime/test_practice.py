@@ -130,3 +130,6 @@ def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_pa
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"what": 1}) + "\n")
     with pytest.raises(StoreError, match=r"episodes\.jsonl: cannot be read"):
         practice(tmp_path)
+    (tmp_path / "practice.json").write_text("{")
+    with pytest.raises(StoreError, match=r"practice\.json: cannot be read"):
+        practice(tmp_path)
