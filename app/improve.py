@@ -102,6 +102,12 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.updates", config.updates)
     if not 0.0 <= config.exploration <= 1.0:
         raise InvalidInputError(f"ImproveConfig.exploration: {config.exploration}, expected 0..1")
+    last = (FIRST_TEST_SEED - FIRST_SEED) // SEEDS - 1
+    if config.episodes > SEEDS or config.seed > last:
+        raise InvalidInputError(
+            f"ImproveConfig.episodes: {config.episodes}, ImproveConfig.seed: {config.seed}, expected at most {SEEDS} "
+            f"and {last}: others would practise on scenes that measure"
+        )
     for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
         if value < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
@@ -199,7 +205,9 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
         known = (
             {row["episodes"]: row for row in map(json.loads, kept.read_text().splitlines())} if kept.exists() else {}
         )
-    except (ValueError, KeyError, TypeError) as error:
+        for row in known.values():
+            Rate(**row["success"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
     console = Console(stderr=True)
     for at in sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes}):
@@ -210,7 +218,12 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
                 told, true = sum(e.success for e in last), sum(e.oracle_success for e in last)
                 console.print(f"episode {done.number}: of the last 10 {told} went well, {true} by the simulator")
         row = known.get(at)
-        if row is None or row["success"]["n"] != config.measured:
+        if len(practice.episodes) > at and (row is None or row["success"]["n"] != config.measured):
+            n = "never" if row is None else f"on {row['success']['n']} scenes"
+            console.print(f"after {at} episodes: measured {n}; the policy of then is gone")
+            if row is None:
+                continue
+        elif row is None or row["success"]["n"] != config.measured:
             row = {"episodes": at, "updates": practice.learner.metrics["updates"]}
             row |= {"success": asdict(_success(config, policy))}
             known[at] = row

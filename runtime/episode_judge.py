@@ -56,18 +56,23 @@ class VerdictHold:
 
     def __init__(self, hold_s: float = HOLD_S, looks: int = HOLD_LOOKS, break_s: float = BREAK_S) -> None:
         self._hold_ns, self._break_ns, self._least = round(hold_s * 1e9), round(break_s * 1e9), looks
-        self._since_ns = self._newest_ns = 0  # of the running confirmation
+        self._since_ns, self._newest_ns = 0, -(10**18)  # of the running confirmation, and of any look
         self._looks = 0  # that confirmed it; 0 = none runs
 
     def take(self, verdict: Verdict) -> bool:
-        """Take the next verdict; return whether the success is certain by now. One that comes late confirms nothing."""
+        """Take the next verdict; return whether the success is certain by now. One that comes late counts for nothing.
+
+        One that is older than the newest by more than a break is the first of a clock that began anew.
+        """
         stamp_ns = verdict.stamp_ns
+        if 0 <= self._newest_ns - stamp_ns <= self._break_ns:
+            return False
+        broken = abs(stamp_ns - self._newest_ns) > self._break_ns
+        self._newest_ns = stamp_ns
         if verdict.outcome != CONFIRMED:
             self._looks = 0
             return False
-        if self._looks and stamp_ns <= self._newest_ns and self._newest_ns - stamp_ns <= self._break_ns:
-            return False
-        if not self._looks or abs(stamp_ns - self._newest_ns) > self._break_ns:  # or the clock began anew
+        if not self._looks or broken:
             self._since_ns, self._looks = stamp_ns, 0
-        self._newest_ns, self._looks = stamp_ns, self._looks + 1
+        self._looks += 1
         return self._looks >= self._least and stamp_ns - self._since_ns >= self._hold_ns

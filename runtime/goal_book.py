@@ -7,12 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from engram.core.errors import unknown_name
 from engram.core.types import DENIED, EpisodeStatus, Verdict
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
 
 RECENT_NS = 2_000_000_000
-"""A verdict so old tells how the goal stands now; one that is so far ahead of the clock is nonsense."""
+"""A verdict that is not older tells how the goal stands now."""
+AHEAD_NS = 500_000_000
+"""One that is farther ahead of the clock is nonsense."""
+
+JUDGED = ("succeeded", "failed")
+"""What a person can say of a goal."""
 
 
 @dataclass(eq=False)
@@ -99,10 +105,10 @@ class GoalBook:
         goal = self.goal
         if goal is None or goal.episode is None or goal.episode != verdict.episode:
             return
-        ahead_ns = verdict.stamp_ns - self._clock_ns()
-        if (
-            verdict.stamp_ns < goal.started_ns or ahead_ns > RECENT_NS
-        ):  # of an earlier goal with this number, or of none
+        age_ns = self._clock_ns() - verdict.stamp_ns
+        if verdict.stamp_ns < goal.started_ns or not -AHEAD_NS <= age_ns <= RECENT_NS:
+            return  # of an earlier goal with this number, of none, or of long ago
+        if goal.verdict is not None and verdict.stamp_ns <= goal.verdict.stamp_ns:  # it comes late
             return
         goal.verdict = verdict
         if goal.hold.take(verdict) and self.config.own_episodes:
@@ -158,6 +164,8 @@ class GoalBook:
     def told(self, outcome: str) -> tuple[bool, str]:
         """A person says how the goal at hand ended: ``succeeded`` or ``failed``; return whether it did, and words."""
         goal = self.goal
+        if outcome not in JUDGED:
+            raise unknown_name("outcome", outcome, JUDGED)
         if goal is None or goal.episode is None:
             return False, "no goal is being carried out"
         if not self.config.own_episodes:

@@ -181,7 +181,7 @@ class Practice:
             write_atomic(path, json.dumps(about, indent=1).encode())
         try:
             found = dict(json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
             values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
@@ -192,5 +192,5 @@ class Practice:
         try:
             lines = path.read_text().splitlines() if path.exists() else []
             return [PracticeEpisode(**json.loads(line)) for line in lines]
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error

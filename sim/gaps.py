@@ -73,13 +73,19 @@ class GapWorld(MujocoWorld):
         self.gap = gap
         self._late: list[JointCommand] = []
         self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
+        self._seed = 0
         self._drops = np.random.default_rng(0)
+
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        """Arrange ``task`` from ``seed``, which also says which pictures do not come."""
+        self._seed = seed
+        return super().reset(task, seed, instruction)
 
     def load(self, scene: SceneConfig) -> None:
         """Begin an episode with ``scene`` as it is here."""
         super().load(scene)
         self._late, self._seen = [], {}
-        self._drops = np.random.default_rng(self._episode)
+        self._drops = np.random.default_rng(self._seed)
         model, gap = self.model, self.gap
         pristine = compiled_scene(scene, self.config.profile, self.config.timestep_s, self.robot)
         model.geom_friction[:] = pristine.geom_friction

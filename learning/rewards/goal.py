@@ -31,7 +31,7 @@ class Goal:
 
 _THING = r"(?:the |a |an |my |your |that |this )?(?P<thing>[\w'-]+(?: [\w'-]+){0,3}?)"
 _BUTTON = r"(?:the |a |an |my |your )?(?P<thing>(?:[\w'-]+ ){0,3}?(?:button|switch|key|buzzer|bell))"
-_TARGET = r"(?:the |a |an |my |your )?(?P<target>[\w'-]+(?: [\w'-]+){0,3}?)"
+_TARGET = r"(?:the |a |an |my |your |that |this )?(?P<target>[\w'-]+(?: [\w'-]+){0,3}?)"
 _HAND = r"(?:the |your )?(?:gripper|hand|arm)"
 _PUT = r"(?:put|place|set|lay|drop|throw|stack|move|bring|carry)"
 _TAKE = r"(?:pick up|grab|take|lift|fetch)"
@@ -50,18 +50,19 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (ABOVE, rf"(?:move|hover|go) (?:above|over) {_THING}"),
     (ABOVE, rf"(?:reach for|go to) {_THING}"),
     (ABOVE, rf"(?:put|hold|bring|position|move) {_HAND} (?:over|above|to) {_THING}"),
-    (TOUCHED, rf"(?:touch|tap) {_THING}"),
+    (TOUCHED, rf"(?:touch|tap(?: on)?) {_THING}"),
     (IN, rf"{_PUT} {_THING} {_INTO} {_TARGET}"),
     (IN, rf"{_TAKE} {_THING} and {_PUT} it {_INTO} {_TARGET}"),
     (AT, rf"{_PUSH} {_THING} {_TO} {_TARGET}"),
     (AT, rf"move {_THING} {_TO} {_TARGET} by pushing it"),
-    (AT, rf"move {_THING} (?:over )?to {_TARGET}"),
+    (AT, rf"(?:move|bring|carry|take) {_THING} (?:over )?to {_TARGET}"),
     (ON, rf"{_PUT} {_THING} {_ONTO} {_TARGET}"),
     (ON, rf"{_TAKE} {_THING} and {_PUT} it {_ONTO} {_TARGET}"),
     (ON, rf"build a tower with {_THING} {_ONTO} {_TARGET}"),
     (HELD, rf"{_TAKE} {_THING}"),
     (HELD, rf"(?:pick|lift) {_THING} up"),
 )  # the first that fits the whole instruction
+_POLITE = r"(?:(?:please|could you|can you|would you|will you|now),? )+"
 _SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|before|when|while|once|twice|back|again|until it|both|every|each|or)\b")
 """Words of an instruction that asks for more than one thing, or for a state that is over."""
 _NEGATED = re.compile(
@@ -84,7 +85,9 @@ def goal_of(instruction: str) -> Goal | None:
     True
     """
     words = " ".join(instruction.casefold().split()).strip("\"'“”„").rstrip(" .!…")
-    words = re.sub(r"^(?:(?:please|could you|can you|would you|now),? )+", "", words).removesuffix(" please")
+    asked = re.match(_POLITE, words)
+    words = words[asked.end() :].rstrip("?") if asked else words
+    words = re.sub(r"(?:,? (?:please|now|once|fully|carefully|gently|slowly))+$", "", words)
     if _SEVERAL.search(words) or _NEGATED.search(words):
         return None
     for relation, pattern in _PATTERNS:

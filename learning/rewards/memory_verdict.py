@@ -34,8 +34,8 @@ class MemoryVerdictConfig:
     """Largest gap between the bottom of what lies and the top of what carries it."""
     mark_m: float = 0.005
     """What lies at a mark may be so far beyond the mark's edge, measured to its middle."""
-    hover_m: tuple[float, float] = (0.07, 0.13)
-    """Height of the tool point over the middle of a thing that it is above."""
+    hover_m: tuple[float, float] = (0.05, 0.11)
+    """Height of the tool point over the top of a thing that it is above."""
     hover_aside_m: float = 0.03
     """Farthest to the side for it."""
     touch_m: float = 0.02
@@ -49,15 +49,21 @@ class MemoryVerdictConfig:
     clearance_m: float = 0.015
     """The fingers are open by so much more than a thing is wide when they have let go of it."""
     at_hand_m: float = 0.05
-    """A thing of this episode that is so near to the tool point is there, though the hand hides it from the camera."""
+    """A thing of this episode that is so near to the tool point, and hidden, is there: the hand hides it."""
     open_m: float = 0.10
     """How far a handle has come out of what it is of since the episode began when that is open."""
     beside_m: float = 0.10
     """Largest free distance between a handle and what it is of."""
     opening_m: float = 0.085
     """Of the fingers of an open hand; 0 = not known, and a hand has let go of what it is away from."""
-    away_m: float = 0.08
-    """A hand so far away holds nothing of it."""
+    away_m: float = 0.06
+    """A hand so far away from the surface of a thing does not hold it."""
+    beside_it_m: float = 0.01
+    """Largest free distance of a thing from another one that it was brought to."""
+    flat_m: float = 0.01
+    """What is less high is a mark, on which a thing lies when it is at it."""
+    believed: float = 0.2
+    """What the memory believes in by less is not there, whatever the hand hides."""
     alike: float = 1.6
     """Largest ratio of sizes, along any axis, of a thing that is seen under another name and the one it may be."""
     lift_m: float = 0.03
@@ -102,6 +108,7 @@ class MemoryVerdict(RewardSource):
         self.goal = goal_of(instruction) if instruction else None
         self._first: dict[str, SceneNode] = {}  # as each object was when it was first seen in this episode
         self._free: set[str] = set()  # what the hand was seen not to press
+        self._handled: set[str] = set()  # what the hand came to
         self._far_m: float | None = None  # how far from done it was at first
         self._latched: Verdict | None = None
         self._began_ns: int | None = None
@@ -127,6 +134,8 @@ class MemoryVerdict(RewardSource):
         for node in there:
             if self._seen(node):
                 self._first.setdefault(node.id, node)
+            if moment.hand is not None and self._at_hand(node, moment.hand):
+                self._handled.add(node.id)
         things = self._called(goal.thing, there, alike=goal.relation not in (*_MOMENTS, OPEN))
         targets: Sequence[SceneNode | None] = self._called(goal.target, there) if goal.target else [None]
         for name, found in ((goal.thing, things), (goal.target, targets)):
@@ -184,8 +193,11 @@ class MemoryVerdict(RewardSource):
         return self._began_ns is not None and node.last_seen_ns >= self._began_ns
 
     def _belief(self, node: SceneNode, hand: Hand | None) -> float:
-        near = hand is not None and np.linalg.norm(hand.pose.position - node.pose.position) <= self.config.at_hand_m
-        return 1.0 if near and self._seen(node) else node.belief
+        hidden = hand is not None and self._at_hand(node, hand) and node.state in ("visible", "occluded")
+        return 1.0 if hidden and self._seen(node) and node.belief >= self.config.believed else node.belief
+
+    def _at_hand(self, node: SceneNode, hand: Hand) -> bool:
+        return float(np.linalg.norm(hand.pose.position - node.pose.position)) <= self.config.at_hand_m
 
     def _told(
         self, moment: Moment, outcome: str, probability: float, progress: float, reason: str, evidence: tuple[str, ...]
@@ -195,8 +207,8 @@ class MemoryVerdict(RewardSource):
     def _called(self, description: str, there: Sequence[SceneNode], *, alike: bool = False) -> list[SceneNode]:
         """Return what ``description`` names: by the labels of now, else by those at first, before a hand hid them.
 
-        A thing that is carried is often taken for another kind. With ``alike``, where what is named is out of sight,
-        what appeared since counts too, if it has the same adjectives and is about as large.
+        A thing that is carried is often taken for another kind. With ``alike``, where what is named is out of sight
+        since the hand came to it, what appeared since counts too, if it has the same adjectives and is about as large.
         """
         first = [replace(node, label=self._first[node.id].label) if node.id in self._first else node for node in there]
         named = {node.id for node in (called(description, there) or called(description, first))}
@@ -204,6 +216,7 @@ class MemoryVerdict(RewardSource):
         adjectives = set(description.casefold().split()[:-1])
         if not (alike and found and adjectives) or any(node.state == "visible" for node in found):
             return found
+        found_here = [node for node in found if node.id in self._handled]
         lost_ns = max(node.last_seen_ns for node in found)
         return found + [
             node
@@ -212,7 +225,7 @@ class MemoryVerdict(RewardSource):
             and node.state == "visible"
             and node.first_seen_ns > lost_ns
             and adjectives <= set(node.label.casefold().split())
-            and any(self._as_large(node, other) for other in found)
+            and any(self._as_large(node, other) for other in found_here)
         ]
 
     def _as_large(self, first: SceneNode, second: SceneNode) -> bool:
@@ -264,21 +277,26 @@ class MemoryVerdict(RewardSource):
         ]
 
     def _at(self, thing: SceneNode, target: SceneNode, hand: Hand) -> list[Margin]:
-        aside = float(np.linalg.norm(thing.pose.position[:2] - target.pose.position[:2]))
-        within = float(_half(target)[:2].mean()) + self.config.mark_m
-        gap = abs(_low(thing) - _high(target))
+        """At a mark: on it, its middle within the ellipse of its sides. At a thing: on it, in it or beside it."""
+        config = self.config
+        half, away = target.size / 2 + config.mark_m, _in_axes(thing.pose.position, target)
+        if 2 * _half(target)[2] < config.flat_m:
+            left = float((1.0 - np.linalg.norm(away[:2] / half[:2])) * half[:2].min())
+            air = config.contact_m - abs(_low(thing) - _high(target))
+        else:
+            left = config.beside_it_m - _gap(thing, target)
+            air = _high(target) + config.contact_m - _low(thing)
         return [
-            self._margin(f"the {thing.label} is not at the {target.label} yet", within - aside, thing, target),
-            self._margin(f"the {thing.label} is in the air", self.config.contact_m - gap, thing, target),
+            self._margin(f"the {thing.label} is not at the {target.label} yet", left, thing, target),
+            self._margin(f"the {thing.label} is in the air", air, thing, target),
             self._let_go(thing, hand, pushes=True),
         ]
 
     def _above(self, thing: SceneNode, hand: Hand) -> list[Margin]:
-        offset, config = hand.pose.position - thing.pose.position, self.config
-        low, high = config.hover_m
-        middle = (low + high) / 2
-        away = float(np.linalg.norm(offset - np.array([0.0, 0.0, middle])))
-        return [self._margin(f"the hand is not above the {thing.label}", config.hover_aside_m - away, thing)]
+        low, high = self.config.hover_m
+        over = np.append(thing.pose.position[:2], _high(thing) + (low + high) / 2)
+        away = float(np.linalg.norm(hand.pose.position - over))
+        return [self._margin(f"the hand is not above the {thing.label}", self.config.hover_aside_m - away, thing)]
 
     def _touched(self, thing: SceneNode, hand: Hand) -> list[Margin]:
         left = self.config.touch_m - _distance(hand.pose.position, thing)
@@ -296,7 +314,7 @@ class MemoryVerdict(RewardSource):
 
     def _open(self, handle: SceneNode, drawer: SceneNode, hand: Hand) -> list[Margin]:
         """The handle has come out of what it is of: the face behind it stayed, though the whole may look longer now."""
-        way = handle.pose.position - self._first[handle.id].pose.position
+        way = (handle.pose.position - self._first[handle.id].pose.position) * (1.0, 1.0, 0.0)  # it slides or swings
         came = float(np.linalg.norm(way))
         along = way / came if came > 0.0 else way
         back = [float(along @ n.pose.position - np.abs(along) @ _half(n)) for n in (drawer, self._first[drawer.id])]
@@ -304,16 +322,22 @@ class MemoryVerdict(RewardSource):
         return [self._margin(f"the {handle.label} has come {came:.2f} m", left, handle)]
 
     def _held(self, thing: SceneNode, hand: Hand) -> list[Margin]:
-        away = float(np.linalg.norm(hand.pose.position - thing.pose.position))
-        first = self._first.get(thing.id, thing)
+        config, first = self.config, self._first.get(thing.id, thing)
         lifted = float(thing.pose.position[2] - first.pose.position[2])
-        config = self.config
-        closed = Margin(f"the hand is open around the {thing.label}", -self._fingers(thing, hand), config.sigma_m)
-        return [
-            self._margin(f"the hand is not at the {thing.label}", config.away_m / 2 - away, thing),
+        left = config.touch_m - _distance(hand.pose.position, thing)
+        margins = [
+            self._margin(f"the hand is not at the {thing.label}", left, thing),
             self._margin(f"the {thing.label} is not lifted", lifted - config.lift_m, thing),
-            *([closed] if config.opening_m > 0.0 else []),
         ]
+        if config.opening_m > 0.0:
+            opening = config.opening_m * (1.0 - hand.closed)
+            wide = -self._fingers(thing, hand)
+            narrow = opening - float(thing.size.min()) + config.clearance_m
+            margins += [
+                Margin(f"the hand is open around the {thing.label}", wide, config.sigma_m),
+                Margin(f"nothing as wide as the {thing.label} is in the hand", narrow, config.sigma_m),
+            ]
+        return margins
 
     def _over(self, thing: SceneNode, target: SceneNode) -> Margin:
         """The middle of ``thing`` is within the edges of ``target``, as it is turned."""
@@ -333,9 +357,10 @@ class MemoryVerdict(RewardSource):
     def _let_go(self, thing: SceneNode, hand: Hand, *, pushes: bool = False) -> Margin:
         """The hand is away, or open wider than the thing; one that ``pushes`` is beside it, not around it."""
         config = self.config
-        away = float(np.linalg.norm(hand.pose.position - thing.pose.position)) - config.away_m
+        surface = _distance(hand.pose.position, thing)
+        away = surface - config.away_m
         opened = self._fingers(thing, hand) if config.opening_m > 0.0 else -config.away_m
-        beside = _distance(hand.pose.position, thing) - config.mark_m if pushes else -config.away_m
+        beside = surface - config.mark_m if pushes else -config.away_m
         return Margin(f"the hand holds the {thing.label}", max(away, opened, beside), config.sigma_m)
 
     def _margin(self, words: str, metres: float, thing: SceneNode, target: SceneNode | None = None) -> Margin:

@@ -28,6 +28,8 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
     assert whole["curve"][:2] == first["curve"] and whole["episodes"][:2] == first["episodes"]
     assert all(e["success"] == e["oracle_success"] for e in whole["episodes"])  # the memory said what is true
     assert whole["episodes"][-1]["updates"] >= 5
+    fewer = improve(tmp_path, capsys, "--episodes", "5", "--measure-at", "0", "2", "--measured", "3")
+    assert fewer["curve"] == whole["curve"][:2]  # what was not measured then cannot be now
     learnt, base = load_policy(whole["policy"]), load_policy("base")
     assert isinstance(learnt, VlaPolicy) and isinstance(base, VlaPolicy)
     pairs = zip(learnt.network.parameters(), base.network.parameters(), strict=True)
@@ -48,6 +50,7 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
         (["--episodes", "0"], "--episodes: 0"),
         (["--updates", "0"], "--updates: 0"),
         (["--seed", "-1"], "--seed: -1"),
+        (["--seed", "50"], "others would practise on scenes that measure"),
         (["--measure-at", "-5"], "--measure-at: -5"),
         (["--exploration", "nan"], "--exploration: nan"),
     ],

@@ -108,6 +108,11 @@ def test_what_asks_for_several_steps_or_for_the_past_has_no_goal(task):
         ("put the red cube down", None),
         ("could you please pick up the red cube", Goal("held", "red cube")),
         ("pick the red cube up…", Goal("held", "red cube")),
+        ("Could you please pick up the red cube?", Goal("held", "red cube")),
+        ("put the red cube into that bin, please.", Goal("in", "red cube", "bin")),
+        ("press the red button once", Goal("pressed", "red button")),
+        ("bring the red cube to the mark", Goal("at", "red cube", "mark")),
+        ("is the red cube in the bin?", None),
         ("push the red button down", Goal("pressed", "red button")),
         ("put the cup inside of the box", Goal("in", "cup", "box")),
         ("move the red cube onto the blue one", Goal("on", "red cube", "blue cube")),
@@ -224,6 +229,8 @@ def test_a_thing_that_the_detector_takes_for_another_kind_is_still_the_one_that_
     judged, blue = Judged("stack the red cube on the blue cube"), thing("blue cube", (0.5, 0.0, 0.02))
     lost = thing("red cube", (0.5, 0.2, 0.02), state="occluded")
     later = {"first_ns": 11 * SECOND, "seen_ns": 12 * SECOND}
+    assert judged.see(lost, thing("red box", (0.5, 0.0, 0.06), **later), blue).outcome == DENIED  # no hand came to it
+    judged.see(lost, blue, at=hand((0.5, 0.2, 0.02)))
     assert judged.see(lost, thing("red box", (0.5, 0.0, 0.06), **later), blue).outcome == CONFIRMED
     for other in (
         thing("red box", (0.5, 0.0, 0.06)),  # it was there beside the right one
@@ -358,6 +365,66 @@ def test_a_thing_over_an_open_hand_is_not_held():
     up = thing("red cube", (0.5, 0.0, 0.10))
     assert judged.see(up, at=hand((0.5, 0.0, 0.10))).outcome == DENIED
     assert judged.see(up, at=hand((0.5, 0.0, 0.10), closed=0.5)).outcome == CONFIRMED
+
+
+def moved(label, before, after, size=(0.04, 0.04, 0.04)):
+    return thing(label, before, size), thing(label, after, size)
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after", "others", "at", "outcome"),
+    [
+        # closed beside the cube, which stands on another: nothing is in the hand
+        ("pick up the red cube", (0.5, 0, 0.02), (0.5, 0, 0.06), (), ((0.5, 0, 0.098), 1.0), DENIED),
+        ("move the red cube to the bin", (0.5, 0, 0.02), (0.5, 0.2, 0.025), ("bin",), None, CONFIRMED),
+        ("push the red cube to the blue cube", (0.5, 0.3, 0.02), (0.6, 0.042, 0.02), ("blue",), None, CONFIRMED),
+        ("push the red cube to the blue cube", (0.5, 0.3, 0.02), (0.6, 0.06, 0.02), ("blue",), None, DENIED),
+        ("push the red cube to the mark", (0.5, 0.3, 0.02), (0.5, 0, 0.02), ("strip",), None, DENIED),
+        ("push the red cube to the mark", (0.5, 0.3, 0.02), (0.6, 0.15, 0.02), ("strip",), None, CONFIRMED),
+    ],
+)
+def test_what_is_held_and_what_is_at_a_thing(words, before, after, others, at, outcome):
+    there = {
+        "bin": thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)),
+        "blue": thing("blue cube", (0.6, 0.0, 0.02)),
+        "strip": thing("mark", (0.6, 0.0, 0.0), (0.02, 0.4, 0.001)),
+    }
+    first, last = moved("red cube", before, after)
+    judged, rest = Judged(words), [there[name] for name in others]
+    judged.see(first, *rest)
+    assert judged.see(last, *rest, at=hand(*at) if at else None).outcome == outcome
+
+
+def test_a_long_thing_is_held_at_its_end_and_a_high_one_has_its_top_above():
+    bin_, stick = (
+        thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)),
+        thing("stick", (0.5, 0.2, 0.02), (0.02, 0.2, 0.02)),
+    )
+    judged = Judged("put the stick in the bin")
+    assert judged.see(stick, bin_, at=hand((0.5, 0.295, 0.02), closed=0.8)).outcome == DENIED
+    first, up = moved("bottle", (0.5, 0, 0.12), (0.5, 0, 0.32), (0.06, 0.06, 0.24))
+    judged = Judged("pick up the bottle")
+    judged.see(first)
+    assert judged.see(up, at=hand((0.5, 0.0, 0.38), closed=0.3)).outcome == CONFIRMED
+    assert Judged("reach for the bottle").see(first, at=hand((0.5, 0.0, 0.32))).outcome == CONFIRMED
+
+
+def test_what_the_memory_hardly_believes_in_is_not_at_the_hand():
+    cube, gone = (
+        thing("red cube", (0.5, 0.0, 0.02)),
+        thing("red cube", (0.5, 0.0, 0.02), belief=0.02, state="unseen"),
+    )
+    judged = Judged("touch the red cube")
+    judged.see(cube)
+    assert judged.see(gone, at=hand((0.5, 0.0, 0.03))).outcome == DENIED
+    hidden = thing("red cube", (0.5, 0.0, 0.02), belief=0.5, state="occluded")
+    assert judged.see(hidden, at=hand((0.5, 0.0, 0.03))).outcome == CONFIRMED
+
+
+def test_a_handle_that_is_lifted_opens_nothing():
+    judged, drawer = Judged("open the drawer"), thing("drawer", (0.67, 0.0, 0.045), DRAWER)
+    judged.see(drawer, thing("handle", (0.54, 0.0, 0.06)))
+    assert judged.see(drawer, thing("handle", (0.54, 0.0, 0.18))).outcome == DENIED
 
 
 def test_names_and_noises_that_make_no_sense_break_nothing():

@@ -67,3 +67,9 @@ def test_looks_that_are_far_apart_or_come_late_or_are_few_are_no_certainty():
     assert taken(VerdictHold(), 0, 290, 580) == [False] * 3  # what happened in between nobody saw
     assert taken(VerdictHold(), 0, 5, 10) == [False, False, True]  # a slow camera
     assert taken(VerdictHold(), 12, 10, 9, 13) == [False] * 4
+    late = VerdictHold()
+    looks = ((10.0, CONFIRMED), (10.1, DENIED), (9.5, CONFIRMED), (9.6, CONFIRMED), (9.8, CONFIRMED))
+    assert not any(late.take(Verdict(round(t * 1e9), 1, "memory", what, 0.5)) for t, what in looks)
+    good = VerdictHold()
+    looks = ((10.0, CONFIRMED), (10.1, CONFIRMED), (9.5, DENIED), (10.2, CONFIRMED))
+    assert [good.take(Verdict(round(t * 1e9), 1, "memory", what, 0.5)) for t, what in looks][-1]

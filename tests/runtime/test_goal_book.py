@@ -142,6 +142,9 @@ def test_what_is_judged_of_another_episode_or_before_the_goal_ends_nothing(robot
         judge(robot, tenths, episode=2)
     for tenths in (10**6, 10**6 + 1, 10**6 + 2):  # nobody has seen that yet
         judge(robot, tenths)
+    robot.now_ns = 20 * SECOND
+    for tenths in (110, 120, 130):  # that was long ago
+        judge(robot, tenths)
     assert not robot.ends and goal.verdict is None
 
 
