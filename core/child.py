@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from engram.core.errors import EngramError
 from engram.core.notices import hush_datasets
@@ -41,18 +42,31 @@ def run_spawned[Item, Result](
         EngramError: a process died, by a signal or for want of memory. The processes of a ``multiprocessing.Pool``
             would be replaced, and its caller would wait for the lost result for ever.
     """
-    pool = ProcessPoolExecutor(
-        processes, multiprocessing.get_context("spawn"), _begin, (os.getpid(),), max_tasks_per_child=tasks_per_child
-    )
-    try:
+    with spawned_pool(processes, tasks_per_child) as pool:
         for done in as_completed([pool.submit(function, item) for item in items]):
             yield done.result()
+
+
+@contextmanager
+def spawned_pool(
+    processes: int, tasks_per_child: int | None = None, niceness: int = 0
+) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of fresh processes that end with this one and are nicer than it by ``niceness``.
+
+    Raises:
+        EngramError: a process died, by a signal or for want of memory.
+    """
+    context, about = multiprocessing.get_context("spawn"), (os.getpid(), niceness)
+    pool = ProcessPoolExecutor(processes, context, _begin, about, max_tasks_per_child=tasks_per_child)
+    try:
+        yield pool
     except BrokenProcessPool as error:
         raise EngramError("a worker process died (killed, crashed, or out of memory); what it did is lost") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(parent: int) -> None:
+def _begin(parent: int, niceness: int) -> None:
     end_with_parent(parent)
+    os.nice(niceness)
     hush_datasets()  # what the parent's command has switched off is on again in a fresh process
