@@ -1,9 +1,8 @@
 """Receives experience, trains on it and announces better weights. It acknowledges experience after its own commit.
 
-One worker thread owns the store, another one trains. A candidate is announced with its manifest. With ``promote: auto``
-(simulation) it is deployed at once, until this node starts again; ``policy/promote`` approves it for good. No gate has
-tried it out either way: what is checked is that names and shapes are those of the network and all values finite.
-``policy/rollback`` goes back.
+One worker thread owns the store, another one trains. A candidate is announced with its manifest. ``policy/promote``
+approves it for good; with ``promote: gated`` only what the gate promoted (``engram validate --learner``). With
+``promote: auto`` it drives at once, until this node starts again. ``policy/rollback`` goes back.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from engram.nodes.process import run
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.validation.validate import proof_in
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
@@ -50,7 +50,9 @@ class LearnerNode(EngramNode):
         if workspace.moved_aside:
             self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
             self.health.note("moved aside", workspace.moved_aside)
-        self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health)
+        self.session = LearnerSession(
+            self.config, self.store, workspace, key, self, self.health, proof=proof_in(folder / "gate")
+        )
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
@@ -98,8 +100,8 @@ class LearnerNode(EngramNode):
 
     def _on_promote(self, request: PromotePolicy.Request, response: PromotePolicy.Response) -> Any:
         try:
-            self.session.promote(request.version, request.reason or "policy/promote")
-            response.accepted, response.reason = True, f"{request.version} drives now; no gate has judged it"
+            proof = self.session.promote(request.version, request.reason or "policy/promote")
+            response.accepted, response.reason = True, f"{request.version} drives now; {proof}"
         except EngramError as error:
             response.reason = str(error)
         return response

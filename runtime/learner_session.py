@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from engram.core.errors import WeightsError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
@@ -46,6 +47,8 @@ class LearnerSession:
         key: signs manifests; None: they go unsigned.
         outputs: where receipts and weights go.
         health: where counters and problems are shown.
+        proof: gets the sha256 of a candidate and of what drives; returns why the first may take over, or raises
+            WeightsError. None: nothing can be proven.
         wall_ns: tells the wall clock [ns].
     """
 
@@ -58,10 +61,11 @@ class LearnerSession:
         outputs: LearnerOutputs,
         health: Health,
         wall_ns: Callable[[], int] = time.time_ns,
+        proof: Callable[[str, str], str] | None = None,
     ) -> None:
         self.learner, self.library = workspace.learner, workspace.library
         self._config, self._store, self._key = config, store, key
-        self._outputs, self._health, self._wall_ns = outputs, health, wall_ns
+        self._outputs, self._health, self._wall_ns, self._proof = outputs, health, wall_ns, proof
         self._receiver = ExperienceReceiver(store)
         self._stored, self._missing = store.size(), store.missing()
         self._saved = self.learner.metrics["updates"]
@@ -122,10 +126,29 @@ class LearnerSession:
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
-    def promote(self, version: str, reason: str) -> None:
-        """Let ``version`` drive for good; raises UnknownNameError or WeightsError."""
+    def promote(self, version: str, reason: str) -> str:
+        """Let ``version`` drive for good; return what proves it, or that nothing does.
+
+        Raises:
+            UnknownNameError: there is no such version.
+            WeightsError: it is damaged, or nothing is promoted without a proof and there is none.
+        """
+        proof = "no gate has judged it"
+        if self._config.promote == "gated":
+            proof = self._prove(version)
+            reason = f"{reason}; {proof}"
         self._announce(*self.library.approve(version, reason))
         self.learner.promoted(version)
+        return proof
+
+    def _prove(self, version: str) -> str:
+        """Return what proves that ``version`` may drive in place of what drives now; raises WeightsError."""
+        candidate, drives = self.library.get(version)[1], self.library.get(self.library.current)[1]
+        if candidate.sha256 == drives.sha256:
+            return "it drives already"
+        if self._proof is None:
+            raise WeightsError(f"{version}: promote is 'gated', and this learner reads no verdicts of the gate")
+        return self._proof(candidate.sha256, drives.sha256)
 
     def roll_back(self, version: str, reason: str) -> str:
         """Go back to ``version`` ("" = the one before) and return it; raises UnknownNameError or WeightsError."""

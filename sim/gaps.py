@@ -6,6 +6,7 @@ differs.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -63,6 +64,24 @@ def get_gap(name: str) -> Gap:
     if name not in GAPS:
         raise unknown_name("gap", name, GAPS)
     return GAPS[name]
+
+
+def varied(gap: Gap, seed: int) -> Gap:
+    """Return ``gap`` with small deviations drawn from ``seed``: what remains of a robot that was set up with care."""
+    rng = np.random.default_rng([zlib.crc32(b"gap"), seed])
+    aside = np.add(gap.front_m, rng.uniform(-0.01, 0.01, 3))
+    return Gap(
+        yaw_deg=gap.yaw_deg + float(rng.uniform(-3.0, 3.0)),
+        gain=gap.gain * float(rng.uniform(0.9, 1.1)),
+        deadband=gap.deadband + float(rng.uniform(0.0, 0.03)),
+        front_m=(float(aside[0]), float(aside[1]), float(aside[2])),
+        front_yaw_deg=gap.front_yaw_deg + float(rng.uniform(-1.0, 1.0)),
+        wrist_m=(gap.wrist_m[0], gap.wrist_m[1] + float(rng.uniform(-0.002, 0.002)), gap.wrist_m[2]),
+        friction=gap.friction * float(rng.uniform(0.7, 1.4)),
+        mass=gap.mass * float(rng.uniform(0.7, 1.5)),
+        latency_steps=gap.latency_steps + int(rng.random() < 0.25),
+        dropped=min(1.0, gap.dropped + float(rng.uniform(0.0, 0.1))),
+    )
 
 
 class GapWorld(MujocoWorld):

@@ -78,7 +78,9 @@ class Report:
         return table
 
 
-def make_runtime(policy: Policy, world: World, detector: str = "geometric") -> Runtime:
+def make_runtime(
+    policy: Policy, world: World, detector: str = "geometric", pipeline: CommandPipeline | None = None
+) -> Runtime:
     """Return what runs ``policy`` in ``world`` as the nodes would.
 
     A network's chunks follow one another as its configuration says. One that acts on memory/context is given where
@@ -89,6 +91,7 @@ def make_runtime(policy: Policy, world: World, detector: str = "geometric") -> R
         world: with cameras, and with depth for a policy that acts on memory/context. Its attributes ``robot`` and
             ``kinematics`` say what is driven; a world without them holds the Panda.
         detector: what finds the objects for a policy that acts on memory/context.
+        pipeline: from actions to commands; default: one of the robot that ``world`` holds.
     """
     if isinstance(policy, StatefulPolicy):
         from engram.policies.vla.chunking import follow  # torch: only where there is a network
@@ -97,7 +100,7 @@ def make_runtime(policy: Policy, world: World, detector: str = "geometric") -> R
     robot = getattr(world, "robot", PANDA_2F85)
     kinematics = getattr(world, "kinematics", None) or make_kinematics(robot)
     finds, fresh_memory = make_perception(detector) if policy.reads_context else (None, None)
-    pipeline = CommandPipeline(kinematics, robot)
+    pipeline = pipeline or CommandPipeline(kinematics, robot)
     return Runtime(world, policy, pipeline, detector=finds, fresh_memory=fresh_memory)
 
 

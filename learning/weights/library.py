@@ -29,13 +29,15 @@ class WeightsLibrary:
         announcements: numbers what is announced to robots.
     """
 
-    def __init__(self, folder: Path, keep: int = 10) -> None:
+    def __init__(self, folder: Path, keep: int = 10, *, read_only: bool = False) -> None:
+        """``read_only``: beside the learner that writes it; nothing is forgotten, and nothing may be changed."""
         self._folder = folder
         self._keep = keep
-        folder.mkdir(parents=True, exist_ok=True)
+        if not read_only:
+            folder.mkdir(parents=True, exist_ok=True)
         log = folder / "deployed.json"
         self.deployed: list[str] = json.loads(log.read_text()) if log.exists() else []
-        self.forgotten = self._forget_candidates()
+        self.forgotten = () if read_only else self._forget_candidates()
         self.announcements = AnnouncementCounter(folder / "announced.json")
 
     @property
@@ -56,6 +58,11 @@ class WeightsLibrary:
         idle.sort(key=lambda version: self._path(version).stat().st_mtime)
         for version in idle[: max(0, len(idle) + 1 - self._keep)]:
             self._delete(version)
+
+    def newest(self) -> str:
+        """Return the candidate that was added last; empty when there is none."""
+        candidates = [version for version in self.versions if self._stage(version) == "candidate"]
+        return max(candidates, key=lambda version: self._path(version).stat().st_mtime, default="")
 
     def get(self, version: str) -> tuple[bytes, PolicyManifest]:
         """Return weights and manifest, verified; raises UnknownNameError or WeightsError."""

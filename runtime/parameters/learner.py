@@ -20,9 +20,10 @@ class LearnerNodeConfig(NodeConfig):
     """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""
     folder: str = "~/.local/share/engram/{robot_id}/learner"
     """Folder for experience, training state and weights; "{robot_id}" is filled in."""
-    promote: str = param("manual", choices=("auto", "manual"))
-    """Who lets a candidate drive: this node at once and until it starts again (simulation; names, shapes and finite
-    values are checked, but no gate tries it out first), or policy/promote."""
+    promote: str = param("gated", choices=("gated", "manual", "auto"))
+    """Who lets a candidate drive. gated: policy/promote, if `engram validate` has promoted it against what drives.
+    manual: policy/promote, without any proof. auto: this node at once and until it starts again, without any proof, for
+    experiments in simulation."""
     commit_period_s: float = param(0.5, 0.05, 60.0)
     """Time between two commits of received experience [s]; each is acknowledged."""
     save_every: int = param(50, 1, 1000000)

@@ -1,5 +1,7 @@
 """Versions on disk: which drove, promotion, rollback, damage."""
 
+import os
+
 import numpy as np
 import pytest
 from safetensors.numpy import save
@@ -96,3 +98,13 @@ def test_versions_that_never_drove_go_when_there_are_too_many(tmp_path):
         library.add(weights(i), make_manifest(weights(i), f"v{i}"))
     assert len(library.versions) == 3
     assert {"first", "v4"} <= set(library.versions)
+
+
+def test_a_reader_beside_the_learner_changes_nothing_and_finds_the_newest_candidate(library, tmp_path):
+    library.approve("a", "test")
+    os.utime(tmp_path / "b.safetensors", (10**10, 10**10))
+    before = sorted(tmp_path.iterdir())
+    reader = WeightsLibrary(tmp_path, read_only=True)
+    assert (reader.newest(), reader.current, reader.versions) == ("b", "a", ["a", "b", "c"])
+    assert sorted(tmp_path.iterdir()) == before
+    assert not (WeightsLibrary(tmp_path / "none", read_only=True).newest() or (tmp_path / "none").exists())

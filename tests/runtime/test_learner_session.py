@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load
 
-from engram.core.errors import UnknownNameError
+from engram.core.errors import UnknownNameError, WeightsError
 from engram.core.types import ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
@@ -27,12 +27,14 @@ PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates
 class Desk:
     """A session in a folder; notes what it tells the robots."""
 
-    def __init__(self, folder, key=None, **config):
+    def __init__(self, folder, key=None, proof=None, **config):
         self.store = ExperienceStore(folder / "experience")
         self.health, self.receipts, self.announced = Health(), [], []
         workspace = open_workspace(folder, self.store, OneWeight(), "tests.ros.trainers:Counting", PACE)
         self.session = LearnerSession(
-            LearnerNodeConfig(robot_id="r1", **config), self.store, workspace, key, self, self.health, lambda: 10**18
+            LearnerNodeConfig(robot_id="r1", **{"promote": "manual"} | config),
+            *(self.store, workspace, key, self, self.health, lambda: 10**18),
+            proof=proof,
         )
 
     def acknowledge(self, receipt, stored):
@@ -161,4 +163,35 @@ def test_signed_weights_name_the_robots_they_are_for(tmp_path):
     assert manifest.config["announced"]["robots"] == ["r2", "r3"]
     name = fingerprint(key.public_key())
     assert check_signature(manifest, signature, {name: key.public_key()}) == name
+    desk.close()
+
+
+def test_behind_the_gate_only_what_was_proven_against_what_drives_is_promoted(tmp_path):
+    asked, answers = [], []
+
+    def proof(candidate, approved):
+        asked.append((candidate, approved))
+        if not answers:
+            raise WeightsError("the gate has not judged it")
+        return answers.pop()
+
+    desk = Desk(tmp_path, proof=proof, promote="gated")
+    version = desk.learn()
+    library = desk.session.library
+    assert library.current == "v0"  # nothing drives unasked
+    with pytest.raises(WeightsError, match="the gate has not judged it"):
+        desk.session.promote(version, "please")
+    assert (library.current, library.get(version)[1].stage) == ("v0", "candidate")
+    answers.append("the gate: not worse")
+    assert desk.session.promote(version, "please") == "the gate: not worse"
+    assert (library.current, desk.announced[-1][1].stage) == (version, "approved")
+    assert library.get(version)[1].metrics["approved_because"] == "please; the gate: not worse"
+    assert asked == [(library.get(version)[1].sha256, library.get("v0")[1].sha256)] * 2
+    desk.close()
+
+
+def test_behind_the_gate_nothing_is_promoted_where_no_verdicts_are_read(tmp_path):
+    desk = Desk(tmp_path, promote="gated")
+    with pytest.raises(WeightsError, match="reads no verdicts of the gate"):
+        desk.session.promote(desk.learn(), "please")
     desk.close()

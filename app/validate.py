@@ -1,0 +1,152 @@
+"""``engram validate``: may a candidate drive in place of the policy that drives now? Simulation decides.
+
+Candidate and policy run the same scenes, on a robot that is set up a little differently in each, until a sequential
+test has shown enough on every task (:mod:`engram.validation.gate`). The last line is the verdict as JSON; the exit code
+is 0 only if the candidate is promoted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from engram.core.arrays import positive_int
+from engram.core.errors import InvalidInputError
+from engram.core.registry import split_options
+from engram.learning.experience.database import write_atomic
+from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
+from engram.learning.weights.library import WeightsLibrary
+from engram.validation.gate import PROMOTE, GateConfig
+from engram.validation.trials import Contender
+from engram.validation.validate import Progress
+from engram.validation.validate import validate as run_gate
+
+
+@dataclass(frozen=True)
+class ValidateConfig:
+    """Try a candidate out in simulation against the policy that drives now."""
+
+    candidate: tyro.conf.Positional[str] = ""
+    """What wants to drive: a checkpoint folder or shipped name. With --learner: a version of the learner's; empty: its
+    newest candidate."""
+    against: str = "base"
+    """What drives now: a checkpoint folder or shipped name. With --learner: the policy that the learner began with."""
+    learner: Path | None = None
+    """Folder of a learner (its parameter folder): what drives now is its own, and its policy/promote finds the
+    verdict there."""
+    tasks: tuple[str, ...] = ()
+    """Tasks or suites on which the candidate has to hold its ground; default: all that either was trained on."""
+    on: str = "none"
+    """The gap that the robot has to the tabletop, where one is known, as of engram improve: none, turned,
+    turned_scaled, wrist_moved, front_moved, worn, late. Every scene deviates a little from it."""
+    margin: float = 0.1
+    """A success rate that is lower by so much is worse."""
+    false_promotion: float = 0.01
+    """Largest probability of promoting a candidate that is worse by the margin on some task."""
+    false_rejection: float = 0.05
+    """Largest probability of rejecting a candidate that is as good on every task."""
+    budget: int = 200
+    """Most pairs of episodes a task."""
+    workers: int = 1
+    """Processes that run episodes."""
+    niceness: int = 10
+    """How far they yield to other processes (Unix nice)."""
+    work: Path = Path("runs/validate")
+    """Folder for results and verdicts; with --learner they lie in the learner's."""
+
+
+def validate(config: ValidateConfig) -> int:
+    """Run the gate; the last line is the verdict as JSON."""
+    from engram.runtime.factories import policy_folder
+
+    for name in ("budget", "workers"):
+        positive_int(f"ValidateConfig.{name}", getattr(config, name))
+    if not 0 <= config.niceness <= 19:
+        raise InvalidInputError(f"ValidateConfig.niceness: {config.niceness}, expected 0..19")
+    limits = {n: getattr(config, n) for n in ("margin", "false_promotion", "false_rejection", "budget")}
+    try:
+        strictness = GateConfig(**limits)
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("GateConfig.", "ValidateConfig.")) from None
+    drives = _contender(policy_folder(config.against))
+    if config.learner is None:
+        if not config.candidate:
+            raise InvalidInputError("ValidateConfig.candidate: empty, expected a checkpoint folder or a shipped name")
+        candidate, work = _contender(policy_folder(config.candidate)), config.work.expanduser()
+    else:
+        work = config.learner.expanduser() / "gate"
+        candidate, drives = _of_learner(config, drives, work)
+    tasks = config.tasks or _trained_on(candidate, drives)
+    console = Console(stderr=True)
+
+    def told(progress: Progress) -> None:
+        gate = progress.gate
+        console.print(
+            f"{gate.pairs} pairs of episodes, {progress.episodes} episodes run: {gate.decision}, {gate.reason}"
+        )
+
+    verdict = run_gate(
+        candidate,
+        drives,
+        tasks,
+        work,
+        strictness,
+        on=config.on,
+        workers=config.workers,
+        niceness=config.niceness,
+        told=told,
+    )
+    console.print(_table(verdict))
+    console.print(f"{verdict.decision}: {verdict.reason}")
+    where = verdict_path(work / "verdicts", verdict.candidate, verdict.approved)
+    print(json.dumps(asdict(verdict) | {"kept": str(where)}))
+    return int(verdict.decision != PROMOTE)
+
+
+def _contender(folder: Path) -> Contender:
+    from engram.policies.checkpoint import WEIGHTS, fingerprint, sha256
+
+    if not (folder / WEIGHTS).is_file():
+        raise InvalidInputError(f"validate: there is no {WEIGHTS} in {folder}")
+    return Contender(str(folder), "", sha256(folder / WEIGHTS), fingerprint(folder))
+
+
+def _of_learner(config: ValidateConfig, began: Contender, work: Path) -> tuple[Contender, Contender]:
+    """Return the candidate and what drives, from a learner's folder; verified copies, for it may delete its own."""
+    assert config.learner is not None
+    library = WeightsLibrary(config.learner.expanduser() / "weights", read_only=True)
+    version = config.candidate or library.newest()
+    if not version or not library.current:
+        raise InvalidInputError(f"ValidateConfig.learner: there is no candidate in {config.learner}")
+    made = []
+    for one in (version, library.current):
+        data, manifest = library.get(one)
+        copy = work / "weights" / f"{manifest.sha256}.safetensors"
+        write_atomic(copy, data)
+        made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
+    return made[0], made[1]
+
+
+def _trained_on(*policies: Contender) -> tuple[str, ...]:
+    """Return the tasks on the cards of ``policies``: everything that could be unlearnt."""
+    found: dict[str, None] = {}
+    for policy in policies:
+        card = Path(policy.checkpoint) / "card.json"
+        tasks = json.loads(card.read_text()).get("tasks", ()) if card.is_file() else ()
+        found.update(dict.fromkeys(split_options(task)[0] for task in tasks))
+    if not found:
+        raise InvalidInputError("ValidateConfig.tasks: neither policy's card names tasks; name them")
+    return tuple(found)
+
+
+def _table(verdict: GateVerdict) -> Table:
+    table = Table("task", "pairs", "candidate", "drives now", "not worse", title="Successes in the same scenes")
+    for seen in verdict.report["tasks"]:
+        shown = "shown" if seen["not_worse"] else "worse" if seen["worse"] else "not shown"
+        table.add_row(seen["task"], str(seen["pairs"]), str(seen["candidate"]), str(seen["approved"]), shown)
+    return table

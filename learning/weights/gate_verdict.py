@@ -1,0 +1,69 @@
+"""What the gate found of one candidate against one policy that drove, and whether it still says something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import WeightsError
+from engram.learning.experience.database import write_atomic
+
+PROMOTE = "promote"
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """A finished validation."""
+
+    candidate: str
+    """sha256 of the candidate's weights."""
+    approved: str
+    """sha256 of the weights that drove."""
+    environment: str
+    """Digest of simulator, tasks and code: see ``engram.validation.trials.environment_digest``."""
+    decision: str
+    """promote, reject or not_shown."""
+    reason: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """Pairs, successes and error rates, task by task."""
+
+    def check(self, candidate: str, approved: str, environment: str) -> None:
+        """Raise WeightsError unless this verdict lets ``candidate`` drive in place of ``approved`` here."""
+        for name, found, wanted in (
+            ("candidate", self.candidate, candidate),
+            ("the weights that drive", self.approved, approved),
+            ("environment", self.environment, environment),
+        ):
+            if found != wanted:
+                raise WeightsError(f"the gate's verdict is void: {name} {found[:12]}, expected {wanted[:12]}")
+        if self.decision != PROMOTE:
+            raise WeightsError(f"the gate did not promote {candidate[:12]} ({self.decision}): {self.reason}")
+
+
+def verdict_path(folder: Path, candidate: str, approved: str) -> Path:
+    """Return where the verdict on these two sha256 lies in ``folder``."""
+    return folder / f"{candidate[:16]}_{approved[:16]}.json"
+
+
+def write_verdict(folder: Path, verdict: GateVerdict) -> Path:
+    """Keep ``verdict`` in ``folder``; return the file. It is durable when this returns."""
+    path = verdict_path(folder, verdict.candidate, verdict.approved)
+    write_atomic(path, (json.dumps(asdict(verdict), indent=1) + "\n").encode())
+    return path
+
+
+def read_verdict(folder: Path, candidate: str, approved: str) -> GateVerdict:
+    """Return the verdict on these two sha256; raises WeightsError if there is none, or the file is damaged."""
+    path = verdict_path(folder, candidate, approved)
+    if not path.exists():
+        raise WeightsError(
+            f"the gate has not judged {candidate[:12]} against {approved[:12]}, which drives; run engram validate"
+        )
+    try:
+        values = json.loads(path.read_text())
+        return GateVerdict(**values)
+    except (OSError, ValueError, TypeError) as error:
+        raise WeightsError(f"{path}: cannot be read: {error}") from error

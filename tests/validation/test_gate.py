@@ -1,0 +1,91 @@
+"""The gate promotes what holds its ground on every task, and nothing else."""
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.validation.gate import NOT_SHOWN, OPEN, PROMOTE, REJECT, Gate, GateConfig
+
+TASKS = ("reach", "stack")
+
+
+def run(candidate, approved, config=None, idle=(0.0, 0.0), breaches=(0.0, 0.0), tasks=TASKS, seed=0) -> Gate:
+    """Draw outcomes with these rates, the same luck for both, until the gate decides."""
+    gate, rng = Gate(tasks, config), np.random.default_rng(seed)
+    while gate.decision == OPEN:
+        for task in gate.wanted:
+            i, luck, breach = tasks.index(task), rng.random(), rng.random()
+            if gate.idle_pairs < 40:
+                gate.add_idle(luck < candidate[i], luck < idle[i])
+            gate.add(task, luck < candidate[i], luck < approved[i], (breach < breaches[0], breach < breaches[1]))
+    return gate
+
+
+def test_as_good_on_every_task_is_promoted() -> None:
+    gate = run((0.9, 0.8), (0.9, 0.8))
+    assert (gate.decision, gate.reason) == (PROMOTE, "not worse by 0.1 or more on any of 2 tasks")
+
+
+def test_better_is_promoted_sooner() -> None:
+    assert run((0.95, 0.95), (0.7, 0.7)).decision == PROMOTE
+    assert run((0.95, 0.95), (0.7, 0.7)).pairs < run((0.9, 0.8), (0.9, 0.8)).pairs
+
+
+def test_one_task_that_was_unlearnt_is_enough_to_be_rejected_and_is_named() -> None:
+    gate = run((1.0, 0.4), (0.9, 0.9))
+    assert gate.decision == REJECT
+    assert gate.reason.startswith("worse: stack ")
+    assert "reach" not in gate.reason
+
+
+def test_what_does_nothing_is_never_promoted_even_where_nothing_was_done_before() -> None:
+    gate = run((0.0, 0.0), (0.0, 0.0))
+    assert gate.decision == NOT_SHOWN
+    assert "more than a robot that stands still" in gate.reason
+    still = run((0.5, 0.5), (0.5, 0.5), idle=(0.5, 0.5))  # a task that is done by itself
+    assert still.decision == NOT_SHOWN
+
+
+def test_more_refused_commands_are_no_promotion() -> None:
+    gate = run((0.9, 0.9), (0.9, 0.9), breaches=(0.5, 0.0))
+    assert gate.decision == REJECT
+    assert "refused commands in" in gate.reason
+
+
+def test_a_budget_ends_what_cannot_be_shown() -> None:
+    gate = run((0.9, 0.9), (0.9, 0.9), GateConfig(budget=20))
+    assert (gate.decision, gate.pairs) == (NOT_SHOWN, 40)
+    assert "reach 18 of 20" in gate.reason or "not shown within 20 pairs" in gate.reason
+
+
+def test_a_single_task_goes_on_until_safety_is_shown_too() -> None:
+    gate = run((0.9,), (0.9,), tasks=("reach",))
+    assert gate.decision == PROMOTE
+    assert gate.pairs > run((0.9, 0.9), (0.9, 0.9)).tasks["reach"].pairs
+
+
+def test_error_rates_hold_at_their_limits() -> None:
+    """300 candidates that are worse by just the margin on one task; 300 that are as good, with luck of their own."""
+    rng, promoted, rejected = np.random.default_rng(1), 0, 0
+    config = GateConfig(false_promotion=0.05, false_rejection=0.1, budget=60)
+    for _ in range(300):
+        for candidate in ((0.8, 0.9), (0.9, 0.9)):
+            gate = Gate(TASKS, config)
+            for _ in range(8):
+                gate.add_idle(True, False)
+            while gate.decision == OPEN:
+                for task, rate in zip(TASKS, candidate, strict=True):
+                    gate.add(task, rng.random() < rate, rng.random() < 0.9)
+            promoted += gate.decision == PROMOTE and candidate[0] < 0.9
+            rejected += gate.decision == REJECT and candidate[0] == 0.9
+    assert promoted <= 26  # 15 at the limit; more than 26 with a probability of 0.002
+    assert rejected <= 46  # 30; 46
+
+
+def test_what_is_no_gate_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="expected one or more, each once"):
+        Gate(("reach", "reach"))
+    with pytest.raises(InvalidInputError, match=r"GateConfig\.margin: 1.5"):
+        GateConfig(margin=1.5)
+    with pytest.raises(UnknownNameError, match="unknown task of the gate 'dance'; valid: reach, stack"):
+        Gate(TASKS).add("dance", True, True)

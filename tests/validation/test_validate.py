@@ -1,0 +1,157 @@
+"""Validation with real policies in real processes: decided, resumed after kill -9, the same for any number of them."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from engram.app.cli import main
+from engram.app.validate import _contender
+from engram.core.errors import InvalidInputError, WeightsError
+from engram.learning.weights.gate_verdict import GateVerdict
+from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.manifest import make_manifest
+from engram.policies.checkpoint import sha256
+from engram.runtime.factories import policy_folder
+from engram.sim.gaps import GAPS, Gap, varied
+from engram.validation.gate import PROMOTE, REJECT, GateConfig
+from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
+from engram.validation.validate import proof_in, validate
+
+LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
+BASE = _contender(policy_folder("base"))
+STILL = Contender(IDLE, "", "still")
+"""A candidate that does nothing."""
+pytestmark = pytest.mark.timeout(900)
+
+
+def changed(folder: Path, name: str, change) -> Contender:
+    """Return ``base`` with other weights."""
+    weights = {key: change(value) for key, value in load_file(Path(BASE.checkpoint) / "model.safetensors").items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / name)
+    return replace(BASE, weights=str(folder / name), sha256=sha256(folder / name))
+
+
+def told(verdict: GateVerdict) -> dict:
+    """Return what has to be the same however it came about."""
+    left_out = ("episodes_run", "seconds", "machine", "commit")
+    return {k: v for k, v in verdict.report.items() if k not in left_out}
+
+
+def test_a_robot_that_stands_still_is_rejected_with_any_number_of_processes_and_nothing_is_run_twice(tmp_path) -> None:
+    one = validate(STILL, BASE, ("reach",), tmp_path / "one", LENIENT)
+    two = validate(STILL, BASE, ("reach",), tmp_path / "two", LENIENT, workers=2, niceness=5)
+    assert (one.decision, one.environment) == (REJECT, environment_digest())
+    assert told(one) == told(two)
+    again = validate(STILL, BASE, ("reach",), tmp_path / "one", LENIENT)
+    assert again.report["episodes_run"] == 0
+    assert told(again) == told(one)
+    with pytest.raises(WeightsError, match="did not promote still"):
+        proof_in(tmp_path / "one")("still", BASE.sha256)
+
+
+def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path) -> None:
+    candidate = changed(tmp_path, "near.safetensors", lambda value: value * np.float32(1 + 1e-6))
+    verdict = validate(candidate, BASE, ("reach",), tmp_path, LENIENT)
+    assert verdict.decision == PROMOTE
+    assert proof_in(tmp_path)(candidate.sha256, BASE.sha256).startswith("the gate: not worse by 0.5 or more")
+    with pytest.raises(WeightsError, match="the gate has not judged"):
+        proof_in(tmp_path)(BASE.sha256, candidate.sha256)
+    with pytest.raises(InvalidInputError, match="are the same policy"):
+        validate(BASE, BASE, ("reach",), tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
+    broken = changed(tmp_path, "nan.safetensors", lambda value: np.full_like(value, np.nan))
+    with pytest.raises(WeightsError, match=r"nan\.safetensors.*not finite"):
+        validate(broken, BASE, ("reach",), tmp_path, LENIENT)
+
+
+def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> None:
+    words = [sys.executable, "-m", "engram.app.cli", "validate", "memory", "--against", "base", "--tasks", "reach"]
+    words += ["--budget", "6", "--work", str(tmp_path)]
+    killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
+    kept = tmp_path / "trials.sqlite"
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and count(kept) < 3:
+        assert killed.poll() is None, "it ended before it was killed"
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = count(kept)
+    assert before >= 3
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    verdict = json.loads(done.stdout.splitlines()[-1])
+    assert verdict["report"]["episodes_run"] == count(kept) - before
+    whole = validate(
+        _contender(policy_folder("memory")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
+    )
+    assert told(whole) == {k: v for k, v in verdict["report"].items() if k in told(whole)}
+
+
+def count(kept: Path) -> int:
+    """Return how many results are on disk."""
+    try:
+        with sqlite3.connect(f"file:{kept}?mode=ro", uri=True) as reader:
+            return int(reader.execute("SELECT COUNT(*) FROM trials").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path, capsys) -> None:
+    library = WeightsLibrary(tmp_path / "weights")
+    for name, factor in (("v0", 1.0), ("candidate-1", 1.0 + 1e-6)):
+        file = Path(changed(tmp_path / "made", name, lambda value, f=factor: value * np.float32(f)).weights)
+        library.add(file.read_bytes(), make_manifest(file.read_bytes(), name))
+    library.approve("v0", "test")
+    code = main(["validate", "--learner", str(tmp_path), "--tasks", "reach", "--budget", "2"])
+    verdict = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (code, verdict["decision"]) == (1, "not_shown")
+    assert verdict["candidate"] == library.get("candidate-1")[1].sha256
+    with pytest.raises(WeightsError, match="did not promote"):
+        proof_in(tmp_path / "gate")(verdict["candidate"], verdict["approved"])
+    assert WeightsLibrary(tmp_path / "weights", read_only=True).versions == ["candidate-1", "v0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--candidate: empty"),
+        (["nonsense"], "unknown policy 'nonsense'"),
+        (["base"], "are the same policy"),
+        (["memory", "--tasks", "dance"], "unknown task 'dance'"),
+        (["memory", "--on", "mars"], "unknown gap 'mars'; valid: "),
+        (["memory", "--margin", "2"], "--margin: 2.0"),
+        (["memory", "--workers", "0"], "--workers: 0"),
+        (["memory", "--niceness", "99"], "--niceness: 99"),
+        (["--learner", "/nonexistent"], "there is no candidate in /nonexistent"),
+    ],
+)
+def test_what_cannot_be_validated_is_named(words, message, tmp_path, capsys) -> None:
+    assert main(["validate", *words, "--work", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_setup_is_drawn_from_the_seed() -> None:
+    assert varied(Gap(), 1) == varied(Gap(), 1) != varied(Gap(), 2)
+    assert {varied(Gap(), seed).latency_steps for seed in range(20)} == {0, 1}
+    assert all(12 <= varied(GAPS["turned"], seed).yaw_deg <= 18 for seed in range(20))
+
+
+def test_results_of_other_code_are_not_taken(tmp_path) -> None:
+    assert environment_digest("turned") != environment_digest("none")
+    store = TrialStore(tmp_path)
+    store.environment = "another"
+    assert store.get(BASE, "reach", 80_000) is None
+    store.close()

@@ -1,0 +1,163 @@
+"""The gate's decision: may a candidate drive in place of the policy that drives now? Pure statistics.
+
+Both policies run the same scenes. On every task the gate tests two things at once and after every pair of episodes:
+that the candidate is not worse by ``margin`` or more, and that it is worse. It promotes when the first is shown on
+every task, and rejects when the second is shown on one. Promoting needs every test, so each may use the whole error
+rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share theirs (Bonferroni). The tests
+hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engram.core.betting import MeanTest
+from engram.core.errors import InvalidInputError, unknown_name
+
+OPEN, PROMOTE, REJECT, NOT_SHOWN = "open", "promote", "reject", "not_shown"
+SAFETY, IDLE = "safety", "idle robot"
+"""Names of the tests that no task has: breaches of limits, and whether the candidate does anything at all."""
+
+
+@dataclass(frozen=True)
+class GateConfig:
+    """How strict the gate is."""
+
+    margin: float = 0.1
+    """A success rate that is lower by so much is worse."""
+    false_promotion: float = 0.01
+    """Probability that a candidate is promoted that is worse by the margin on some task, at most."""
+    false_rejection: float = 0.05
+    """Probability that a candidate is rejected that is as good on every task, at most."""
+    breach_margin: float = 0.05
+    """So much larger may be the share of episodes in which the safety filter refused a command."""
+    budget: int = 200
+    """Pairs of episodes a task; what is not shown then, is not shown."""
+
+    def __post_init__(self) -> None:
+        for name in ("margin", "false_promotion", "false_rejection", "breach_margin"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise InvalidInputError(f"GateConfig.{name}: {getattr(self, name)}, expected between 0 and 1")
+        if self.budget < 1:
+            raise InvalidInputError(f"GateConfig.budget: {self.budget}, expected 1 or more")
+
+
+@dataclass
+class TaskEvidence:
+    """What was seen on one task."""
+
+    task: str
+    pairs: int = 0
+    candidate: int = 0
+    """Successes of the candidate."""
+    approved: int = 0
+    """Successes of the policy that drives, in the same scenes."""
+    not_worse: bool = False
+    """Shown: the candidate is not worse by the margin."""
+    worse: bool = False
+    """Shown: the candidate is worse."""
+
+
+class Gate:
+    """Takes pairs of episodes and decides.
+
+    Args:
+        tasks: names, each once.
+        config: how strict.
+    """
+
+    def __init__(self, tasks: Sequence[str], config: GateConfig | None = None) -> None:
+        if not tasks or len(set(tasks)) != len(tasks):
+            raise InvalidInputError(f"Gate.tasks: {', '.join(tasks) or '(none)'}, expected one or more, each once")
+        self.config = config or GateConfig()
+        self.tasks = {task: TaskEvidence(task) for task in tasks}
+        self.breaches = [0, 0]  # episodes with one: the candidate's, those of the policy that drives
+        self.pairs, self.idle_pairs = 0, 0
+        self._not_worse = {task: MeanTest(1.0 - self.config.margin) for task in tasks}
+        self._worse = {task: MeanTest(1.0) for task in (*tasks, SAFETY)}
+        self._safe, self._acts = MeanTest(1.0 - self.config.breach_margin), MeanTest(1.0)
+
+    def add(self, task: str, candidate: bool, approved: bool, breaches: tuple[bool, bool] = (False, False)) -> None:
+        """Take what came of one scene: successes, and whether the safety filter refused a command of either."""
+        if task not in self.tasks:
+            raise unknown_name("task of the gate", task, self.tasks)
+        seen, gain = self.tasks[task], float(candidate) - float(approved)
+        seen.pairs, self.pairs = seen.pairs + 1, self.pairs + 1
+        seen.candidate, seen.approved = seen.candidate + candidate, seen.approved + approved
+        self._not_worse[task].add(gain + self.config.margin)
+        self._worse[task].add(-gain)
+        calmer = float(breaches[1]) - float(breaches[0])
+        self.breaches = [count + had for count, had in zip(self.breaches, breaches, strict=True)]
+        self._safe.add(calmer + self.config.breach_margin)
+        self._worse[SAFETY].add(-calmer)
+        seen.not_worse = self._not_worse[task].shown(self.config.false_promotion)
+        seen.worse = self._is_worse(task)
+
+    def add_idle(self, candidate: bool, idle: bool) -> None:
+        """Take what came of one scene for the candidate, and for a robot that stands still."""
+        self.idle_pairs += 1
+        self._acts.add(float(candidate) - float(idle))
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Tasks on which more pairs are wanted: those that are not shown yet; all, while safety alone is not."""
+        left = [seen for seen in self.tasks.values() if seen.pairs < self.config.budget]
+        if all(seen.not_worse for seen in self.tasks.values()) and not self._is_safe():
+            return tuple(seen.task for seen in left)
+        return tuple(seen.task for seen in left if not seen.not_worse)
+
+    @property
+    def acts(self) -> bool:
+        """Whether it is shown that the candidate does more than a robot that stands still."""
+        return self._acts.shown(self.config.false_promotion)
+
+    @property
+    def decision(self) -> str:
+        """``open``, ``promote``, ``reject``, or ``not_shown`` where the budget was used up."""
+        if any(self._is_worse(name) for name in self._worse):
+            return REJECT
+        if all(seen.not_worse for seen in self.tasks.values()) and self._is_safe() and self.acts:
+            return PROMOTE
+        return OPEN if self.wanted else NOT_SHOWN
+
+    @property
+    def reason(self) -> str:
+        """Say why, naming tasks."""
+        c = self.config
+        if self.decision == REJECT:
+            named = [self._rates(seen) for task, seen in self.tasks.items() if self._is_worse(task)]
+            if self._is_worse(SAFETY):
+                named.append(f"refused commands in {self.breaches[0]} episodes, before in {self.breaches[1]}")
+            return f"worse: {'; '.join(named)}"
+        if self.decision == PROMOTE:
+            return f"not worse by {c.margin:g} or more on any of {len(self.tasks)} tasks"
+        if self.decision == NOT_SHOWN:
+            named = [self._rates(seen) for seen in self.tasks.values() if not seen.not_worse]
+            named += [f"refused commands in {self.breaches[0]} and {self.breaches[1]}"] * (not self._is_safe())
+            named += ["that it does more than a robot that stands still"] * (not self.acts)
+            return f"not shown within {c.budget} pairs a task: {'; '.join(named)}"
+        return f"{len(self.wanted)} of {len(self.tasks)} tasks are open"
+
+    def report(self) -> dict[str, Any]:
+        """Return everything as JSON keeps it."""
+        return {
+            "decision": self.decision,
+            "reason": self.reason,
+            "pairs": self.pairs,
+            "idle_pairs": self.idle_pairs,
+            "breaches": {"candidate": self.breaches[0], "approved": self.breaches[1]},
+            "tasks": [asdict(seen) for seen in self.tasks.values()],
+            "config": asdict(self.config),
+        }
+
+    def _is_worse(self, name: str) -> bool:
+        return self._worse[name].shown(self.config.false_rejection / len(self._worse))
+
+    def _is_safe(self) -> bool:
+        return self._safe.shown(self.config.false_promotion)
+
+    @staticmethod
+    def _rates(seen: TaskEvidence) -> str:
+        return f"{seen.task} {seen.candidate} of {seen.pairs}, before {seen.approved}"

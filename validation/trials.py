@@ -1,0 +1,197 @@
+"""Episodes of a policy on a robot that is set up a little differently in each scene; every result is kept on disk.
+
+A trial is named by the weights, the task, the seed and the environment, so what was run once is never run again, and an
+interrupted validation goes on where it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from engram.core.contracts import Policy
+from engram.core.provenance import digest
+from engram.core.types import ActionChunk, JointCommand, MemoryTokens, Observation, OracleOutcome
+from engram.learning.experience.database import Database
+from engram.runtime.loop import Runtime
+from engram.sim.gaps import Gap, GapWorld, gap_pipeline, get_gap, varied
+from engram.sim.world import WorldConfig
+
+FIRST_SEED = 80_000
+"""Scenes of the gate; nothing trains, practises or is measured on them."""
+NOMINAL = "none"
+"""The gap of the tabletop as it was trained on: none."""
+IDLE = "idle"
+"""The contender that stands still."""
+WAITING = "no_command"
+"""Why the safety filter holds when nobody asks for a motion: no fault of the policy's."""
+ROOMS = ("core", "memory", "perception", "policies", "runtime", "sim")
+"""What an episode goes through."""
+SCHEMA = """CREATE TABLE trials (
+    weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach INTEGER, steps INTEGER,
+    PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy that is tried."""
+
+    checkpoint: str
+    """Its folder or shipped name; ``idle``: a robot that stands still."""
+    weights: str = ""
+    """A weight file in place of the folder's own."""
+    sha256: str = IDLE
+    """Of the weights."""
+    settings: str = ""
+    """Digest of the folder: its network, its processors, and how chunks are executed."""
+
+    @property
+    def key(self) -> str:
+        """What its results are kept under."""
+        return f"{self.sha256}/{self.settings}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one episode."""
+
+    task: str
+    seed: int
+    success: bool
+    """By the simulator: the gate scores with what it knows."""
+    breach: bool
+    """The safety filter refused a command, and held the robot."""
+    steps: int
+
+
+def environment_digest(on: str = NOMINAL) -> str:
+    """Return 12 hex digits that change with MuJoCo, the renderer, assets, tasks, how trials are run, and the gap.
+
+    A verdict that was found under another digest says nothing here.
+    """
+    code = digest(*(f"{room}/**/*.py" for room in ROOMS), "validation/trials.py")
+    about = f"{code} mujoco {mujoco.__version__} gym-hil {version('gym-hil')} {os.environ.get('MUJOCO_GL', '')} {on}"
+    return hashlib.sha256(about.encode()).hexdigest()[:12]
+
+
+class IdlePolicy(Policy):
+    """Stands still: what any policy has to beat."""
+
+    @property
+    def version(self) -> str:
+        """Who it is."""
+        return IDLE
+
+    def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
+        """Begin an episode."""
+        self._episode = episode
+
+    def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:
+        """Take in one control step: its time."""
+        self._stamp_ns = observation.stamp_ns
+
+    def act(self) -> ActionChunk:
+        """Return a motion of zero with an open hand."""
+        return ActionChunk(self._stamp_ns, self._episode, "ee_delta", np.zeros((8, 7)), 0.1, 8, IDLE)
+
+    def load_weights(self, path: Path, version: str) -> None:
+        """Take nothing: there are no weights."""
+
+
+class TrialStore:
+    """Results on disk, in ``folder``, of robots like ``on`` (a name of ``engram.sim.gaps``); one process writes.
+
+    Raises:
+        UnknownNameError: there is no such gap; lists those there are.
+        StoreError: another process writes it, or the file is damaged.
+    """
+
+    def __init__(self, folder: Path, on: str = NOMINAL) -> None:
+        get_gap(on)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._database = Database(folder / "trials.sqlite", SCHEMA, 1)
+        self.on, self.environment = on, environment_digest(on)
+
+    def get(self, who: Contender, task: str, seed: int) -> Trial | None:
+        """Return what came of this trial, if it was run."""
+        where = "weights = ? AND environment = ? AND task = ? AND seed = ?"
+        found = self._database.execute(
+            f"SELECT success, breach, steps FROM trials WHERE {where}", (who.key, self.environment, task, seed)
+        ).fetchone()
+        return None if found is None else Trial(task, seed, bool(found[0]), bool(found[1]), int(found[2]))
+
+    def put(self, who: Contender, trial: Trial) -> None:
+        """Keep a result; it is durable when this returns."""
+        self._database.begin()
+        row = (who.key, self.environment, trial.task, trial.seed, trial.success, trial.breach, trial.steps)
+        self._database.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._database.commit()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+
+Wanted = tuple[Contender, str, int]
+"""Who, on which task, in which scene."""
+
+
+def run_all(
+    wanted: Sequence[Wanted], store: TrialStore, pool: Executor, ran: Callable[[], None] = lambda: None
+) -> Iterator[Trial]:
+    """Yield the result of each of ``wanted``, in that order, whatever the number of processes; run what is missing.
+
+    ``ran`` is called after each episode that was run.
+    """
+    missing = {job: pool.submit(run_trial, *job, store.on) for job in dict.fromkeys(wanted) if store.get(*job) is None}
+    try:
+        for job in wanted:
+            if job in missing:
+                store.put(job[0], missing.pop(job).result())
+                ran()
+            found = store.get(*job)
+            assert found is not None
+            yield found
+    finally:
+        for future in missing.values():
+            future.cancel()
+
+
+def run_trial(who: Contender, task: str, seed: int, on: str = NOMINAL) -> Trial:
+    """Run one episode; the scene and the robot's deviation from the gap ``on`` are drawn from ``seed``."""
+    runtime, world = _ready(who)
+    world.gap = runtime.pipeline.controller.gap = varied(get_gap(on), seed)  # type: ignore[attr-defined]
+    refused: list[str] = []
+
+    def watch(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+        refused.extend([command.held] * (command.held not in ("", WAITING)))
+
+    result = runtime.run_episode(task, seed, on_step=watch)
+    return Trial(task, seed, result.oracle_success, bool(refused), result.steps)
+
+
+@functools.lru_cache(maxsize=3)
+def _ready(who: Contender) -> tuple[Runtime, GapWorld]:
+    """Return what runs ``who``; a process keeps the last few."""
+    from engram.policies.loading import load_policy  # torch: only in the processes that run networks
+    from engram.policies.vla.chunking import follow
+    from engram.validation.evaluation import make_runtime
+
+    if who.checkpoint == IDLE:
+        policy: Policy = IdlePolicy()
+    else:
+        loaded = load_policy(who.checkpoint)
+        if who.weights:
+            loaded.load_weights(Path(who.weights), who.sha256)
+        policy = follow(loaded)
+    world = GapWorld(Gap(), WorldConfig(depth=policy.reads_context))
+    return make_runtime(policy, world, pipeline=gap_pipeline(world)), world

@@ -1,0 +1,126 @@
+"""Validation of a candidate against the policy that drives now: trials in simulation until the gate decides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engram.core.child import spawned_pool
+from engram.core.errors import InvalidInputError
+from engram.core.provenance import commit, machine
+from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, write_verdict
+from engram.sim.tasks import each_once
+from engram.validation.gate import OPEN, Gate, GateConfig
+from engram.validation.trials import (
+    FIRST_SEED,
+    IDLE,
+    NOMINAL,
+    Contender,
+    Trial,
+    TrialStore,
+    Wanted,
+    environment_digest,
+    run_all,
+)
+
+ROUND = 4
+"""Scenes of a task between two looks at what is still open."""
+IDLE_SCENES = 10
+"""Scenes of a task in which a robot that stands still is tried, too: it is the same for every candidate."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a validation is."""
+
+    gate: Gate
+    episodes: int
+    """Episodes that were run now; others were known."""
+
+
+def validate(
+    candidate: Contender,
+    approved: Contender,
+    tasks: Sequence[str],
+    folder: Path,
+    config: GateConfig | None = None,
+    *,
+    on: str = NOMINAL,
+    workers: int = 1,
+    niceness: int = 0,
+    told: Callable[[Progress], None] = lambda progress: None,
+) -> GateVerdict:
+    """Run pairs of episodes until the gate decides; return the verdict, which is also kept in ``folder``/verdicts.
+
+    Results are kept in ``folder``: what was run for another candidate, or before a crash, is not run again. The verdict
+    does not depend on the number of workers.
+
+    Args:
+        candidate: wants to drive.
+        approved: drives now.
+        tasks: names; the candidate has to hold its ground on each.
+        folder: for results and verdicts.
+        config: how strict.
+        on: the gap that the robot has to the nominal tabletop, a name of ``engram.sim.gaps``.
+        workers: processes that run episodes.
+        niceness: how far these yield to other processes (Unix nice).
+        told: called after every round of scenes.
+
+    Raises:
+        UnknownNameError: a task or a gap does not exist.
+        InvalidInputError: both are the same weights.
+        WeightsError: weights do not fit their network, or hold values that are not finite.
+        StoreError: another process writes ``folder``, or the disk refuses it.
+        EngramError: a worker died.
+    """
+    if candidate.key == approved.key:
+        raise InvalidInputError(f"validate: candidate and approved are the same policy ({candidate.sha256[:12]})")
+    tasks = each_once(tasks)
+    gate, began, ran = Gate(tasks, config), time.monotonic(), [0]
+    store = TrialStore(folder, on)
+    try:
+        with spawned_pool(workers, niceness=niceness) as pool:
+            at = dict.fromkeys(tasks, 0)
+
+            def trials(jobs: Sequence[Wanted]) -> list[Trial]:
+                return list(run_all(jobs, store, pool, lambda: ran.__setitem__(0, ran[0] + 1)))
+
+            while gate.decision == OPEN:
+                scenes = [
+                    (task, FIRST_SEED + at[task] + i)
+                    for i in range(ROUND)
+                    for task in gate.wanted
+                    if at[task] + i < gate.config.budget
+                ]
+                with_idle = [s for s in scenes if s[1] < FIRST_SEED + IDLE_SCENES]
+                found = trials([(who, *scene) for scene in scenes for who in (candidate, approved)])
+                still = dict(zip(with_idle, trials([(Contender(IDLE), *s) for s in with_idle]), strict=True))
+                for scene, new, old in zip(scenes, found[::2], found[1::2], strict=True):
+                    if scene in still:
+                        gate.add_idle(new.success, still[scene].success)
+                    gate.add(scene[0], new.success, old.success, (new.breach, old.breach))
+                    at[scene[0]] += 1
+                told(Progress(gate, ran[0]))
+        report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0]}
+        report |= {"seconds": round(time.monotonic() - began, 1), "commit": commit(), "machine": machine()}
+        verdict = GateVerdict(candidate.sha256, approved.sha256, store.environment, gate.decision, gate.reason, report)
+        write_verdict(folder / "verdicts", verdict)
+        return verdict
+    finally:
+        store.close()
+
+
+def proof_in(folder: Path) -> Callable[[str, str], str]:
+    """Return what looks up in ``folder`` whether the gate let one sha256 drive in place of another, and why.
+
+    It raises WeightsError where there is no verdict, where the verdict is void, or where it was another one.
+    """
+
+    def proof(candidate: str, approved: str) -> str:
+        verdict = read_verdict(folder / "verdicts", candidate, approved)
+        verdict.check(candidate, approved, environment_digest(str(verdict.report.get("on", NOMINAL))))
+        return f"the gate: {verdict.reason}"
+
+    return proof
