@@ -80,3 +80,34 @@ def improvement(results: Results) -> list[str]:
         "",
         *table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows),
     ]
+
+
+def gate(results: Results) -> list[str]:
+    """Error rates and length of the gate's test, by candidate."""
+    found = results["gate"].figures
+    rows = []
+    for name in found:
+        if name.startswith("promoted_"):
+            case = name.removeprefix("promoted_")
+            length = found.get(f"length_{case}")
+            rows.append(
+                [
+                    case.replace("_", " ").replace(" same luck", ", same luck"),
+                    percent(found[name]),
+                    percent(found[f"rejected_{case}"]),
+                    number(found[f"pairs_{case}"]),
+                    "–" if length is None else number(length),
+                ]
+            )
+    lengths = [row for name, row in found.items() if name.startswith("length_")]
+    missed = sum(row["met"] is False for row in lengths)
+    n = next(iter(found.values()))["n"]
+    return [
+        f"Drawn successes of six tasks, {n} runs of each candidate. The rest is *not shown*. *Same luck*: the scene alone "
+        "decides, as for two policies that hardly differ; else their successes are independent. Length: pairs of episodes, "
+        "as a share of those of a test of fixed length with the same error rates, which knows the variance beforehand "
+        f"(target 0.5; {missed} of {len(lengths)} miss it). "
+        "[Validate a candidate](how-to/validate.md).",
+        "",
+        *table(("candidate", "promoted", "rejected", "pairs", "length"), rows),
+    ]
