@@ -103,9 +103,10 @@ def gate(results: Results) -> list[str]:
     missed = sum(row["met"] is False for row in lengths)
     n = next(iter(found.values()))["n"]
     return [
-        f"Drawn successes of six tasks, {n} runs of each candidate. The rest is *not shown*. *Same luck*: the scene alone "
-        "decides, as for two policies that hardly differ; else their successes are independent. Length: pairs of episodes, "
-        "as a share of those of a test of fixed length with the same error rates, which knows the variance beforehand "
+        f"Drawn successes of six tasks, {n} runs of each candidate. The rest is *not shown*. *Same luck*: the scene "
+        "alone decides, as for two policies that hardly differ; else their successes are independent. Length: pairs of "
+        "episodes, as a share of those of a test of fixed length with the same error rates, which knows the variance "
+        "beforehand "
         f"(target 0.5; {missed} of {len(lengths)} miss it). "
         "[Validate a candidate](how-to/validate.md).",
         "",

@@ -57,6 +57,9 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
     },
     "Judging and learning": {
         "Is the goal reached?": (learning.verdicts, ("verdicts",)),
+        "Goals of a robot": (learning.twin, ("twin",)),
+        "Practising on a twin": (learning.improvement, ("improvement",)),
+        "The gate's test": (learning.gate, ("gate",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
     "A new user's first hour": {"The commands of the README": (speed.first_hour, ("first_hour",))},
