@@ -41,7 +41,7 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop, memory, policy, faults, learner."""
+    """Which part: loop, memory, policy, faults, learner, gate."""
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
@@ -281,6 +281,12 @@ def prove_improvement(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("improvement", config)
 
 
+def prove_gate(config: ProveConfig) -> list[Figure]:
+    """Error rates and length of the test by which a candidate is let drive, or not."""
+    words = ["--quick"] if config.quick else []
+    return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.gate", *words])["figures"]]
+
+
 def _benchmark_figures(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -299,11 +305,12 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
     "learner": (prove_verdicts, prove_twin, prove_improvement),
+    "gate": (prove_gate,),
 }
 """Part -> its measurements."""
 
 
-_ROOMS = ("benchmarks", "core", "learning", "memory", "nodes", "perception", "policies", "sim")
+_ROOMS = ("benchmarks", "core", "learning", "memory", "nodes", "perception", "policies", "sim", "validation")
 CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/checkpoints/**/*")
 """What a finished measurement depends on."""
 

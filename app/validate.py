@@ -73,11 +73,11 @@ def validate(config: ValidateConfig) -> int:
         strictness = GateConfig(**limits)
     except InvalidInputError as error:
         raise InvalidInputError(str(error).replace("GateConfig.", "ValidateConfig.")) from None
-    drives = _contender(policy_folder(config.against))
+    drives = contender(policy_folder(config.against))
     if config.learner is None:
         if not config.candidate:
             raise InvalidInputError("ValidateConfig.candidate: empty, expected a checkpoint folder or a shipped name")
-        candidate, work = _contender(policy_folder(config.candidate)), config.work.expanduser()
+        candidate, work = contender(policy_folder(config.candidate)), config.work.expanduser()
     else:
         work = config.learner.expanduser() / "gate"
         candidate, drives = _of_learner(config, drives, work)
@@ -108,7 +108,8 @@ def validate(config: ValidateConfig) -> int:
     return int(verdict.decision != PROMOTE)
 
 
-def _contender(folder: Path) -> Contender:
+def contender(folder: Path) -> Contender:
+    """Return the policy in ``folder`` as the gate takes it; raises InvalidInputError where there are no weights."""
     from engram.policies.checkpoint import WEIGHTS, fingerprint, sha256
 
     if not (folder / WEIGHTS).is_file():

@@ -1,4 +1,4 @@
-"""The Learning and Gate tabs: what the learner publishes today, and that no gate runs yet."""
+"""The Learning and Gate tabs: what the learner publishes, and why weights were let drive."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from engram.viewer.values import Candidate, NodeState
 
 LEARNER_PREFIX = "learner "
 NO_LEARNER = "No learner runs. Start it with the launch argument learner:=true."
-NO_GATE = (
-    "No gate runs yet. A gate will test candidate weights in simulation against the weights that drive, and let only "
-    "those drive that are better or as good. Until it exists, nothing measures a candidate: in simulation it drives at "
-    "once (learner parameter promote: auto), on a robot an operator decides (service policy/promote)."
+ABOUT_GATE = (
+    "engram validate tries a candidate out in simulation against the weights that drive. The learner's parameter "
+    "promote says what counts. gated: service policy/promote takes what was proven so. manual: an operator decides. "
+    "auto: every candidate drives at once, unproven."
 )
 STAGES = ("candidate", "approved", "rejected", "rolled_back")
 
@@ -48,10 +48,12 @@ def _metrics(metrics: Mapping[str, object]) -> str:
 
 
 def gate_html(candidates: Sequence[Candidate]) -> str:
-    """Return what there is to say of a gate: that none runs, and which weights nothing has tested."""
+    """Return how weights come to drive, what was announced, and why each of the approved was approved."""
     counts = {stage: sum(c.stage == stage for c in candidates) for stage in STAGES}
     told = ", ".join(f"{n} {stage.replace('_', ' ')}" for stage, n in counts.items() if n)
-    return paragraph(NO_GATE) + (paragraph(f"Announced since this page began: {told}.") if told else "")
+    text = paragraph(ABOUT_GATE) + (paragraph(f"Announced since this page began: {told}.") if told else "")
+    rows = [(c.version, str(c.metrics.get("approved_because", ""))) for c in candidates if c.stage == "approved"]
+    return text + (text_table(rows, ("approved", "because")) if rows else "")
 
 
 class LearningTabs:

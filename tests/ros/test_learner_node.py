@@ -8,10 +8,13 @@ import pytest
 
 from engram.core.types import ActionSource, Transition
 from engram.learning.experience.spool import Spool
+from engram.learning.weights.gate_verdict import GateVerdict, write_verdict
+from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import verify
 from engram.nodes import messages, qos
 from engram.policies.checkpoint import export
 from engram.policies.opening import open_policy
+from engram.validation.trials import environment_digest
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
 from tests.policies.tiny import tiny_vla
@@ -119,6 +122,40 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     back = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
     assert back.accepted
     assert back.version == "v0"
+
+
+def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_without(graph, tmp_path):
+    robot = Robot(graph, tmp_path)
+    start(graph, tmp_path, "gated")
+    graph.active("learner_node")
+    robot.send()
+    candidate = graph.wait(lambda: [m for m in robot.manifests if m.stage == "candidate"], 180, "a candidate")[-1]
+    request = PromotePolicy.Request(version=candidate.version, reason="test")
+    refused = graph.call(PromotePolicy, "policy/promote", request)
+    assert not refused.accepted
+    assert "the gate has not judged" in refused.reason
+
+    folder = tmp_path / "learner"
+    drives = WeightsLibrary(folder / "weights", read_only=True).get("v0")[1].sha256
+    for environment, decision, told in (
+        ("another", "promote", "the gate's verdict is void: environment another"),
+        (environment_digest(), "reject", r"did not promote"),
+    ):
+        write_verdict(
+            folder / "gate" / "verdicts", GateVerdict(candidate.sha256, drives, environment, decision, "worse: reach")
+        )
+        refused = graph.call(PromotePolicy, "policy/promote", request)
+        assert not refused.accepted
+        assert told in refused.reason
+    assert not [m for m in robot.manifests if m.stage == "approved"]
+    write_verdict(
+        folder / "gate" / "verdicts",
+        GateVerdict(candidate.sha256, drives, environment_digest(), "promote", "not worse by 0.1"),
+    )
+    accepted = graph.call(PromotePolicy, "policy/promote", request)
+    assert accepted.accepted
+    assert accepted.reason == f"{candidate.version} drives now; the gate: not worse by 0.1"
+    graph.wait(lambda: robot.manifests[-1].stage == "approved", 180, "approval")
 
 
 def test_a_learner_does_not_wait_for_what_is_gone_and_a_bad_step_keeps_out_no_good_one(graph, tmp_path):

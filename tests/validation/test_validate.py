@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from engram.app.cli import main
-from engram.app.validate import _contender
+from engram.app.validate import contender
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.weights.library import WeightsLibrary
@@ -28,7 +28,7 @@ from engram.validation.trials import IDLE, Contender, TrialStore, environment_di
 from engram.validation.validate import proof_in, validate
 
 LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
-BASE = _contender(policy_folder("base"))
+BASE = contender(policy_folder("base"))
 STILL = Contender(IDLE, "", "still")
 """A candidate that does nothing."""
 pytestmark = pytest.mark.timeout(900)
@@ -95,7 +95,7 @@ def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> No
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert verdict["report"]["episodes_run"] == count(kept) - before
     whole = validate(
-        _contender(policy_folder("memory")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
+        contender(policy_folder("memory")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
     )
     assert told(whole) == {k: v for k, v in verdict["report"].items() if k in told(whole)}
 

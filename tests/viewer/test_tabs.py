@@ -100,7 +100,9 @@ def test_learning_tab_shows_counters_and_candidates_or_that_no_learner_runs() ->
 
 
 def test_gate_tab_says_that_no_gate_runs() -> None:
-    assert "No gate runs yet." in gate_html(())
+    assert "engram validate tries a candidate out" in gate_html(())
+    proven = Candidate("v2", "v1", "approved", {"approved_because": "the gate: not worse by 0.1"})
+    assert "the gate: not worse by 0.1" in gate_html((proven,))
     two = [Candidate("a", "", "candidate"), Candidate("b", "a", "candidate"), Candidate("c", "", "rolled_back")]
     assert "2 candidate, 1 rolled back" in gate_html(two)
 
