@@ -8,6 +8,7 @@ is 0 only if the candidate is promoted.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.core.arrays import positive_int
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, StoreError
 from engram.core.registry import split_options
 from engram.learning.experience.database import write_atomic
 from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
@@ -120,10 +121,15 @@ def contender(folder: Path) -> Contender:
 def _of_learner(config: ValidateConfig, began: Contender, work: Path) -> tuple[Contender, Contender]:
     """Return the candidate and what drives, from a learner's folder; verified copies, for it may delete its own."""
     assert config.learner is not None
-    library = WeightsLibrary(config.learner.expanduser() / "weights", read_only=True)
+    folder = config.learner.expanduser() / "weights"
+    try:
+        library = WeightsLibrary(folder, read_only=True)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{folder}: cannot be read: {error}") from error
     version = config.candidate or library.newest()
     if not version or not library.current:
         raise InvalidInputError(f"ValidateConfig.learner: there is no candidate in {config.learner}")
+    print(f"{version} against {library.current}, which drives", file=sys.stderr)
     made = []
     for one in (version, library.current):
         data, manifest = library.get(one)
@@ -138,7 +144,10 @@ def _trained_on(*policies: Contender) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for policy in policies:
         card = Path(policy.checkpoint) / "card.json"
-        tasks = json.loads(card.read_text()).get("tasks", ()) if card.is_file() else ()
+        try:
+            tasks = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
+        except (OSError, ValueError, TypeError) as error:
+            raise InvalidInputError(f"{card}: cannot be read: {error}; name the tasks with --tasks") from error
         found.update(dict.fromkeys(split_options(task)[0] for task in tasks))
     if not found:
         raise InvalidInputError("ValidateConfig.tasks: neither policy's card names tasks; name them")

@@ -34,7 +34,7 @@ class LearnerOutputs(Protocol):
         """Tell a robot what is on disk, of ``stored`` transitions in all."""
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
-        """Send weights with their manifest; ``signature`` is empty without a key."""
+        """Send weights with their manifest; ``signature`` is empty without a key. No ``data``: the manifest alone."""
 
 
 class LearnerSession:
@@ -160,7 +160,8 @@ class LearnerSession:
     def _take_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self.library.add(data, manifest)
         self._health.count("candidates")
-        self._announce(data, manifest)
+        # Behind the gate the weights stay here: in simulation a policy node would let any that it gets drive.
+        self._announce(b"" if self._config.promote == "gated" else data, manifest)
         if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
             self.library.deploy(manifest.version)
             self.learner.promoted(manifest.version)

@@ -30,6 +30,13 @@ class GateVerdict:
     report: Mapping[str, Any] = field(default_factory=dict)
     """Pairs, successes and error rates, task by task."""
 
+    def __post_init__(self) -> None:
+        for name in ("candidate", "approved", "environment", "decision", "reason"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"GateVerdict.{name}: a {type(getattr(self, name)).__name__}, expected a str")
+        if not isinstance(self.report, Mapping):
+            raise TypeError(f"GateVerdict.report: a {type(self.report).__name__}, expected a mapping")
+
     def check(self, candidate: str, approved: str, environment: str) -> None:
         """Raise WeightsError unless this verdict lets ``candidate`` drive in place of ``approved`` here."""
         for name, found, wanted in (

@@ -1,5 +1,8 @@
 """A verdict of the gate lets one set of weights drive in place of another, here, and nothing else."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from engram.core.errors import WeightsError
@@ -41,7 +44,9 @@ def test_only_a_promotion_promotes(decision) -> None:
 def test_a_missing_or_damaged_verdict_is_named(tmp_path) -> None:
     with pytest.raises(WeightsError, match="the gate has not judged aaaaaaaaaaaa against bbbbbbbbbbbb"):
         read_verdict(tmp_path, NEW, OLD)
-    for text in ("{", "[]", '{"decision": "promote"}', "\x00"):
+    wrong = ({"candidate": 5}, {"report": []}, {"more": 1})
+    damaged = [json.dumps(asdict(verdict()) | change) for change in wrong]
+    for text in ("{", "[]", '{"decision": "promote"}', "\x00", *damaged):
         verdict_path(tmp_path, NEW, OLD).write_text(text)
         with pytest.raises(WeightsError, match=r"aaaa_bbbb.*\.json: cannot be read"):
             read_verdict(tmp_path, NEW, OLD)

@@ -179,12 +179,14 @@ def test_behind_the_gate_only_what_was_proven_against_what_drives_is_promoted(tm
     version = desk.learn()
     library = desk.session.library
     assert library.current == "v0"  # nothing drives unasked
+    assert [(data, manifest.stage) for data, manifest, _ in desk.announced] == [(b"", "candidate")]
     with pytest.raises(WeightsError, match="the gate has not judged it"):
         desk.session.promote(version, "please")
     assert (library.current, library.get(version)[1].stage) == ("v0", "candidate")
     answers.append("the gate: not worse")
     assert desk.session.promote(version, "please") == "the gate: not worse"
     assert (library.current, desk.announced[-1][1].stage) == (version, "approved")
+    assert desk.announced[-1][0] == library.get(version)[0]
     assert library.get(version)[1].metrics["approved_because"] == "please; the gate: not worse"
     assert asked == [(library.get(version)[1].sha256, library.get("v0")[1].sha256)] * 2
     desk.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -141,6 +142,18 @@ def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path
 def test_what_cannot_be_validated_is_named(words, message, tmp_path, capsys) -> None:
     assert main(["validate", *words, "--work", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_damaged_card_or_list_of_versions_is_named(tmp_path, capsys) -> None:
+    copy = tmp_path / "mine"
+    shutil.copytree(BASE.checkpoint, copy)
+    (copy / "card.json").write_text("{")
+    assert main(["validate", str(copy), "--work", str(tmp_path / "work")]) == 2
+    assert "card.json: cannot be read" in capsys.readouterr().err
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "deployed.json").write_text("[")
+    assert main(["validate", "--learner", str(tmp_path)]) == 2
+    assert "weights: cannot be read" in capsys.readouterr().err
 
 
 def test_a_setup_is_drawn_from_the_seed() -> None:
