@@ -112,3 +112,17 @@ def gate(results: Results) -> list[str]:
         "",
         *table(("candidate", "promoted", "rejected", "pairs", "length"), rows),
     ]
+
+
+def gate_policies(results: Results) -> list[str]:
+    """What the gate decided of policies whose quality is known."""
+    rows = [
+        [row["candidate"], row["decision"].replace("_", " "), str(row["pairs"]), f"{row['minutes']:.1f}"]
+        for row in results["gate_policies"].content["candidates"]
+    ]
+    return [
+        "Candidates made from `base`, which drives, on the six tabletop tasks. Pairs of episodes until the decision, "
+        "and minutes on two cores; what `base` does in a scene is run once for all.",
+        "",
+        *table(("candidate", "decision", "pairs", "minutes"), rows),
+    ]
