@@ -18,13 +18,12 @@ from rich.table import Table
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.registry import split_options
 from engram.learning.experience.database import write_atomic
 from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
 from engram.learning.weights.library import WeightsLibrary
 from engram.validation.gate import PROMOTE, GateConfig
 from engram.validation.trials import Contender
-from engram.validation.validate import Progress
+from engram.validation.validate import Progress, trained_tasks
 from engram.validation.validate import validate as run_gate
 
 
@@ -140,15 +139,8 @@ def _of_learner(config: ValidateConfig, began: Contender, work: Path) -> tuple[C
 
 
 def _trained_on(*policies: Contender) -> tuple[str, ...]:
-    """Return the tasks on the cards of ``policies``: everything that could be unlearnt."""
-    found: dict[str, None] = {}
-    for policy in policies:
-        card = Path(policy.checkpoint) / "card.json"
-        try:
-            tasks = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
-        except (OSError, ValueError, TypeError) as error:
-            raise InvalidInputError(f"{card}: cannot be read: {error}; name the tasks with --tasks") from error
-        found.update(dict.fromkeys(split_options(task)[0] for task in tasks))
+    """Return everything that could be unlearnt; raises InvalidInputError where no card names a task."""
+    found = dict.fromkeys(task for policy in policies for task in trained_tasks(Path(policy.checkpoint)))
     if not found:
         raise InvalidInputError("ValidateConfig.tasks: neither policy's card names tasks; name them")
     return tuple(found)

@@ -50,9 +50,8 @@ class LearnerNode(EngramNode):
         if workspace.moved_aside:
             self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
             self.health.note("moved aside", workspace.moved_aside)
-        self.session = LearnerSession(
-            self.config, self.store, workspace, key, self, self.health, proof=proof_in(folder / "gate")
-        )
+        proof = proof_in(folder / "gate", self.config.policy)
+        self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)

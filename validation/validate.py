@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from engram.core.child import spawned_pool
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.provenance import commit, machine
+from engram.core.registry import split_options
 from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, write_verdict
+from engram.runtime.factories import policy_folder
 from engram.sim.tasks import each_once
 from engram.validation.gate import OPEN, Gate, GateConfig
 from engram.validation.trials import (
@@ -112,15 +116,48 @@ def validate(
         store.close()
 
 
-def proof_in(folder: Path) -> Callable[[str, str], str]:
+def trained_tasks(folder: Path) -> tuple[str, ...]:
+    """Return the tasks on the card of the policy in ``folder``; empty where there is none.
+
+    Raises:
+        InvalidInputError: the card cannot be read.
+    """
+    card = folder / "card.json"
+    try:
+        tasks = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInputError(f"{card}: cannot be read: {error}; name the tasks with --tasks") from error
+    return tuple(dict.fromkeys(split_options(task)[0] for task in tasks))
+
+
+def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     """Return what looks up in ``folder`` whether the gate let one sha256 drive in place of another, and why.
 
-    It raises WeightsError where there is no verdict, where the verdict is void, or where it was another one.
+    It raises WeightsError where there is no verdict, where it is void or was another one, or where the test was weaker
+    than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on.
     """
 
     def proof(candidate: str, approved: str) -> str:
         verdict = read_verdict(folder / "verdicts", candidate, approved)
         verdict.check(candidate, approved, environment_digest(str(verdict.report.get("on", NOMINAL))))
+        if weak := _weakness(verdict.report, trained_tasks(policy_folder(policy)) if ":" not in policy else ()):
+            raise WeightsError(
+                f"the gate's test of {candidate[:12]} was too weak: {weak}; run engram validate without it"
+            )
         return f"the gate: {verdict.reason}"
 
     return proof
+
+
+def _weakness(report: Mapping[str, Any], tasks: Sequence[str]) -> str:
+    """Return in what a test was weaker than it has to be; empty: in nothing."""
+    try:
+        config, tried = dict(report["config"]), {str(seen["task"]) for seen in report["tasks"]}
+        limits = asdict(GateConfig())
+        names = ("margin", "false_promotion", "breach_margin")
+        looser = [
+            f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        return f"the report is damaged ({error!r})"
+    return "; ".join([*looser, *(f"{task} was not tried" for task in tasks if task not in tried)])

@@ -14,6 +14,7 @@ from engram.learning.weights.manifest import verify
 from engram.nodes import messages, qos
 from engram.policies.checkpoint import export
 from engram.policies.opening import open_policy
+from engram.validation.gate import Gate
 from engram.validation.trials import environment_digest
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
@@ -137,21 +138,19 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
 
     folder = tmp_path / "learner"
     drives = WeightsLibrary(folder / "weights", read_only=True).get("v0")[1].sha256
+    report = Gate(("reach",)).report()
     for environment, decision, told in (
         ("another", "promote", "the gate's verdict is void: environment another"),
-        (environment_digest(), "reject", r"did not promote"),
+        (environment_digest(), "reject", "did not promote"),
     ):
-        write_verdict(
-            folder / "gate" / "verdicts", GateVerdict(candidate.sha256, drives, environment, decision, "worse: reach")
-        )
+        found = GateVerdict(candidate.sha256, drives, environment, decision, "worse: reach", report)
+        write_verdict(folder / "gate" / "verdicts", found)
         refused = graph.call(PromotePolicy, "policy/promote", request)
         assert not refused.accepted
         assert told in refused.reason
     assert not [m for m in robot.manifests if m.stage == "approved"]
-    write_verdict(
-        folder / "gate" / "verdicts",
-        GateVerdict(candidate.sha256, drives, environment_digest(), "promote", "not worse by 0.1"),
-    )
+    found = GateVerdict(candidate.sha256, drives, environment_digest(), "promote", "not worse by 0.1", report)
+    write_verdict(folder / "gate" / "verdicts", found)
     accepted = graph.call(PromotePolicy, "policy/promote", request)
     assert accepted.accepted
     assert accepted.reason == f"{candidate.version} drives now; the gate: not worse by 0.1"

@@ -18,15 +18,15 @@ from safetensors.numpy import load_file, save_file
 from engram.app.cli import main
 from engram.app.validate import contender
 from engram.core.errors import InvalidInputError, WeightsError
-from engram.learning.weights.gate_verdict import GateVerdict
+from engram.learning.weights.gate_verdict import GateVerdict, write_verdict
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.policies.checkpoint import sha256
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import GAPS, Gap, varied
-from engram.validation.gate import PROMOTE, REJECT, GateConfig
+from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
-from engram.validation.validate import proof_in, validate
+from engram.validation.validate import proof_in, trained_tasks, validate
 
 LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
 BASE = contender(policy_folder("base"))
@@ -58,18 +58,34 @@ def test_a_robot_that_stands_still_is_rejected_with_any_number_of_processes_and_
     assert again.report["episodes_run"] == 0
     assert told(again) == told(one)
     with pytest.raises(WeightsError, match="did not promote still"):
-        proof_in(tmp_path / "one")("still", BASE.sha256)
+        proof_in(tmp_path / "one", "tests.ros.policies:OneWeight")("still", BASE.sha256)
 
 
 def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path) -> None:
     candidate = changed(tmp_path, "near.safetensors", lambda value: value * np.float32(1 + 1e-6))
     verdict = validate(candidate, BASE, ("reach",), tmp_path, LENIENT)
     assert verdict.decision == PROMOTE
-    assert proof_in(tmp_path)(candidate.sha256, BASE.sha256).startswith("the gate: not worse by 0.5 or more")
     with pytest.raises(WeightsError, match="the gate has not judged"):
-        proof_in(tmp_path)(BASE.sha256, candidate.sha256)
+        proof_in(tmp_path, "base")(BASE.sha256, candidate.sha256)
+    with pytest.raises(WeightsError, match=r"too weak: margin 0\.5, at most 0\.1; .*; stack was not tried"):
+        proof_in(tmp_path, "base")(candidate.sha256, BASE.sha256)
     with pytest.raises(InvalidInputError, match="are the same policy"):
         validate(BASE, BASE, ("reach",), tmp_path)
+
+
+def test_a_strict_test_of_every_task_is_a_proof(tmp_path) -> None:
+    gate = Gate(trained_tasks(Path(BASE.checkpoint)))
+    verdict = GateVerdict("new", "old", environment_digest("turned"), PROMOTE, "fine", gate.report() | {"on": "turned"})
+    write_verdict(tmp_path / "verdicts", verdict)
+    assert proof_in(tmp_path, "base")("new", "old") == "the gate: fine"
+    fewer = replace(verdict, report=Gate(("reach",)).report() | {"on": "turned"})
+    write_verdict(tmp_path / "verdicts", fewer)
+    with pytest.raises(WeightsError, match="stack was not tried"):
+        proof_in(tmp_path, "base")("new", "old")
+    assert proof_in(tmp_path, "tests.ros.policies:OneWeight")("new", "old")  # it has no card
+    write_verdict(tmp_path / "verdicts", replace(verdict, report={"on": "turned"}))
+    with pytest.raises(WeightsError, match="the report is damaged"):
+        proof_in(tmp_path, "base")("new", "old")
 
 
 def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
@@ -121,7 +137,7 @@ def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path
     assert (code, verdict["decision"]) == (1, "not_shown")
     assert verdict["candidate"] == library.get("candidate-1")[1].sha256
     with pytest.raises(WeightsError, match="did not promote"):
-        proof_in(tmp_path / "gate")(verdict["candidate"], verdict["approved"])
+        proof_in(tmp_path / "gate", "base")(verdict["candidate"], verdict["approved"])
     assert WeightsLibrary(tmp_path / "weights", read_only=True).versions == ["candidate-1", "v0"]
 
 
