@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import rclpy
@@ -30,6 +31,8 @@ from engram_interfaces.srv import ResetSim
 
 AGAIN_S = 3.0
 """How long to wait for an answer before the request is sent again [s]."""
+GOAL_AGAIN_S = 15.0
+"""The same for a goal [s]: it supersedes the one before, so a server that is only busy must not get it twice."""
 
 
 class LoopClient:
@@ -119,14 +122,24 @@ class LoopClient:
 
     def _ask(self, client: Client, request: Any, timeout_s: float, what: str) -> Any:
         """Return the answer to ``request``, which is sent again while there is none."""
+        send = partial(client.call_async, request)
+        return self._again(send, client.remove_pending_request, AGAIN_S, timeout_s, what)
+
+    def _again(
+        self,
+        send: Callable[[], Future],
+        forget: Callable[[Future], object],
+        patience_s: float,
+        timeout_s: float,
+        what: str,
+    ) -> Any:
         end = time.monotonic() + timeout_s
         while True:
-            future = client.call_async(request)
-            patience = min(AGAIN_S, end - time.monotonic())
+            future = send()
             try:
-                return self._answer(future, patience, what)
+                return self._answer(future, min(patience_s, end - time.monotonic()), what)
             except LoopError:
-                client.remove_pending_request(future)
+                forget(future)
                 if time.monotonic() > end:
                     raise LoopError(f"{what}: not within {timeout_s:g} s") from None
 
@@ -184,11 +197,14 @@ class LoopClient:
         )
 
     def execute(self, goal: ExecuteTask.Goal, timeout_s: float) -> ExecuteTask.Result:
-        """Send ``goal`` and wait for its result."""
+        """Send ``goal`` and wait for its result.
+
+        rclpy's server never executes a goal whose acceptance it could not send, so one without an answer is sent anew.
+        """
         what = f"execute_task {goal.instruction!r}"
         self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
         self._greet("policy_node", timeout_s)
-        handle = self._answer(self._execute.send_goal_async(goal), timeout_s, what)
+        handle = self._again(lambda: self._execute.send_goal_async(goal), lambda _: None, GOAL_AGAIN_S, timeout_s, what)
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
         answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")

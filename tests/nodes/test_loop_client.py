@@ -13,7 +13,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
-from engram.nodes import qos
+from engram.nodes import loop_client, qos
 from engram.nodes.loop_client import LoopClient
 from engram.runtime.episode_report import LoopError
 from engram.runtime.health import Condition
@@ -121,6 +121,35 @@ def test_an_answer_that_is_lost_because_the_client_was_not_discovered_yet_is_ask
     with pytest.raises(LoopError, match="was refused: for a test"):
         client.drive_by("second", "", 60.0)
     assert node.asked.count("stop") >= 2 and node.asked.count("policy") >= 2
+
+
+class Swallowing(ActionServer):
+    """Takes its first goal and neither answers nor executes it, as rclpy does where its answer could not be sent."""
+
+    swallowed = 0
+
+    async def _execute_goal_request(self, request) -> None:
+        if self.swallowed:
+            await super()._execute_goal_request(request)
+        self.swallowed += 1
+
+
+class LosesGoals(Node):
+    def __init__(self, context: rclpy.Context) -> None:
+        super().__init__("policy_node", context=context)
+        self.server = Swallowing(self, ExecuteTask, "execute_task", self._execute)
+
+    def _execute(self, handle):
+        handle.succeed()
+        return ExecuteTask.Result(outcome="succeeded")
+
+
+@pytest.mark.parametrize("driven", [LosesGoals], indirect=True)
+def test_a_goal_that_is_not_answered_is_given_anew(driven, monkeypatch):
+    monkeypatch.setattr(loop_client, "GOAL_AGAIN_S", 2.0)
+    node, client = driven
+    assert client.do("reach", 60.0).outcome == "succeeded"
+    assert node.server.swallowed == 2
 
 
 @pytest.mark.parametrize("driven", [LateToDiscover], indirect=True)
