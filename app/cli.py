@@ -31,6 +31,8 @@ COMMANDS: dict[str, Command] = {
     "up": Command("engram.app.up", "up", "start the nodes of a launch file and watch over them"),
     "do": Command("engram.app.operate", "do", "give the robot an instruction and wait for the outcome"),
     "judge": Command("engram.app.operate", "judge", "say that a robot's goal succeeded or failed"),
+    "promote": Command("engram.app.operate", "promote", "let weights that the learner made drive"),
+    "rollback": Command("engram.app.operate", "rollback", "go back to weights that drove earlier"),
     "stop": Command("engram.app.operate", "stop", "hold the robot until it is released (no emergency stop)"),
     "release": Command("engram.app.operate", "release", "release a stopped robot"),
     "record": Command(

@@ -1,10 +1,10 @@
-"""Commands for running nodes, for those without ROS's own tools: ``engram stop``, ``engram release``, ``engram do``."""
+"""Commands for running nodes, for those without ROS's own tools: ``engram do``, ``engram stop``, …"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ import tyro
 from engram.app.up import child_environment
 
 if TYPE_CHECKING:
+    from engram.nodes.learner_client import LearnerClient
     from engram.nodes.loop_client import LoopClient
 
 
@@ -40,6 +41,38 @@ class JudgeConfig:
     """Namespace of its nodes."""
     timeout_s: float = 10.0
     """Longest wait for the policy node's answer [s]."""
+
+
+@dataclass(frozen=True)
+class PromoteConfig:
+    """Which weights shall drive, and which learner is meant."""
+
+    version: tyro.conf.Positional[str] = ""
+    """As the page and policy/manifest name it; default: the newest candidate."""
+    reason: str = ""
+    """Why, for the log of promotions."""
+    domain: int | None = None
+    """DDS domain of its nodes; default: ROS_DOMAIN_ID, else 0."""
+    namespace: str = ""
+    """Namespace of its nodes."""
+    timeout_s: float = 30.0
+    """Longest wait for the learner's answer [s]."""
+
+
+@dataclass(frozen=True)
+class RollbackConfig:
+    """Which weights shall drive again, and which learner is meant."""
+
+    version: tyro.conf.Positional[str] = ""
+    """One that drove earlier; default: the one before."""
+    reason: str = ""
+    """Why, for the log of promotions."""
+    domain: int | None = None
+    """DDS domain of its nodes; default: ROS_DOMAIN_ID, else 0."""
+    namespace: str = ""
+    """Namespace of its nodes."""
+    timeout_s: float = 30.0
+    """Longest wait for the learner's answer [s]."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +104,22 @@ def judge(config: JudgeConfig) -> int:
     return _trigger(StopConfig(config.domain, config.namespace, config.timeout_s), f"execute_task/{config.outcome}")
 
 
+def promote(config: PromoteConfig) -> int:
+    """Let learnt weights drive; 0 only if the learner took them: behind the gate, only with its verdict."""
+    with _learner(config.namespace, config.domain) as client:
+        accepted, said = client.promote(config.version, config.reason or "engram promote", config.timeout_s)
+    print(said)
+    return int(not accepted)
+
+
+def rollback(config: RollbackConfig) -> int:
+    """Go back to weights that drove earlier; 0 only if the learner did."""
+    with _learner(config.namespace, config.domain) as client:
+        accepted, said = client.roll_back(config.version, config.reason or "engram rollback", config.timeout_s)
+    print(said)
+    return int(not accepted)
+
+
 def do(config: DoConfig) -> int:
     """Give the robot an instruction and print the outcome; 0 only if it succeeded."""
     with _client(config.namespace, config.domain) as client:
@@ -91,8 +140,14 @@ def _client(namespace: str, domain: int | None) -> Iterator[LoopClient]:
     os.environ.update(child_environment(domain, None))  # before ROS is imported: it reads them once
     from engram.nodes.loop_client import LoopClient
 
-    client = LoopClient(namespace, domain)
-    try:
+    with closing(LoopClient(namespace, domain)) as client:
         yield client
-    finally:
-        client.close()
+
+
+@contextmanager
+def _learner(namespace: str, domain: int | None) -> Iterator[LearnerClient]:
+    os.environ.update(child_environment(domain, None))
+    from engram.nodes.learner_client import LearnerClient
+
+    with closing(LearnerClient(namespace, domain)) as client:
+        yield client

@@ -14,19 +14,21 @@ from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import set_aside
 from engram.learning.learner import EpisodeSource, Learner, LearnerConfig
+from engram.learning.live import LiveRecord
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import compare_specs, make_manifest, tensor_specs
 
-PARTS = ("training", "weights")
+PARTS = ("training", "weights", "live")
 """Folders that belong to one policy; the experience beside them does not."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A learner and the library of its weights."""
+    """A learner, the library of its weights, and how they did on the robots."""
 
     learner: Learner
     library: WeightsLibrary
+    live: LiveRecord
     moved_aside: str = ""
     """Why the folder's training state and weights were moved aside, and where to; empty: they were not."""
 
@@ -45,7 +47,9 @@ def open_workspace(
     except (UnknownNameError, WeightsError, StoreError) as error:
         aside = set_aside(folder, PARTS)
         fresh = _open(folder, source, policy, make_algorithm(algorithm, policy), config)
-        return Workspace(fresh.learner, fresh.library, f"{error}; training state and weights lie in {aside} now")
+        return Workspace(
+            fresh.learner, fresh.library, fresh.live, f"{error}; training state and weights lie in {aside} now"
+        )
 
 
 def _open(
@@ -64,4 +68,4 @@ def _open(
         library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
         library.approve(policy.version, "training began with these weights")
     learner.promoted(library.current)
-    return Workspace(learner, library)
+    return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"))

@@ -2,7 +2,8 @@
 
 One worker thread owns the store, another one trains. A candidate is announced with its manifest. ``policy/promote``
 approves it for good; with ``promote: gated`` only what the gate promoted (``engram validate --learner``). With
-``promote: auto`` it drives at once, until this node starts again. ``policy/rollback`` goes back.
+``promote: auto`` it drives at once, until this node starts again. ``policy/rollback`` goes back, and so does this node
+by itself, once the robots' episodes have shown that what drives is worse than what drove before.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ class LearnerNode(EngramNode):
 
     def _on_promote(self, request: PromotePolicy.Request, response: PromotePolicy.Response) -> Any:
         try:
-            proof = self.session.promote(request.version, request.reason or "policy/promote")
-            response.accepted, response.reason = True, f"{request.version} drives now; {proof}"
+            response.reason = self.session.promote(request.version, request.reason or "policy/promote")
+            response.accepted = True
         except EngramError as error:
             response.reason = str(error)
         return response
@@ -108,7 +109,7 @@ class LearnerNode(EngramNode):
     def _on_rollback(self, request: RollbackPolicy.Request, response: RollbackPolicy.Response) -> Any:
         try:
             response.version = self.session.roll_back(request.version, request.reason or "policy/rollback")
-            response.accepted = True
+            response.accepted, response.reason = True, f"{response.version} drives again"
         except EngramError as error:
             response.reason, response.version = str(error), self.session.library.current
         return response

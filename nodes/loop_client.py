@@ -7,39 +7,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rcl_interfaces.srv import GetParameters, SetParametersAtomically
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.action import ActionClient
 from rclpy.client import Client
-from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.task import Future
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.nodes import messages, qos
-from engram.nodes.executor import KeptExecutor
+from engram.nodes.outsider import AGAIN_S, Outsider
 from engram.runtime.episode_report import EpisodeReport, LoopError
 from engram.runtime.health import TOPIC, Condition, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import ResetSim
 
-AGAIN_S = 3.0
-"""How long to wait for an answer before the request is sent again [s]."""
 GOAL_AGAIN_S = 15.0
 """The same for a goal [s]: it supersedes the one before, so a server that is only busy must not get it twice."""
 
 
-class LoopClient:
-    """A ROS node of its own context, so that several domains can be driven from one process.
-
-    A server that has not discovered a client yet waits 0.1 s for it, then drops its answer for good (rmw_fastrtps). So
-    requests that may be carried out twice are sent again; before the others, the server's node is greeted.
+class LoopClient(Outsider):
+    """Begins episodes, gives goals, changes what drives. An unanswered goal is sent again: a newer supersedes it.
 
     It keeps out of the control path's way: with ``count_commands`` it is woken by every command, else by what it asked
     for and by diagnostics alone.
@@ -53,12 +44,7 @@ class LoopClient:
         *,
         count_commands: bool = False,
     ) -> None:
-        self.idle = idle
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=rclpy.SignalHandlerOptions.NO)
-        self.node = Node("engram_demo", namespace=namespace, context=self._context)
-        self._executor = KeptExecutor(context=self._context)
-        self._executor.add_node(self.node)
+        super().__init__("engram_demo", namespace, domain, idle)
         self.diagnostics: dict[str, Condition] = {}  # node name -> newest
         self.commands = 0  # control steps that were answered
         self._commanded: Any = None  # stamp of the newest command
@@ -72,10 +58,7 @@ class LoopClient:
             SetParametersAtomically, "policy_node/set_parameters_atomically"
         )
         self._execute: ActionClient = ActionClient(self.node, ExecuteTask, "execute_task")
-        self._greetings: dict[str, Client] = {  # made last: whoever answers them has discovered all others
-            name: self.node.create_client(GetParameters, f"{name}/get_parameters")
-            for name in ("sim_node", "policy_node")
-        }
+        self._will_greet(["sim_node", "policy_node"])
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for full_name, condition in messages.conditions_from_msg(msg):
@@ -94,59 +77,6 @@ class LoopClient:
         self.spin(seconds)
         space = self.node.get_namespace()
         return sorted(n for n, ns in self.node.get_node_names_and_namespaces() if ns == space and n != "engram_demo")
-
-    def spin(self, seconds: float) -> None:
-        """Take in messages for a while."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._once()
-
-    def _once(self) -> None:
-        self._executor.spin_once(timeout_sec=0.05)
-        self.idle()
-
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Spin until ``condition`` holds; raises LoopError naming ``what`` after ``timeout_s``."""
-        end = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > end:
-                raise LoopError(f"{what}: not within {timeout_s:g} s")
-            self._once()
-
-    def _answer(self, future: Future, timeout_s: float, what: str) -> Any:
-        self.wait_for(future.done, timeout_s, what)
-        result = future.result()
-        if result is None:
-            raise LoopError(f"{what}: no answer")
-        return result
-
-    def _ask(self, client: Client, request: Any, timeout_s: float, what: str) -> Any:
-        """Return the answer to ``request``, which is sent again while there is none."""
-        send = partial(client.call_async, request)
-        return self._again(send, client.remove_pending_request, AGAIN_S, timeout_s, what)
-
-    def _again(
-        self,
-        send: Callable[[], Future],
-        forget: Callable[[Future], object],
-        patience_s: float,
-        timeout_s: float,
-        what: str,
-    ) -> Any:
-        end = time.monotonic() + timeout_s
-        while True:
-            future = send()
-            try:
-                return self._answer(future, min(patience_s, end - time.monotonic()), what)
-            except LoopError:
-                forget(future)
-                if time.monotonic() > end:
-                    raise LoopError(f"{what}: not within {timeout_s:g} s") from None
-
-    def _greet(self, name: str, timeout_s: float) -> None:
-        """Wait until the node ``name``, whose other services are there, has discovered us."""
-        if self._greetings[name].service_is_ready():  # else the node goes by another name
-            self._ask(self._greetings[name], GetParameters.Request(), timeout_s, f"{name}/get_parameters")
 
     def wait_active(self, timeout_s: float, on_change: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the lifecycle manager says that all nodes are active; ``on_change`` gets its summaries."""
@@ -214,14 +144,6 @@ class LoopClient:
         """Give ``instruction`` as a goal and wait for its result."""
         return self.execute(ExecuteTask.Goal(instruction=instruction), timeout_s)
 
-    def trigger(self, service: str, timeout_s: float) -> tuple[bool, str]:
-        """Call a Trigger ``service``, sent again while there is no answer; return whether it succeeded and what it
-        said."""
-        client: Client = self.node.create_client(Trigger, service)
-        self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
-        answer = self._ask(client, Trigger.Request(), timeout_s, service)
-        return answer.success, answer.message
-
     def drive_by(self, policy: str, ablation: str, timeout_s: float) -> None:
         """Let another policy drive from the next episode on, its memory spoilt by ``ablation`` if that is not empty.
 
@@ -250,8 +172,3 @@ class LoopClient:
     def _said_by_policy(self) -> Mapping[str, str]:
         said = self.diagnostics.get("policy_node")
         return said.values if said is not None else {}
-
-    def close(self) -> None:
-        """Leave the graph."""
-        self.node.destroy_node()
-        rclpy.shutdown(context=self._context)

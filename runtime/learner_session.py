@@ -6,6 +6,7 @@ Three threads call it: one stores (:meth:`LearnerSession.take`, :meth:`LearnerSe
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -14,9 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from engram.core.errors import WeightsError
 from engram.core.types import PolicyManifest, Transition
+from engram.learning.experience.eligibility import ABLATION, COVERED, why_not
 from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
+from engram.learning.live import worse_than_before
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
@@ -63,7 +66,8 @@ class LearnerSession:
         wall_ns: Callable[[], int] = time.time_ns,
         proof: Callable[[str, str], str] | None = None,
     ) -> None:
-        self.learner, self.library = workspace.learner, workspace.library
+        self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
+        self._deciding = threading.Lock()  # the node and the training thread both change what drives
         self._config, self._store, self._key = config, store, key
         self._outputs, self._health, self._wall_ns, self._proof = outputs, health, wall_ns, proof
         self._receiver = ExperienceReceiver(store)
@@ -107,7 +111,11 @@ class LearnerSession:
     # -- training --------------------------------------------------------------------------------------------------
 
     def train(self, goes_on: Callable[[], bool]) -> None:
-        """Look for new episodes and take a few updates, while ``goes_on``; announce a candidate that is due."""
+        """Look for new episodes and take a few updates, while ``goes_on``; announce a candidate that is due.
+
+        Before, what drives now is rolled back if the new episodes show that it is worse on the robots.
+        """
+        self._watch()
         self.learner.poll()
         for _ in range(BURST):
             if not goes_on():
@@ -127,37 +135,87 @@ class LearnerSession:
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def promote(self, version: str, reason: str) -> str:
-        """Let ``version`` drive for good; return what proves it, or that nothing does.
+        """Let ``version`` ("" = the newest candidate) drive; return what proves it, or that nothing does.
 
         Raises:
             UnknownNameError: there is no such version.
-            WeightsError: it is damaged, or nothing is promoted without a proof and there is none.
+            WeightsError: there is no candidate, it is damaged, or it needs a proof and there is none.
         """
-        proof = "no gate has judged it"
-        if self._config.promote == "gated":
-            proof = self._prove(version)
-            reason = f"{reason}; {proof}"
-        self._announce(*self.library.approve(version, reason))
-        self.learner.promoted(version)
-        return proof
+        with self._deciding:
+            version = version or self.library.newest()
+            if not version:
+                raise WeightsError("there is no candidate yet")
+            proof = "no gate has judged it"
+            if self._config.promote == "gated":
+                proof = self._prove(version)
+                reason = f"{reason}; {proof}"
+            again = version == self.library.current
+            canary = bool(self._config.canary_episodes and len(self._robots) > 1 and not again)
+            self._announce(*self.library.approve(version, reason, canary=canary))
+            self.learner.promoted(version)
+            told = f"; {self._robots[0]} alone tries it first" if canary else ""
+            return f"{version} drives now; {proof}{told}"
 
     def _prove(self, version: str) -> str:
         """Return what proves that ``version`` may drive in place of what drives now; raises WeightsError."""
         candidate, drives = self.library.get(version)[1], self.library.get(self.library.current)[1]
         if candidate.sha256 == drives.sha256:
             return "it drives already"
+        if candidate.stage in ("rejected", "rolled_back"):
+            raise WeightsError(f"{version}: {candidate.stage}, because {candidate.metrics.get('because', '')}")
         if self._proof is None:
             raise WeightsError(f"{version}: promote is 'gated', and this learner reads no verdicts of the gate")
         return self._proof(candidate.sha256, drives.sha256)
 
     def roll_back(self, version: str, reason: str) -> str:
         """Go back to ``version`` ("" = the one before) and return it; raises UnknownNameError or WeightsError."""
+        with self._deciding:
+            return self._roll_back(version, reason)
+
+    def _roll_back(self, version: str, reason: str) -> str:
         data, manifest = self.library.roll_back(version, reason)
         self._announce(data, manifest)
         self.learner.promoted(manifest.version)
         return manifest.version
 
+    def _watch(self) -> None:
+        """Count new episodes; roll back what is worse on the robots, or let a canary drive them all."""
+        found = self._store.catalogue(self.live.cursor)
+        for info in found:
+            # Spoilt or blindfolded, a version says nothing of itself; what a person had to finish is no success of it.
+            if why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
+                continue
+            success = info.success and not any(step.intervention for step in self._store.episode(info.number))
+            self.live.add(info.number, info.policy_version, info.task, success)
+        if not found:
+            return
+        self.live.keep(self.library.versions)
+        self.live.save()
+        with self._deciding:
+            self._judge_live()
+
+    def _judge_live(self) -> None:
+        deployed, config = self.library.deployed, self._config
+        if len(deployed) < 2:
+            return
+        now, before = deployed[-1], deployed[-2]
+        worse = ""
+        if config.false_rollback:
+            worse = worse_than_before(self.live.of(now), self.live.of(before), config.false_rollback)
+        if worse:
+            reason = f"worse on the robots: {worse}"
+            target = self._roll_back("", reason)
+            self._health.count("rollbacks")
+            self._health.problem("rollback", f"{now} was rolled back to {target}: {reason}")
+        elif self.library.stage(now) == "canary" and self.live.episodes(now) >= config.canary_episodes:
+            because = self.library.get(now)[1].metrics.get("approved_because", "")
+            self._announce(*self.library.approve(now, f"{because}; {self.live.episodes(now)} episodes as a canary"))
+
     def _take_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
+        with self._deciding:
+            self._add_candidate(data, manifest)
+
+    def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self.library.add(data, manifest)
         self._health.count("candidates")
         # Behind the gate the weights stay here: in simulation a policy node would let any that it gets drive.
@@ -167,9 +225,13 @@ class LearnerSession:
             self.learner.promoted(manifest.version)
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
-        robots = tuple(filter(None, self._config.weights_for)) or (self._config.robot_id,)
+        robots = self._robots[:1] if manifest.stage == "canary" else self._robots
         manifest = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
         self._outputs.announce(data, manifest, sign(manifest, self._key) if self._key is not None else b"")
+
+    @property
+    def _robots(self) -> tuple[str, ...]:
+        return tuple(filter(None, self._config.weights_for)) or (self._config.robot_id,)
 
     def show(self) -> None:
         """Show what was learnt, and from what not."""
@@ -182,3 +244,5 @@ class LearnerSession:
         note("transitions gone before they came", str(self._missing))
         note("lineage", str(self.learner.lineage))
         note("driving version", self.library.current)
+        for task, outcomes in self.live.of(self.library.current).items():
+            note(f"live {task}", f"{outcomes.count('1')} of {len(outcomes)}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import viser
 
+from engram.core.types import STAGES
 from engram.viewer.markup import heading, paragraph, text_table
 from engram.viewer.values import Candidate, NodeState
 
@@ -16,7 +17,8 @@ ABOUT_GATE = (
     "promote says what counts. gated: service policy/promote takes what was proven so. manual: an operator decides. "
     "auto: every candidate drives at once, unproven."
 )
-STAGES = ("candidate", "approved", "rejected", "rolled_back")
+DRIVES = ("canary", "approved")
+"""Stages of weights that were let drive."""
 
 
 def learner_html(learner: NodeState | None, candidates: Sequence[Candidate]) -> str:
@@ -52,8 +54,8 @@ def gate_html(candidates: Sequence[Candidate]) -> str:
     counts = {stage: sum(c.stage == stage for c in candidates) for stage in STAGES}
     told = ", ".join(f"{n} {stage.replace('_', ' ')}" for stage, n in counts.items() if n)
     text = paragraph(ABOUT_GATE) + (paragraph(f"Announced since this page began: {told}.") if told else "")
-    rows = [(c.version, str(c.metrics.get("approved_because", ""))) for c in candidates if c.stage == "approved"]
-    return text + (text_table(rows, ("approved", "because")) if rows else "")
+    rows = [(c.version, str(c.metrics.get("approved_because", ""))) for c in candidates if c.stage in DRIVES]
+    return text + (text_table(rows, ("let drive", "because")) if rows else "")
 
 
 class LearningTabs:

@@ -74,7 +74,7 @@ class Candidate:
 
     version: str
     parent: str  # version that it was trained from; "" = the first
-    stage: str  # candidate, approved, rejected, rolled_back
+    stage: str  # one of engram.core.types.STAGES
     metrics: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -9,6 +9,7 @@ from engram.core.types.action import ActionChunk, HumanAction, JointCommand
 from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM, ActionSpace, unchecked
 from engram.core.types.experience import (
     EPISODE_STATES,
+    STAGES,
     EpisodeResult,
     EpisodeStatus,
     OracleOutcome,
@@ -49,6 +50,7 @@ __all__ = [
     "EVENT_KINDS",
     "NOBODY",
     "POSITION_SIGMA_M",
+    "STAGES",
     "VERDICTS",
     "ActionChunk",
     "ActionSource",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from engram.core.types.basics import set_fields
 from engram.core.types.lineage import ActionSource, Lineage
 from engram.core.types.verdict import Verdict
 
+STAGES = ("candidate", "canary", "approved", "retired", "rejected", "rolled_back")
+"""What becomes of weights: made; let drive, on one robot first; let drive for good; replaced by later ones; never
+let drive; taken back."""
 EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
 
@@ -93,13 +96,15 @@ class PolicyManifest:
     parent: str
     sha256: str
     size: int  # bytes
-    stage: Literal["candidate", "approved", "rejected", "rolled_back"]
+    stage: str  # one of STAGES
     metrics: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     lineage: Lineage | None = None
 
     def __post_init__(self) -> None:
         positive_int("PolicyManifest.size", self.size)
+        if self.stage not in STAGES:
+            raise unknown_name("stage of weights", self.stage, STAGES)
         if len(self.sha256) != 64:
             raise InvalidInputError(f"PolicyManifest.sha256: {len(self.sha256)} characters, expected 64")
 

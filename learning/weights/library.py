@@ -16,7 +16,7 @@ from engram.learning.experience.database import write_atomic
 from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
 
-LASTING = ("approved", "rolled_back")
+LASTING = ("canary", "approved", "retired", "rolled_back")
 """Stages of the versions that a new run still knows: somebody had approved them."""
 
 
@@ -61,7 +61,7 @@ class WeightsLibrary:
 
     def newest(self) -> str:
         """Return the candidate that was added last; empty when there is none."""
-        candidates = [version for version in self.versions if self._stage(version) == "candidate"]
+        candidates = [version for version in self.versions if self.stage(version) == "candidate"]
         return max(candidates, key=lambda version: self._path(version).stat().st_mtime, default="")
 
     def get(self, version: str) -> tuple[bytes, PolicyManifest]:
@@ -76,12 +76,19 @@ class WeightsLibrary:
         self.get(version)
         self._deploy(version)
 
-    def approve(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
-        """Let ``version`` drive, in later runs too; return it with its manifest, stage approved."""
+    def approve(self, version: str, reason: str, *, canary: bool = False) -> tuple[bytes, PolicyManifest]:
+        """Let ``version`` drive, in later runs too; return it with its manifest, stage approved, or canary.
+
+        What drove before is retired once ``version`` is approved.
+        """
         data, manifest = self.get(version)
-        manifest = replace(manifest, stage="approved", metrics={**manifest.metrics, "approved_because": reason})
+        stage = "canary" if canary else "approved"
+        manifest = replace(manifest, stage=stage, metrics={**manifest.metrics, "approved_because": reason})
         self._describe(manifest)
         self._deploy(version)
+        for earlier in () if canary else self.deployed[:-1]:
+            if self.stage(earlier) in ("approved", "canary") and earlier != version:
+                self._describe(replace(self._manifest(earlier), stage="retired"))
         return data, manifest
 
     def roll_back(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
@@ -98,13 +105,17 @@ class WeightsLibrary:
             _, manifest = self.get(later)
             stage = "rolled_back" if manifest.stage in LASTING else "rejected"
             metrics = {**manifest.metrics, "because": reason}
-            self._describe(replace(manifest, stage=stage, metrics=metrics))  # type: ignore[arg-type]
+            self._describe(replace(manifest, stage=stage, metrics=metrics))
         self._set_deployed(self.deployed[:keep])
-        return self.get(target)
+        data, manifest = self.get(target)
+        if manifest.stage == "retired":
+            manifest = replace(manifest, stage="approved")
+            self._describe(manifest)
+        return data, manifest
 
     def _forget_candidates(self) -> tuple[str, ...]:
         """Delete what nobody approved; return the versions among it that had been deployed."""
-        passing = {version for version in self.versions if self._stage(version) not in (*LASTING, "unreadable")}
+        passing = {version for version in self.versions if self.stage(version) not in (*LASTING, "unreadable")}
         forgotten = tuple(version for version in self.deployed if version in passing)
         if forgotten:
             self._set_deployed([version for version in self.deployed if version not in passing])
@@ -112,7 +123,8 @@ class WeightsLibrary:
             self._delete(version)
         return forgotten
 
-    def _stage(self, version: str) -> str:
+    def stage(self, version: str) -> str:
+        """Return what became of ``version``, one of ``engram.core.types.STAGES``, or ``unreadable``."""
         try:
             return self._manifest(version).stage
         except WeightsError:

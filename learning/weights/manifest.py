@@ -52,7 +52,7 @@ def make_manifest(
         parent=parent,
         sha256=hashlib.sha256(data).hexdigest(),
         size=len(data),
-        stage=stage,  # type: ignore[arg-type]
+        stage=stage,
         metrics=dict(metrics or {}),
         config=dict(config or {}),
         lineage=lineage,

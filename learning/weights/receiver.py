@@ -76,7 +76,7 @@ class WeightsReceiver:
             return
         self._assembler, self._refused = None, manifest.version
         self._check(manifest, signature, chunk_size)
-        if manifest.stage in ("rejected", "rolled_back"):
+        if manifest.stage in ("retired", "rejected", "rolled_back"):
             self._forget_early()
             return
         self._refused = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError
 from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.learning.experience.spool_stream import Gone
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
@@ -19,7 +19,6 @@ GONE = "gone"
 """Reward source of an Experience that holds no step: 1..sequence of its stream are no longer on the robot."""
 JSON_MAX = 1 << 16
 """Longest JSON text that is read [characters]."""
-STAGES = ("candidate", "approved", "rejected", "rolled_back")
 
 
 def transition_to_msg(transition: Transition) -> Experience:
@@ -97,8 +96,6 @@ def manifest_to_msg(
 
 def manifest_from_msg(msg: PolicyManifestMsg) -> PolicyManifest:
     """Return the manifest; raises when the stage is unknown or the JSON fields hold no objects."""
-    if msg.stage not in STAGES:
-        raise unknown_name("weights stage", msg.stage, STAGES)
     metrics, config = (_object(name, getattr(msg, name)) for name in ("metrics_json", "config_json"))
     lineage = None  # without a root the sender gave none
     if msg.lineage_root:

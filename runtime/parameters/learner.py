@@ -26,6 +26,12 @@ class LearnerNodeConfig(NodeConfig):
     experiments in simulation."""
     commit_period_s: float = param(0.5, 0.05, 60.0)
     """Time between two commits of received experience [s]; each is acknowledged."""
+    false_rollback: float = param(0.05, 0.0, 0.5)
+    """What was promoted is rolled back when the robots succeed with it less often than with the version before, task
+    by task, whoever promoted it. Largest probability of that although it does as well; 0: never roll back unasked."""
+    canary_episodes: int = param(0, 0, 100000)
+    """What is promoted drives the first robot of weights_for alone until so many of its episodes came in and it was not
+    rolled back; then it is announced to all of them. 0: it is announced to all at once."""
     save_every: int = param(50, 1, 1000000)
     """Updates between two saved training states."""
     chunk_size: int = param(65536, 1024, 1048576)

@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 
+from engram.app import cli
 from engram.core.types import ActionSource, Transition
 from engram.learning.experience.spool import Spool
 from engram.learning.weights.gate_verdict import GateVerdict, write_verdict
@@ -125,7 +126,7 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     assert back.version == "v0"
 
 
-def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_without(graph, tmp_path):
+def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_without(graph, tmp_path, capsys):
     robot = Robot(graph, tmp_path)
     start(graph, tmp_path, "gated")
     graph.active("learner_node")
@@ -151,10 +152,14 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
     assert not [m for m in robot.manifests if m.stage == "approved"]
     found = GateVerdict(candidate.sha256, drives, environment_digest(), "promote", "not worse by 0.1", report)
     write_verdict(folder / "gate" / "verdicts", found)
-    accepted = graph.call(PromotePolicy, "policy/promote", request)
-    assert accepted.accepted
-    assert accepted.reason == f"{candidate.version} drives now; the gate: not worse by 0.1"
+    domain = ["--domain", str(graph.domain)]
+    assert cli.main(["promote", *domain]) == 0  # the newest candidate
+    assert capsys.readouterr().out == f"{candidate.version} drives now; the gate: not worse by 0.1\n"
     graph.wait(lambda: robot.manifests[-1].stage == "approved", 180, "approval")
+    assert cli.main(["rollback", "--reason", "test", *domain]) == 0
+    assert capsys.readouterr().out == "v0 drives again\n"
+    assert cli.main(["promote", candidate.version, *domain]) == 1
+    assert "rolled_back, because test" in capsys.readouterr().out
 
 
 def test_a_learner_does_not_wait_for_what_is_gone_and_a_bad_step_keeps_out_no_good_one(graph, tmp_path):

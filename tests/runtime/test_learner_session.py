@@ -1,5 +1,7 @@
 """Experience is stored and acknowledged, candidates are made, announced and driven, and an approval lasts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -184,7 +186,7 @@ def test_behind_the_gate_only_what_was_proven_against_what_drives_is_promoted(tm
         desk.session.promote(version, "please")
     assert (library.current, library.get(version)[1].stage) == ("v0", "candidate")
     answers.append("the gate: not worse")
-    assert desk.session.promote(version, "please") == "the gate: not worse"
+    assert desk.session.promote("", "please") == f"{version} drives now; the gate: not worse"
     assert (library.current, desk.announced[-1][1].stage) == (version, "approved")
     assert desk.announced[-1][0] == library.get(version)[0]
     assert library.get(version)[1].metrics["approved_because"] == "please; the gate: not worse"
@@ -197,3 +199,74 @@ def test_behind_the_gate_nothing_is_promoted_where_no_verdicts_are_read(tmp_path
     with pytest.raises(WeightsError, match="reads no verdicts of the gate"):
         desk.session.promote(desk.learn(), "please")
     desk.close()
+
+
+def drive(desk, version, outcomes, first, task="reach", helped=False):
+    """Let the robots have one episode a character of ``outcomes`` with ``version``."""
+    for i, outcome in enumerate(outcomes):
+        for one in episode(first + i, success=outcome == "1", source=OWN, task=task):
+            own = {"boot_id": f"b{first + i}", "sequence": one.step + 1, "policy_version": version}
+            desk.session.take(replace(one, intervention=helped, **own))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+
+
+def test_what_is_worse_on_the_robots_is_rolled_back_and_stays_so(tmp_path):
+    proven = []
+
+    def proof(*_):
+        proven.append(1)
+        return "the gate: not worse"
+
+    desk = Desk(tmp_path, proof=proof, promote="gated")
+    version = desk.learn()
+    drive(desk, "v0", "1" * 20, 100)
+    desk.session.promote(version, "please")
+    drive(desk, version, "1111", 200)
+    assert desk.session.library.current == version
+    drive(desk, version, "0" * 3, 300)
+    assert desk.session.library.current == version  # three failures show nothing yet
+    drive(desk, version, "0" * 12, 400)
+    assert desk.session.library.current == desk.session.learner.metrics["parent"] == "v0"
+    assert (desk.versions[-1], desk.announced[-1][1].stage) == ("v0", "approved")
+    assert desk.announced[-1][0] == desk.session.library.get("v0")[0]
+    assert desk.health.counts["rollbacks"] == 1
+    told = desk.health.condition("active").message
+    assert f"{version} was rolled back to v0: worse on the robots: reach 4 of" in told
+    with pytest.raises(WeightsError, match="rolled_back, because worse on the robots: reach 4 of"):
+        desk.session.promote(version, "again")
+    desk.close()
+
+
+def test_live_outcomes_are_counted_once_and_last(tmp_path):
+    desk = Desk(tmp_path)
+    drive(desk, "v0", "1101", 100)
+    drive(desk, "v0", "1", 200, helped=True)  # a person finished it
+    assert desk.shown()["live reach"] == "3 of 5"
+    desk.close()
+    again = Desk(tmp_path)
+    again.session.train(lambda: False)
+    assert again.session.live.of("v0") == {"reach": "11010"}
+    again.close()
+
+
+@pytest.mark.parametrize(("outcomes", "stage"), [("1111", "approved"), ("0" * 12, "rolled_back")])
+def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes, stage):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    drive(desk, "v0", "1" * 20, 100)
+    version = desk.learn()
+    assert desk.session.promote(version, "please").endswith("r1 alone tries it first")
+    told = desk.announced[-1][1]
+    assert (told.version, told.stage, told.config["announced"]["robots"]) == (version, "canary", ["r1"])
+    desk.close()
+    again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)  # it outlives a restart
+    again.session.begin()
+    assert (again.versions, again.announced[-1][1].stage) == ([version], "canary")
+    for i, outcome in enumerate(outcomes):
+        drive(again, version, outcome, 200 + i)
+    told = again.announced[-1][1]
+    assert told.config["announced"]["robots"] == ["r1", "r2"]
+    assert told.version == (version if stage == "approved" else "v0")
+    assert again.session.library.stage(version) == stage
+    assert again.session.library.stage("v0") == ("retired" if stage == "approved" else "approved")
+    again.close()

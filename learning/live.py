@@ -1,0 +1,94 @@
+"""How the versions that drove have done on the robots, and whether the one that drives now does worse than before.
+
+Simulation lets a candidate drive; only the robots can show that it was right. A version is worse once its successes on
+a task are shown to be rarer than the lower confidence bound (Clopper & Pearson 1934) of the version before. The test
+may be looked at after every episode: :class:`engram.core.betting.MeanTest`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from scipy.stats import binomtest
+
+from engram.core.betting import MeanTest
+from engram.core.errors import StoreError
+from engram.learning.experience.database import write_atomic
+
+MOST = 1000
+"""Episodes of a version on a task that are remembered, the first ones."""
+
+Outcomes = Mapping[str, str]
+"""Task -> one character an episode, in the order in which they came: 1 succeeded, 0 did not."""
+
+
+class LiveRecord:
+    """Outcomes of every version that drove, kept in one file; :attr:`cursor` is the last episode that was counted.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.cursor = 0
+        self._of: dict[str, dict[str, str]] = {}
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text())
+                self.cursor = int(kept["cursor"])
+                self._of = {str(v): {str(t): _checked(o) for t, o in of.items()} for v, of in kept["outcomes"].items()}
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                raise StoreError(f"{path}: the record of live episodes cannot be read: {error!r}") from error
+
+    def add(self, number: int, version: str, task: str, success: bool) -> None:
+        """Count episode ``number``, which came after all others."""
+        self.cursor = number
+        of = self._of.setdefault(version, {})
+        if len(of.setdefault(task, "")) < MOST:
+            of[task] += "01"[success]
+
+    def of(self, version: str) -> Outcomes:
+        """Return the outcomes of ``version`` by task."""
+        return dict(self._of.get(version, {}))
+
+    def keep(self, versions: Collection[str]) -> None:
+        """Forget every version but ``versions``."""
+        self._of = {version: of for version, of in self._of.items() if version in versions}
+
+    def episodes(self, version: str) -> int:
+        """Return how many episodes of ``version`` were counted."""
+        return sum(map(len, self._of.get(version, {}).values()))
+
+    def save(self) -> None:
+        """Keep everything; it is durable when this returns."""
+        write_atomic(self._path, json.dumps({"cursor": self.cursor, "outcomes": self._of}).encode())
+
+
+def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) -> str:
+    """Return on which task, and by how much, ``now`` is shown to be worse than ``before``; empty: on none.
+
+    The answer is not empty with a probability of at most ``false_rollback``, however often it is asked, if no task's
+    rate of success has fallen. Half of that is spent on the bounds of before, half on the tests; tasks share it.
+    """
+    tasks = [task for task, outcomes in before.items() if "1" in outcomes]
+    for task in tasks:
+        error = false_rollback / 2 / len(tasks)
+        had = before[task]
+        successes = had.count("1")
+        bound = binomtest(successes, len(had), alternative="greater").proportion_ci(1 - error, "exact").low
+        test = MeanTest(1.0 - bound)
+        for outcome in now.get(task, ""):
+            test.add(bound - float(outcome))
+        if test.shown(error):
+            seen = now[task]
+            return f"{task} {seen.count('1')} of {len(seen)}, before {successes} of {len(had)}"
+    return ""
+
+
+def _checked(outcomes: object) -> str:
+    if not isinstance(outcomes, str) or set(outcomes) - {"0", "1"}:
+        raise ValueError(f"outcomes {outcomes!r}, expected a text of 0 and 1")
+    return outcomes

@@ -1,0 +1,62 @@
+"""Live outcomes last, and show that a version is worse only when it is."""
+
+import numpy as np
+import pytest
+
+from engram.core.errors import StoreError
+from engram.learning.live import MOST, LiveRecord, worse_than_before
+
+BEFORE = {"reach": "1" * 20, "stack": "10" * 10, "never": "0" * 5}
+
+
+def test_outcomes_last_and_versions_are_forgotten(tmp_path):
+    record = LiveRecord(tmp_path / "outcomes.json")
+    for number, (version, success) in enumerate([("a", True), ("b", False), ("a", False)], 1):
+        record.add(number, version, "reach", success)
+    record.keep(["a"])
+    record.save()
+    again = LiveRecord(tmp_path / "outcomes.json")
+    assert (again.cursor, again.of("a"), again.of("b"), again.episodes("a")) == (3, {"reach": "10"}, {}, 2)
+
+
+def test_the_record_is_bounded(tmp_path):
+    record = LiveRecord(tmp_path / "outcomes.json")
+    for number in range(MOST + 5):
+        record.add(number, "a", "reach", True)
+    assert record.episodes("a") == MOST
+    assert record.cursor == MOST + 4
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cursor": 1}', '{"cursor": 1, "outcomes": {"a": {"reach": "1x"}}}'])
+def test_a_damaged_record_is_named(tmp_path, text):
+    path = tmp_path / "outcomes.json"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=r"outcomes.json: the record of live episodes cannot be read"):
+        LiveRecord(path)
+
+
+@pytest.mark.parametrize(
+    ("now", "worse"),
+    [
+        ({"reach": "0" * 10}, "reach 0 of 10, before 20 of 20"),
+        ({"reach": "1" * 20, "stack": "0" * 40}, "stack 0 of 40, before 10 of 20"),
+        ({"reach": "00"}, ""),
+        ({"never": "0" * 50, "new": "0" * 50}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_is_shown_to_be_worse_is_named(now, worse):
+    assert worse_than_before(now, BEFORE, 0.05) == worse
+
+
+def test_an_equal_version_is_seldom_rolled_back():
+    rng = np.random.default_rng(0)
+
+    def outcomes(rate, n):
+        return "".join("01"[int(x)] for x in rng.random(n) < rate)
+
+    wrong = sum(
+        bool(worse_than_before({"a": outcomes(0.7, 40), "b": outcomes(0.9, 40)}, before, 0.05))
+        for before in ({"a": outcomes(0.7, 15), "b": outcomes(0.9, 15)} for _ in range(300))
+    )
+    assert wrong <= 15  # 0.05 of 300; the bounds alone keep it far below
