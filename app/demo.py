@@ -33,7 +33,7 @@ from engram.runtime.factories import check_policy_name
 from engram.runtime.health import drops_by_queue
 from engram.runtime.latency import camera_to_command_ms
 
-BESIDE_THE_LOOP = ("viewer_node", "learner_node")
+BESIDE_THE_LOOP = ("viewer_node", "learner_node", "gate_node")
 """Nodes whose failure does not end the demo (it still makes its exit code 1), unless they could never have worked."""
 Ablation = Literal["zeroed", "swapped", "noise", "no_context"]
 WAYS = ("read", "not read")

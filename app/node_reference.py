@@ -13,6 +13,7 @@ from typing import Any
 
 from engram.nodes import qos
 from engram.nodes.base import EngramNode
+from engram.nodes.gate_node import GateNode
 from engram.nodes.learner_node import LearnerNode
 from engram.nodes.lifecycle_manager import LifecycleManager
 from engram.nodes.link_node import LinkNode
@@ -26,7 +27,18 @@ from engram.nodes.viewer_node import ViewerNode
 from engram.runtime.parameters import NodeConfig, descriptions
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 
-NODES = (SimNode, RobotNode, PerceptionNode, MemoryNode, PolicyNode, SafetyNode, LearnerNode, ViewerNode, LinkNode)
+NODES = (
+    SimNode,
+    RobotNode,
+    PerceptionNode,
+    MemoryNode,
+    PolicyNode,
+    SafetyNode,
+    LearnerNode,
+    GateNode,
+    ViewerNode,
+    LinkNode,
+)
 TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ("/clock", "rosgraph_msgs/Clock", "sim -> all", qos.SENSOR),
     ("robot_description", "std_msgs/String (URDF)", "sim -> RViz, yours", qos.LATCHED),
@@ -92,7 +104,8 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),
     ("experience", "engram_interfaces/Experience", "policy -> learner", qos.EXPERIENCE),
     ("experience/ack", "engram_interfaces/ExperienceAck", "learner -> policy", qos.EXPERIENCE),
-    ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy, viewer", qos.LATCHED),
+    ("policy/manifest", "engram_interfaces/PolicyManifest", "learner -> policy, gate, viewer", qos.LATCHED),
+    ("policy/gate", "engram_interfaces/GateVerdict", "gate -> viewer, yours; verdicts and progress", qos.LATCHED),
     ("policy/weights", "engram_interfaces/WeightChunk", "learner -> policy", qos.WEIGHTS),
     ("hardware/joint_states", "sensor_msgs/JointState", "ros2_control -> robot", qos.SENSOR),
     (

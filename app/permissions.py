@@ -25,13 +25,14 @@ NODES = {
     "policy": "policy_node",
     "safety": "safety_node",
     "learner": "learner_node",
+    "gate": "gate_node",
     "viewer": "viewer_node",
     "link": "link_node",
     "far_link": "far_link_node",
     "lifecycle_manager": "lifecycle_manager",
     "operator": "engram_demo",
 }
-"""Name in the tables -> node. The operator is the node of `engram do`, `stop`, `release` and `demo`."""
+"""Name in the tables -> node. The operator is the node of `engram do`, `stop`, `promote`, `demo` and their like."""
 EVERY = ("all", "every node")
 OTHERS = ("drivers", "RViz", "yours", "teleoperation", "detectors of others", "ros2_control")
 """Whom else the tables name."""
@@ -45,6 +46,8 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),
     "memory/get_graph": ("safety", "viewer"),
+    "policy/promote": ("gate", "operator"),
+    "policy/rollback": ("operator",),
     "lifecycle_manager/is_active": ("operator",),
 }
 """Services and actions -> who calls them. Those that nobody calls here are for nodes of your own."""

@@ -18,7 +18,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 
 EXECUTABLES = (
     *("sim_node", "robot_node", "perception_node", "memory_node", "policy_node", "safety_node"),
-    *("learner_node", "viewer_node", "link_node", "extra_node", "lifecycle_manager"),
+    *("learner_node", "gate_node", "viewer_node", "link_node", "extra_node", "lifecycle_manager"),
 )
 
 

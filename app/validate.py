@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
@@ -17,13 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.core.arrays import positive_int
-from engram.core.errors import InvalidInputError, StoreError
-from engram.learning.experience.database import write_atomic
+from engram.core.errors import InvalidInputError
 from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
-from engram.learning.weights.library import WeightsLibrary
 from engram.validation.gate import PROMOTE, GateConfig
-from engram.validation.trials import Contender
-from engram.validation.validate import Progress, trained_tasks
+from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
+from engram.validation.validate import Progress
 from engram.validation.validate import validate as run_gate
 
 
@@ -79,9 +77,11 @@ def validate(config: ValidateConfig) -> int:
             raise InvalidInputError("ValidateConfig.candidate: empty, expected a checkpoint folder or a shipped name")
         candidate, work = contender(policy_folder(config.candidate)), config.work.expanduser()
     else:
-        work = config.learner.expanduser() / "gate"
-        candidate, drives = _of_learner(config, drives, work)
-    tasks = config.tasks or _trained_on(candidate, drives)
+        learner = config.learner.expanduser()
+        work = learner / GATE
+        version, candidate, drives = learner_contenders(learner, drives, config.candidate)
+        print(f"{version} against what drives", file=sys.stderr)
+    tasks = config.tasks or tasks_of(candidate, drives)
     console = Console(stderr=True)
 
     def told(progress: Progress) -> None:
@@ -106,44 +106,6 @@ def validate(config: ValidateConfig) -> int:
     where = verdict_path(work / "verdicts", verdict.candidate, verdict.approved)
     print(json.dumps(asdict(verdict) | {"kept": str(where)}))
     return int(verdict.decision != PROMOTE)
-
-
-def contender(folder: Path) -> Contender:
-    """Return the policy in ``folder`` as the gate takes it; raises InvalidInputError where there are no weights."""
-    from engram.policies.checkpoint import WEIGHTS, fingerprint, sha256
-
-    if not (folder / WEIGHTS).is_file():
-        raise InvalidInputError(f"validate: there is no {WEIGHTS} in {folder}")
-    return Contender(str(folder), "", sha256(folder / WEIGHTS), fingerprint(folder))
-
-
-def _of_learner(config: ValidateConfig, began: Contender, work: Path) -> tuple[Contender, Contender]:
-    """Return the candidate and what drives, from a learner's folder; verified copies, for it may delete its own."""
-    assert config.learner is not None
-    folder = config.learner.expanduser() / "weights"
-    try:
-        library = WeightsLibrary(folder, read_only=True)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{folder}: cannot be read: {error}") from error
-    version = config.candidate or library.newest()
-    if not version or not library.current:
-        raise InvalidInputError(f"ValidateConfig.learner: there is no candidate in {config.learner}")
-    print(f"{version} against {library.current}, which drives", file=sys.stderr)
-    made = []
-    for one in (version, library.current):
-        data, manifest = library.get(one)
-        copy = work / "weights" / f"{manifest.sha256}.safetensors"
-        write_atomic(copy, data)
-        made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
-    return made[0], made[1]
-
-
-def _trained_on(*policies: Contender) -> tuple[str, ...]:
-    """Return everything that could be unlearnt; raises InvalidInputError where no card names a task."""
-    found = dict.fromkeys(task for policy in policies for task in trained_tasks(Path(policy.checkpoint)))
-    if not found:
-        raise InvalidInputError("ValidateConfig.tasks: neither policy's card names tasks; name them")
-    return tuple(found)
 
 
 def _table(verdict: GateVerdict) -> Table:

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.numpy import load_file, save_file
 
-from engram.app.validate import contender
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.errors import WeightsError
 from engram.core.provenance import machine
@@ -28,6 +27,7 @@ from engram.policies.checkpoint import WEIGHTS, sha256
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import TASKS
 from engram.validation.gate import PROMOTE, REJECT, GateConfig
+from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender
 from engram.validation.validate import validate
 

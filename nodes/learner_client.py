@@ -12,7 +12,7 @@ class LearnerClient(Outsider):
     """Asks the learner of a namespace."""
 
     def __init__(self, namespace: str = "", domain: int | None = None) -> None:
-        super().__init__("engram_promote", namespace, domain)
+        super().__init__("engram_demo", namespace, domain)
         self._promote: Client = self.node.create_client(PromotePolicy, "policy/promote")
         self._rollback: Client = self.node.create_client(RollbackPolicy, "policy/rollback")
         self._will_greet(["learner_node"])

@@ -31,8 +31,8 @@ from engram.sim.tasks import example_instructions, task_for
 from engram.viewer.graph_feed import RETRY_S, GraphFeed
 from engram.viewer.page import ViewerPage
 from engram.viewer.reports import Reports
-from engram.viewer.values import Candidate, NodeState, Outcome
-from engram_interfaces.msg import PolicyManifest, SceneGraphUpdate, TaskStatus
+from engram.viewer.values import Candidate, Judged, NodeState, Outcome
+from engram_interfaces.msg import GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus
 
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
@@ -61,6 +61,7 @@ class ViewerNode(EngramNode):
         self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
         self.candidates: deque[Candidate] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
+        self.judged: deque[Judged] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
         self.requests.page = self.page
@@ -80,6 +81,7 @@ class ViewerNode(EngramNode):
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.LATCHED)
+        self.subscribe(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
         self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
         self.every(self.config.refresh_s, self._refresh, "page")
@@ -138,6 +140,11 @@ class ViewerNode(EngramNode):
         metrics = json.loads(msg.metrics_json) if msg.metrics_json else {}
         self.candidates.appendleft(Candidate(msg.version, msg.parent, msg.stage, metrics))
 
+    def _on_verdict(self, msg: GateVerdict) -> None:
+        if self.judged and self.judged[0].version == msg.candidate:
+            self.judged.popleft()
+        self.judged.appendleft(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs))
+
     # -- the page --------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
@@ -155,7 +162,7 @@ class ViewerNode(EngramNode):
         states = self.reports.states(now_s)
         self.page.show_nodes(states)
         self.page.show_policy(self.reports.policy(), self.outcomes)
-        self.page.show_learning(self.reports.learner(now_s), self.candidates)
+        self.page.show_learning(self.reports.learner(now_s), self.candidates, self.judged)
         if self.config.choose_task:
             self.page.show_examples(example_instructions(self.own_tasks))
 

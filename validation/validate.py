@@ -55,6 +55,7 @@ def validate(
     workers: int = 1,
     niceness: int = 0,
     told: Callable[[Progress], None] = lambda progress: None,
+    check: Callable[[], None] = lambda: None,
 ) -> GateVerdict:
     """Run pairs of episodes until the gate decides; return the verdict, which is also kept in ``folder``/verdicts.
 
@@ -71,6 +72,7 @@ def validate(
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
         told: called after every round of scenes.
+        check: called after every episode; what it raises ends the validation, and what was run is kept.
 
     Raises:
         UnknownNameError: a task or a gap does not exist.
@@ -88,8 +90,12 @@ def validate(
         with spawned_pool(workers, niceness=niceness) as pool:
             at = dict.fromkeys(tasks, 0)
 
+            def count() -> None:
+                ran[0] += 1
+                check()
+
             def trials(jobs: Sequence[Wanted]) -> list[Trial]:
-                return list(run_all(jobs, store, pool, lambda: ran.__setitem__(0, ran[0] + 1)))
+                return list(run_all(jobs, store, pool, count))
 
             while gate.decision == OPEN:
                 scenes = [

@@ -8,14 +8,14 @@ import viser
 
 from engram.core.types import STAGES
 from engram.viewer.markup import heading, paragraph, text_table
-from engram.viewer.values import Candidate, NodeState
+from engram.viewer.values import Candidate, Judged, NodeState
 
 LEARNER_PREFIX = "learner "
 NO_LEARNER = "No learner runs. Start it with the launch argument learner:=true."
 ABOUT_GATE = (
-    "engram validate tries a candidate out in simulation against the weights that drive. The learner's parameter "
-    "promote says what counts. gated: service policy/promote takes what was proven so. manual: an operator decides. "
-    "auto: every candidate drives at once, unproven."
+    "The gate tries a candidate out in simulation against the weights that drive. The learner's parameter promote says "
+    "what counts. gated: what the gate promotes may drive. manual: an operator decides. auto: every candidate drives "
+    "at once, unproven."
 )
 DRIVES = ("canary", "approved")
 """Stages of weights that were let drive."""
@@ -49,11 +49,18 @@ def _metrics(metrics: Mapping[str, object]) -> str:
     return ", ".join(parts)
 
 
-def gate_html(candidates: Sequence[Candidate]) -> str:
-    """Return how weights come to drive, what was announced, and why each of the approved was approved."""
+def gate_html(candidates: Sequence[Candidate], judged: Sequence[Judged] = ()) -> str:
+    """Return how weights come to drive, what was announced, what the gate found, and why each of the approved drives.
+
+    ``judged``: newest first; of a version only the newest counts.
+    """
     counts = {stage: sum(c.stage == stage for c in candidates) for stage in STAGES}
     told = ", ".join(f"{n} {stage.replace('_', ' ')}" for stage, n in counts.items() if n)
     text = paragraph(ABOUT_GATE) + (paragraph(f"Announced since this page began: {told}.") if told else "")
+    newest = {one.version: one for one in reversed(judged)}
+    if newest:
+        found = [(j.version, j.decision.replace("_", " "), str(j.pairs), j.reason) for j in newest.values()]
+        text += text_table(found[::-1], ("candidate", "gate", "pairs of episodes", "because"))
     rows = [(c.version, str(c.metrics.get("approved_because", ""))) for c in candidates if c.stage in DRIVES]
     return text + (text_table(rows, ("let drive", "because")) if rows else "")
 
@@ -67,7 +74,7 @@ class LearningTabs:
         with group.add_tab("Gate"):
             self._gate = server.gui.add_html(gate_html(()))
 
-    def show(self, learner: NodeState | None, candidates: Sequence[Candidate]) -> None:
-        """Show the learner's condition; None: none was heard."""
+    def show(self, learner: NodeState | None, candidates: Sequence[Candidate], judged: Sequence[Judged]) -> None:
+        """Show the learner's condition (None: none was heard) and what the gate found, newest first."""
         self._learner.content = learner_html(learner, candidates)
-        self._gate.content = gate_html(candidates)
+        self._gate.content = gate_html(candidates, judged)

@@ -25,7 +25,7 @@ from engram.viewer.nodes_tab import nodes_html
 from engram.viewer.policy_tab import PolicyTab
 from engram.viewer.scene_view import SceneView
 from engram.viewer.token_gate import TokenGate, is_loopback
-from engram.viewer.values import Answer, Candidate, Graph, NodeState, Outcome, PageActions, PolicyState
+from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Outcome, PageActions, PolicyState
 
 
 class ViewerPage:
@@ -115,9 +115,14 @@ class ViewerPage:
         """Show what drives, what else could, and how the last episodes ended, newest first."""
         self._policy.show(policy, outcomes)
 
-    def show_learning(self, learner: NodeState | None, candidates: Sequence[Candidate]) -> None:
-        """Show what the learner does and the weights that were announced, newest first; None: no learner was heard."""
-        self._learning.show(learner, candidates)
+    def show_learning(
+        self, learner: NodeState | None, candidates: Sequence[Candidate], judged: Sequence[Judged] = ()
+    ) -> None:
+        """Show what the learner does (None: none was heard), the weights that were announced and what the gate found.
+
+        Both are newest first.
+        """
+        self._learning.show(learner, candidates, judged)
 
     def show_examples(self, instructions: Sequence[str]) -> None:
         """Offer the instructions that the running tasks understand."""

@@ -79,6 +79,16 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What the gate found so far of a candidate."""
+
+    version: str
+    decision: str  # open, promote, reject, not_shown, failed
+    reason: str
+    pairs: int  # of episodes
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the memory answered to a question."""
 

@@ -27,7 +27,7 @@ from engram.sim.worlds import WORLDS
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
 LOOP = ["perception_node", "memory_node", "safety_node", "policy_node", "lifecycle_manager"]
-BESIDE = ["learner_node", "viewer_node"]
+BESIDE = ["learner_node", "gate_node", "viewer_node"]
 RECORDER = """#!{python}
 import json, os, sys
 row = {{"argv": sys.argv[1:], "profile": os.environ.get("FASTDDS_DEFAULT_PROFILES_FILE")}}
@@ -77,7 +77,7 @@ def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> 
     assert Path(found.environment["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
 
 
-FAR = ["link_node", "learner_node", "viewer_node"]
+FAR = ["link_node", "learner_node", "gate_node", "viewer_node"]
 
 
 @pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
@@ -98,6 +98,7 @@ def test_learner_and_page_have_the_same_parameters_on_either_machine(name: str) 
     here = {n.name: dict(n.parameters) for n in graph(name).nodes}
     there = {n.name: dict(n.parameters) for n in graph("far", body=name).nodes}
     assert here["learner_node"] == there["learner_node"]
+    assert here["gate_node"] == there["gate_node"]
     assert here["viewer_node"] | {"image_transport": "compressed"} == there["viewer_node"]
 
 
@@ -117,6 +118,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     found = graph("sim", log_level="debug", learner="false", host="0.0.0.0", **values, **chunks)
     nodes = {n.name: (n, dict(p for p in n.parameters if p[0])) for n in found.nodes}
     assert "learner_node" not in nodes
+    assert "gate_node" not in nodes
     assert {n.namespace for n, _ in nodes.values()} == {"r1"}
     assert not any(n.respawn for n, _ in nodes.values())
     assert all(n.ros_args == ("--log-level", "debug", "--enclave", f"/engram/{n.name}") for n, _ in nodes.values())

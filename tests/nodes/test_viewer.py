@@ -253,4 +253,4 @@ def test_a_visitor_asks_the_memory_and_looks_at_its_past(robot: Robot, page: str
     browser.open_tab("Nodes")
     browser.sees("sim_node", "policy_node", "lacks camera 'wrist'")
     browser.open_tab("Gate")
-    browser.sees("engram validate tries a candidate out")
+    browser.sees("The gate tries a candidate out")

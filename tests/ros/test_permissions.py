@@ -46,6 +46,7 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
         "learner_node", policy="tests.ros.policies:EyesAndNoise", algorithm="tests.ros.trainers:Counting",
         folder=str(tmp_path / "learner"),
     )  # fmt: skip
+    graph.start("gate_node", policy="tests.ros.policies:EyesAndNoise", folder=str(tmp_path / "learner"))
     graph.start(
         "robot_node", driver="lerobot", lerobot="tests.runtime.lerobotgantry:LeRobotGantry", robot=GANTRY,
         hardware_joints=list(MOTORS), unit="rad", gripper_closed=100.0,

@@ -16,7 +16,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from engram.app.cli import main
-from engram.app.validate import contender
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.learning.weights.gate_verdict import GateVerdict, write_verdict
 from engram.learning.weights.library import WeightsLibrary
@@ -25,6 +24,7 @@ from engram.policies.checkpoint import sha256
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import GAPS, Gap, varied
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
+from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
 from engram.validation.validate import proof_in, trained_tasks, validate
 

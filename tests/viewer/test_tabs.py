@@ -16,7 +16,7 @@ from engram.viewer.nodes_tab import nodes_html
 from engram.viewer.policy_tab import policy_html
 from engram.viewer.remembered import agents_html, details_html, remembered_html
 from engram.viewer.time_travel import EVERYTHING, spans, stamp_at
-from engram.viewer.values import Answer, Candidate, Graph, NodeState, Outcome, PolicyState
+from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Outcome, PolicyState
 from tests.viewer.scenes import SECOND_NS, kitchen_graph, scene_node
 
 
@@ -99,8 +99,14 @@ def test_learning_tab_shows_counters_and_candidates_or_that_no_learner_runs() ->
     assert "learner:=true" in learner_html(None, ())
 
 
-def test_gate_tab_says_that_no_gate_runs() -> None:
-    assert "engram validate tries a candidate out" in gate_html(())
+def test_gate_tab_says_what_counts_what_was_found_and_why_weights_drive() -> None:
+    assert "The gate tries a candidate out" in gate_html(())
+    seen = [Judged("v2", "not_shown", "newest", 90), Judged("v2", "open", "older", 40), Judged("v1", "reject", "w", 8)]
+    shown = gate_html((), seen)
+    assert "not shown" in shown
+    assert "newest" in shown
+    assert "older" not in shown
+    assert shown.index("v2") < shown.index("v1")
     proven = Candidate("v2", "v1", "approved", {"approved_because": "the gate: not worse by 0.1"})
     assert "the gate: not worse by 0.1" in gate_html((proven,))
     two = [Candidate("a", "", "candidate"), Candidate("b", "a", "candidate"), Candidate("c", "", "rolled_back")]

@@ -1,0 +1,145 @@
+"""Judges the learner's candidates in simulation, unasked and at low priority, and asks to promote what it promotes.
+
+It stands beside the learner, whose folder it reads and writes verdicts into. Of the candidates that come while one is
+judged, only the newest is judged next. A policy that is no checkpoint of Engram's with a card of its tasks cannot be
+simulated here: the diagnostics then say so, and nothing is promoted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from pathlib import Path
+from typing import NoReturn
+
+from rclpy.client import Client
+from rclpy.task import Future
+
+from engram.core.errors import EngramError, InvalidInputError
+from engram.learning.weights.gate_verdict import GateVerdict
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode
+from engram.nodes.process import run
+from engram.runtime.parameters.gate import GateNodeConfig
+from engram.validation.gate import OPEN, PROMOTE
+from engram.validation.standing import StandingGate
+from engram.validation.validate import Progress
+from engram_interfaces.msg import GateVerdict as GateVerdictMsg
+from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
+from engram_interfaces.srv import PromotePolicy
+
+FAILED = "failed"
+
+
+class GateNode(EngramNode):
+    """Hears of candidates, tells verdicts."""
+
+    config_class = GateNodeConfig
+
+    def __init__(self) -> None:
+        super().__init__("gate_node")
+        self.standing: StandingGate | None = None
+        self.cannot = ""  # why nothing can be judged
+
+    def setup(self) -> None:
+        """Find out whether the learner's candidates can be simulated."""
+        self.verdicts = self.create_publisher(GateVerdictMsg, "policy/gate", qos.LATCHED)
+        self.promoted: deque[GateVerdictMsg] = deque()
+        self.asked: Future | None = None
+        self.client: Client = self.create_client(PromotePolicy, "policy/promote")
+        self.cannot = ""
+
+    def start(self) -> None:
+        """Judge from now on."""
+        try:
+            self.standing = self._standing()
+            self.standing.start()
+        except EngramError as error:
+            self.cannot = str(error)
+            self.get_logger().warning(f"no candidate can be judged: {error}")
+        self.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
+        self.every(0.5, self._promote, "policy/promote")
+
+    def stop(self) -> None:
+        """End the validation that runs; it goes on where it was when the node starts again."""
+        if self.standing is not None and not self.standing.stop():
+            self.get_logger().warning("an episode was still running after a minute")
+        self.standing = None
+
+    def _standing(self) -> StandingGate:
+        config = self.config
+        if ":" in config.policy:
+            raise InvalidInputError(f"policy {config.policy!r} is no checkpoint; set promote: manual of the learner")
+        folder = Path(config.folder.replace("{robot_id}", config.robot_id)).expanduser()
+        tasks = tuple(filter(None, config.tasks))
+        return StandingGate(
+            *(folder, config.policy, self),
+            tasks=tasks,
+            on=config.on,
+            workers=config.workers,
+            niceness=0,  # its processes have this node's already
+        )
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def _on_manifest(self, msg: PolicyManifestMsg) -> None:
+        if msg.stage == "candidate" and self.standing is not None:
+            self.standing.offer(msg.version)
+
+    def _promote(self) -> None:
+        """Ask the learner for what was promoted, one after the other."""
+        if self.asked is not None or not self.promoted or not self.client.service_is_ready():
+            return
+        msg = self.promoted.popleft()
+        self.asked = self.client.call_async(PromotePolicy.Request(version=msg.candidate, reason="the gate node"))
+        self.asked.add_done_callback(self._on_promoted)
+
+    def _on_promoted(self, future: Future) -> None:
+        self.asked, answer = None, future.result()
+        if answer is not None and answer.accepted:
+            self.health.count("promoted")
+            self.get_logger().info(answer.reason)
+        elif answer is not None:  # meanwhile others may have been promoted
+            self.health.problem("policy/promote", answer.reason)
+
+    # -- what the gate's thread tells ----------------------------------------------------------------------------
+
+    def progress(self, version: str, progress: Progress) -> None:
+        """Tell how far the validation of ``version`` is."""
+        self._tell(version, OPEN, progress.gate.reason, progress.gate.pairs)
+
+    def judged(self, version: str, verdict: GateVerdict) -> None:
+        """Tell the verdict, and have it promoted."""
+        report = json.dumps(dict(verdict.report))
+        msg = self._tell(version, verdict.decision, verdict.reason, int(verdict.report["pairs"]), report)
+        self.health.count(f"verdicts {verdict.decision}")
+        self.get_logger().info(f"{version}: {verdict.decision}, {verdict.reason}")
+        if verdict.decision == PROMOTE and self.config.promote:
+            self.promoted.append(msg)
+
+    def failed(self, version: str, error: EngramError) -> None:
+        """Tell why ``version`` could not be judged."""
+        self.report("validation", error)
+        self._tell(version, FAILED, str(error), 0)
+
+    def _tell(self, version: str, decision: str, reason: str, pairs: int, report: str = "") -> GateVerdictMsg:
+        msg = GateVerdictMsg(candidate=version, decision=decision, reason=reason, pairs=pairs, report_json=report)
+        msg.header = messages.header(self.get_clock().now().nanoseconds)
+        self.verdicts.publish(msg)
+        self.health.note(
+            "candidate", f"{version}: {'' if decision == OPEN else decision + ', '}{reason}; {pairs} pairs"
+        )
+        return msg
+
+    def add_diagnostics(self) -> None:
+        """Show what is judged, or why nothing is."""
+        self.health.note("judges", (self.cannot and f"nothing: {self.cannot}") or "every candidate")
+
+
+def main() -> NoReturn:
+    """Run the node."""
+    run(GateNode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Parameters of the gate node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.runtime.parameters import NodeConfig, param
+
+
+@dataclass(frozen=True)
+class GateNodeConfig(NodeConfig):
+    """Parameters of the gate node."""
+
+    niceness: int = param(19, 0, 19)
+    """How far it and its episodes yield to the other processes (Unix nice): nothing waits for a verdict."""
+    policy: str = "base"
+    """Checkpoint that the learner began with."""
+    folder: str = "~/.local/share/engram/{robot_id}/learner"
+    """The learner's folder; "{robot_id}" is filled in."""
+    promote: bool = True
+    """Ask the learner to promote what the gate promotes; false: a person does (`engram promote`)."""
+    tasks: tuple[str, ...] = ("",)
+    """Tasks on which a candidate has to hold its ground; [""]: all that the checkpoint was trained on. The learner
+    takes no verdict that left one of those out."""
+    on: str = "none"
+    """The gap that the robot has to the simulated tabletop, where one is known: none, turned, turned_scaled,
+    wrist_moved, front_moved, worn, late."""
+    workers: int = param(1, 1, 256)
+    """Processes that run episodes."""

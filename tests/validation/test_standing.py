@@ -1,0 +1,96 @@
+"""The gate beside a learner: the newest candidate next, stopped in the middle, errors told."""
+
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.learning.weights.library import WeightsLibrary
+from engram.validation.standing import StandingGate
+from engram.validation.validate import IDLE_SCENES
+from tests.validation.made import SCENES, add_candidate, run_before
+
+pytestmark = pytest.mark.timeout(300)
+
+
+BEFORE = 2 * SCENES + IDLE_SCENES
+
+
+def count(folder):
+    with sqlite3.connect(f"file:{folder / 'gate' / 'trials.sqlite'}?mode=ro", uri=True) as reader:
+        return reader.execute("SELECT COUNT(*) FROM trials").fetchone()[0]
+
+
+class Told:
+    """Notes what the gate tells."""
+
+    def __init__(self):
+        self.verdicts, self.failures, self.changed = [], [], threading.Event()
+
+    def progress(self, version, progress):
+        assert progress.gate.pairs
+
+    def judged(self, version, verdict):
+        self.verdicts.append((version, verdict.decision))
+        self.changed.set()
+
+    def failed(self, version, error):
+        self.failures.append((version, str(error)))
+        self.changed.set()
+
+    def wait(self):
+        assert self.changed.wait(120)
+        self.changed.clear()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    library = WeightsLibrary(tmp_path / "weights")
+    drives = add_candidate(library, "v0")
+    library.approve("v0", "test")
+    equal = add_candidate(library, "equal", 1.0001)
+    add_candidate(library, "new", 1.0002)  # nothing of it was run before
+    run_before(tmp_path, {drives: True, equal: True})
+    return tmp_path
+
+
+def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",))
+    gate.start()
+    gate.offer("equal")
+    told.wait()
+    assert told.verdicts == [("equal", "promote")]
+    gate.offer("gone")
+    told.wait()
+    assert "unknown weights version 'gone'" in told.failures[0][1]
+    gate.offer("equal")  # it goes on
+    told.wait()
+    assert len(told.verdicts) == 2
+    assert gate.stop()
+
+
+def test_a_stop_in_the_middle_of_a_validation_keeps_what_was_run(folder):
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("stack",))
+    gate.start()
+    gate.offer("new")
+    deadline = time.monotonic() + 120
+    while (kept := count(folder)) < BEFORE + 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert gate.stop()
+    assert not (told.verdicts or told.failures)
+    assert BEFORE + 2 <= kept <= count(folder) < BEFORE + 40
+
+
+def test_by_default_all_that_the_checkpoint_was_trained_on_counts(folder, tmp_path):
+    assert "stack" in StandingGate(folder, "base", Told()).tasks
+    with pytest.raises(UnknownNameError, match="unknown policy 'nonsense'"):
+        StandingGate(folder, "nonsense", Told())
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match=r"there is no model\.safetensors"):
+        StandingGate(folder, str(tmp_path / "bare"), Told())

@@ -1,0 +1,64 @@
+"""What a learner's folder holds for the gate: the candidate, what drives now, and the tasks to judge them by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.learning.experience.database import write_atomic
+from engram.learning.weights.library import WeightsLibrary
+from engram.validation.trials import Contender
+from engram.validation.validate import trained_tasks
+
+GATE = "gate"
+"""Folder, in a learner's, of verdicts and results."""
+
+
+def contender(folder: Path) -> Contender:
+    """Return the policy in ``folder`` as the gate takes it; raises InvalidInputError where there are no weights."""
+    from engram.policies.checkpoint import WEIGHTS, fingerprint, sha256
+
+    if not (folder / WEIGHTS).is_file():
+        raise InvalidInputError(f"validate: there is no {WEIGHTS} in {folder}")
+    return Contender(str(folder), "", sha256(folder / WEIGHTS), fingerprint(folder))
+
+
+def learner_contenders(learner: Path, began: Contender, version: str = "") -> tuple[str, Contender, Contender]:
+    """Return the name of ``version`` ("" = the newest candidate) of a learner, it, and what drives now.
+
+    They are verified copies in ``learner``/gate: the learner may delete its own meanwhile.
+
+    Args:
+        learner: the learner's folder; it may be running.
+        began: the policy that it began with.
+        version: of its weights.
+
+    Raises:
+        StoreError: the folder cannot be read.
+        InvalidInputError: there is no candidate.
+        UnknownNameError, WeightsError: there is no such version, or it is damaged.
+    """
+    folder = learner / "weights"
+    try:
+        library = WeightsLibrary(folder, read_only=True)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{folder}: cannot be read: {error}") from error
+    version = version or library.newest()
+    if not version or not library.current:
+        raise InvalidInputError(f"validate: there is no candidate in {learner}")
+    made = []
+    for one in (version, library.current):
+        data, manifest = library.get(one)
+        copy = learner / GATE / "weights" / f"{manifest.sha256}.safetensors"
+        write_atomic(copy, data)
+        made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
+    return version, made[0], made[1]
+
+
+def tasks_of(*policies: Contender) -> tuple[str, ...]:
+    """Return everything that could be unlearnt; raises InvalidInputError where no card names a task."""
+    found = dict.fromkeys(task for policy in policies for task in trained_tasks(Path(policy.checkpoint)))
+    if not found:
+        raise InvalidInputError("validate: neither policy's card names tasks; name them")
+    return tuple(found)
