@@ -56,8 +56,8 @@ class MemoryShow:
 
 
 SHOWS = (
-    MemoryShow("memory", "take_it_back", "zeroed"),
-    MemoryShow("spatial", "touch_unseen", "no_context"),
+    MemoryShow("engram", "remember_color", "zeroed"),
+    MemoryShow("engram", "touch_unseen", "no_context"),
 )
 """A policy's own memory of its episode, and the scene graph's objects from ``memory/context``."""
 
@@ -89,8 +89,8 @@ class DemoConfig:
     """Checkpoint that drives: a shipped name or a folder."""
     memory_policy: str | None = None
     """Checkpoint that runs ``memory_task`` after the episodes, twice on each seed: intact and with the ablation.
-    Empty: none. Default: ``memory`` and ``spatial`` with a task each, unless ``tasks`` is given."""
-    memory_task: str = "take_it_back"
+    Empty: none. Default: ``engram`` with two tasks, unless ``tasks`` is given."""
+    memory_task: str = "remember_color"
     """Task for ``memory_policy`` that needs memory."""
     memory_ablation: Ablation = "zeroed"
     """The ablation: zeroed (the sequence memory is emptied), swapped, noise, or no_context (memory/context is

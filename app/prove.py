@@ -45,7 +45,7 @@ class ProveConfig:
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
-    """Checkpoint that is proved; empty: base for the loop, memory for the policy."""
+    """Checkpoint that is proved; empty: base for the loop, engram for the policy."""
     others: tuple[str, ...] = ()
     """For the part policy: baselines to run on the same seeds, as name=folder; the memoryless one is called none.
     Empty: those of benchmarks/memory_arms.py, which are recorded and trained first (hours); with ``quick`` none."""
@@ -231,7 +231,7 @@ def prove_growth(config: ProveConfig) -> list[Figure]:
 def prove_memory_tasks(config: ProveConfig) -> list[Figure]:
     """The policy with a sequence memory on tasks that need memory and on those that do not, with and without
     ablations."""
-    words = ["--policy", config.policy or "memory", *(["--quick"] if config.quick else [])]
+    words = ["--policy", config.policy or "engram", *(["--quick"] if config.quick else [])]
     words += ["--work", str(config.work)] if config.work else []
     others = config.others or (() if config.quick else _trained_arms(config))
     words += ["--others", *others] if others else []
@@ -246,7 +246,7 @@ def _trained_arms(config: ProveConfig) -> tuple[str, ...]:
 def prove_swap(config: ProveConfig) -> list[Figure]:
     """The policy with a sequence memory, with swapped instructions: which goal it reaches."""
     episodes = 3 if config.quick else 50
-    report = run(["-m", "engram.app.cli", "eval", config.policy or "memory", "--swap", "--episodes", str(episodes)])
+    report = run(["-m", "engram.app.cli", "eval", config.policy or "engram", "--swap", "--episodes", str(episodes)])
     means = {goal: mean_rate([Rate(**rate) for rate in report[goal].values()]) for goal in SWAP_TARGETS}
     return [rate_figure(f"swap_{goal}", rate, SWAP_TARGETS[goal]) for goal, rate in means.items()]
 
@@ -255,7 +255,7 @@ def prove_context(config: ProveConfig) -> list[Figure]:
     """The shipped policy that acts on the scene graph, with both cameras covered: with and without memory/context."""
     figures = []
     for name, ablation, target in (("given", "", CONTEXT_TARGET), ("not_given", "no_context", None)):
-        words = ["spatial", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
+        words = ["engram", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
         report = run(["-m", "engram.app.cli", "eval", *words, *(["--ablation", ablation] if ablation else [])])
         figures.append(rate_figure(f"unseen_context_{name}", Rate(**report["mean"]), target))
     return figures

@@ -76,7 +76,7 @@ class ArmsConfig:
         *("bank_k1", "bank_k4"),
     )
     """Kinds of memory; bank_k8 is the bank whose gradients pass through 8 writes only."""
-    start_from: str = "memory"
+    start_from: str = "engram"
     """A shipped policy, or a folder, to begin with but for its memory."""
     episodes: int = 40
     """Demonstrations of each task with each of its options."""

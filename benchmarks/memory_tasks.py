@@ -1,6 +1,6 @@
 """What memory is worth: a policy on the twelve memory tasks and the six Markovian ones, with its memory and without.
 
-    python -m engram.benchmarks.memory_tasks [--quick] [--policy memory] [--others none=outputs/none/policy ...]
+    python -m engram.benchmarks.memory_tasks [--quick] [--policy engram] [--others none=outputs/none/policy ...]
 
 The policy is run as it is and with its memory spoiled, beside other policies and the state oracle on the same seeds, 0
 and up, that training never saw; and in conditions that training never had: longer delays, more alternatives, things
@@ -102,7 +102,7 @@ class MemoryTasksBenchmark:
 
     quick: bool = False
     """Five episodes a task, and the emptied memory alone beside it."""
-    policy: str = "memory"
+    policy: str = "engram"
     """Checkpoint that is proved: a shipped name or a folder."""
     others: tuple[str, ...] = ()
     """Policies to compare it with, as name=folder; one called none is the policy without memory."""

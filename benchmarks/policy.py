@@ -56,7 +56,7 @@ class PolicyBenchmark:
 
     quick: bool = False
     """A fifth of the blocks."""
-    policy: str = "memory"
+    policy: str = "engram"
     """Shipped policy whose single answers are timed and compared with the reference's: a name or a folder."""
     blocks: int = 25
     """Turns of each contender."""

@@ -1,6 +1,6 @@
 """What is claimed of the one policy: every task as trained, pushed, beyond the training, and with each memory spoiled.
 
-    python -m engram.benchmarks.policy_claims --policy runs/engram/seed0-.../policy [--quick]
+    python -m engram.benchmarks.policy_claims [--policy engram] [--quick]
 
 The seeds are 0 and up, which training never saw, the same in every arm. Each ablation is run on every task: the bank,
 which remembers the episode, emptied, swapped or replaced by noise, and memory/context, which tells of the scene graph,
@@ -69,7 +69,7 @@ BEYOND = {
 class PolicyClaims:
     """What is measured."""
 
-    policy: str
+    policy: str = "engram"
     """Checkpoint that is measured, a folder or a shipped name: it remembers its episode and reads memory/context."""
     quick: bool = False
     """Five episodes a task, and no conditions beyond the training."""

@@ -34,15 +34,18 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
             lambda results: policies.evaluation(results["eval_experts_so101"]),
             ("eval_experts_so101",),
         ),
-        "Another instruction on the same scene": (policies.swapped_words, ("eval_base_swap", "eval_memory_swap")),
+        "Another instruction on the same scene": (policies.swapped_words, ("eval_base_swap", "eval_engram_swap")),
         "Replanning and disturbances": (policies.decision_rates, ("chunking",)),
-        "Disturbances with `memory`": (policies.pushed_memory, ("eval_memory_push",)),
-        "Tasks that need memory": (policies.memory_arms, ("memory_tasks", "memory_once")),
-        "Tasks that need memory, one by one": (policies.memory_per_task, ("memory_tasks",)),
-        "The shipped `memory` now": (policies.memory_now, ("eval_memory",)),
-        "Targets of the memory tasks": (policies.memory_targets, ("memory_tasks",)),
+        "One policy for all tasks": (
+            policies.every_task,
+            ("eval_engram", "eval_engram_zeroed", "eval_engram_no_context"),
+        ),
+        "Pushed objects": (policies.pushed, ("eval_engram_push",)),
+        "A target that no camera sees": (policies.unseen, ("eval_engram", "eval_engram_no_context", "lookup")),
+        "Which sequence memory": (policies.memory_arms, ("memory_tasks", "memory_once")),
+        "Which sequence memory, task by task": (policies.memory_per_task, ("memory_tasks",)),
+        "Targets of the sequence memory": (policies.memory_targets, ("memory_tasks",)),
         "Outside the training distribution": (policies.memory_conditions, ("memory_tasks",)),
-        "A target that no camera sees": (policies.unseen, ("eval_unseen", "eval_unseen_without", "lookup")),
     },
     "The robot's memory": {
         "Where is it now?": (memory.household_now, ("household",)),
@@ -124,9 +127,8 @@ def readme_table(results: Results) -> str:
     base, experts = results["eval_base"].content["mean"], results["eval_experts"].content["mean"]
     tasks = results["memory_tasks"]
     arms = {arm: tasks.figure(f"memory_tasks_mean_{arm}") for arm in ("bank", "hcam", "none")}
-    remembers, seen, covered = (
-        results[name].content["mean"] for name in ("eval_memory", "eval_unseen", "eval_unseen_without")
-    )
+    ours, covered = results["eval_engram"].content["per_task"], results["eval_engram_no_context"].content["mean"]
+    remembers, seen = (policies.suite(ours, name) for name in ("memory", "unseen"))
     home, fetch, loop = results["household"], results["fetch"], results["loop"]
     now, before = (
         [home.figure(f"{who}_{kind}") for who in ("engram", "full_history")]
@@ -136,8 +138,8 @@ def readme_table(results: Results) -> str:
     ratio = loop.figure("loop_overhead_p99_over_raw_rest_later_p99")
     rows = [
         _row("six tabletop tasks", base, f"upper bound, {EXPERT}: {percent(experts)}", "six-tabletop-tasks"),
-        _row("twelve memory tasks", remembers, f"no memory {percent(arms['none'])}", "the-shipped-memory-now"),
-        _row(ALIKE, arms["bank"], f"HCAM {percent(arms['hcam'])}", "tasks-that-need-memory"),
+        _row("twelve memory tasks", remembers, f"no memory {percent(arms['none'])}", "one-policy-for-all-tasks"),
+        _row(ALIKE, arms["bank"], f"HCAM {percent(arms['hcam'])}", "which-sequence-memory"),
         _row("target out of view", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
         _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from engram.benchmarks.result_files import ResultFile, percent, samples, table, target
+from engram.core.statistics import Rate, mean_rate
+from engram.sim.tasks import SUITES
 
 Results = Mapping[str, ResultFile]
 
 ARMS = {
-    "ours": "shipped `memory`",
+    "ours": "`memory`, then shipped",
     "bank": "bank",
     "bank_k4": "bank, gradients through 4 writes",
     "bank_k1": "bank, gradients through 1 write",
@@ -50,13 +53,36 @@ def evaluation(result: ResultFile) -> list[str]:
     return table(("task", "success", "n"), rows)
 
 
-def memory_now(results: Results) -> list[str]:
-    """The memory tasks with the shipped policy and the safety filter as they are now."""
-    said = (
-        "The comparison above is of one time. Since then the safety filter limits acceleration and jerk, and keeps the "
-        "arm apart from things. This is the shipped policy with it, on the same seeds."
+def suite(per_task: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the mean of the tasks of the suite ``name``, with interval and n."""
+    return asdict(mean_rate([Rate(**per_task[task]) for task in SUITES[name] if task in per_task]))
+
+
+def _episodes(per_task: Mapping[str, Any]) -> int:
+    return int(next(iter(per_task.values()))["n"])
+
+
+def every_task(results: Results) -> list[str]:
+    """The policy ``engram`` on every task, and on those that need a memory without it."""
+    ours, emptied, without = (
+        results[name].content["per_task"] for name in ("eval_engram", "eval_engram_zeroed", "eval_engram_no_context")
     )
-    return [said, "", *evaluation(results["eval_memory"])]
+    rows = []
+    for name in ("tabletop", "memory", "unseen"):
+        for task in SUITES[name]:
+            spoilt = emptied.get(task) or without.get(task)
+            rows.append([f"`{task}`", percent(ours[task]), str(ours[task]["n"]), percent(spoilt) if spoilt else "–"])
+        spoilt = {"memory": emptied, "unseen": without}.get(name)
+        mean = suite(ours, name)
+        cells = [f"**mean of `{name}`**", f"**{percent(mean)}**", str(mean["n"])]
+        rows.append([*cells, f"**{percent(suite(spoilt, name))}**" if spoilt else "–"])
+    return [
+        "The policy `engram` remembers its episode and acts on the scene graph. *Without*: in the suite `memory` its",
+        "own memory is emptied at every step (`--ablation zeroed`), in the suite `unseen` it gets nothing of the",
+        f"scene graph (`no_context`); n = {_episodes(emptied)} and {_episodes(without)} a task.",
+        "",
+        *table(("task", "success", "n", "without"), rows),
+    ]
 
 
 def tabletop(results: Results) -> list[str]:
@@ -84,7 +110,7 @@ def swapped_words(results: Results) -> list[str]:
         "",
     ]
     rows = []
-    for name in ("eval_base_swap", "eval_memory_swap"):
+    for name in ("eval_base_swap", "eval_engram_swap"):
         content = results[name].content
         for task in content["swapped_goal"]:
             cells = [content[key][task] for key in ("unswapped", "swapped_goal", "original_goal")]
@@ -107,12 +133,12 @@ def decision_rates(results: Results) -> list[str]:
     ]
 
 
-def pushed_memory(results: Results) -> list[str]:
-    """The memory policy when the object is pushed."""
+def pushed(results: Results) -> list[str]:
+    """The policy ``engram`` when the object is pushed."""
     return [
-        "The policy `memory`, with the object pushed in the same way:",
+        "The policy `engram`, with its own settings, when the object is pushed while the arm approaches it:",
         "",
-        *evaluation(results["eval_memory_push"]),
+        *evaluation(results["eval_engram_push"]),
     ]
 
 
@@ -128,9 +154,10 @@ def memory_arms(results: Results) -> list[str]:
     head = ("policy", "memory tasks", "n", "tabletop tasks", "n", "training steps")
     return [
         "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same",
-        "frozen perception, from the same start. *Shipped `memory`* was trained longer and on more demonstrations,",
-        "and its perception learned too. The ablations are the shipped policy with its memory tampered with at run",
-        "time. Chance is not measured: it follows from the number of alternatives.",
+        "frozen perception, from the same start. *`memory`*, which was shipped when this was measured, was trained",
+        "longer and on more demonstrations, and its perception learned too; `engram` has taken its place. The",
+        "ablations are `memory` with its memory tampered with at run time. Chance is not measured: it follows from the number of",
+        "alternatives.",
         "",
         *table(head, rows),
     ]
@@ -160,10 +187,10 @@ def memory_targets(results: Results) -> list[str]:
     result = results["memory_tasks"]
     named = {
         "memory_tasks_solved_ours": "tasks with at least 90 % success, of 12",
-        "memory_tasks_gain_over_none": "shipped `memory` minus no memory, memory tasks",
-        "memory_tasks_gain_over_chance": "shipped `memory` minus chance, memory tasks",
-        "markovian_tasks_ours_minus_base": "shipped `memory` minus `base`, tabletop tasks",
-        "markovian_tasks_ours_minus_none": "shipped `memory` minus no memory, tabletop tasks",
+        "memory_tasks_gain_over_none": "`memory` minus no memory, memory tasks",
+        "memory_tasks_gain_over_chance": "`memory` minus chance, memory tasks",
+        "markovian_tasks_ours_minus_base": "`memory` minus `base`, tabletop tasks",
+        "markovian_tasks_ours_minus_none": "`memory` minus no memory, tabletop tasks",
     }
     rows = []
     for key, name in named.items():
@@ -182,20 +209,21 @@ def memory_conditions(results: Results) -> list[str]:
     for key, name in CONDITIONS.items():
         row, change = result.figure(f"memory_tasks_mean_{key}"), result.figure(f"memory_tasks_{key}_minus_ours")
         rows.append([name, percent(row), percent(change).replace(" %", " points"), samples(row)])
-    return table(("condition, shipped `memory`", "success", "change", "n"), rows)
+    return table(("condition, `memory`", "success", "change", "n"), rows)
 
 
 def unseen(results: Results) -> list[str]:
     """The policy that acts on the scene graph while both cameras are covered, and what looking up is worth."""
-    given, without = (results[name].content["per_task"] for name in ("eval_unseen", "eval_unseen_without"))
+    given, without = (results[name].content["per_task"] for name in ("eval_engram", "eval_engram_no_context"))
+    tasks = SUITES["unseen"]
     return [
-        "The policy `spatial` touches a thing, or puts a cube on it, that it saw before and that is hidden now. Its",
+        "The policy `engram` touches a thing, or puts a cube on it, that it saw before and that is hidden now. Its",
         "color and kind are drawn from the seed. Only the scene graph, through `memory/context`, knows where it is:",
-        "guessing one of three succeeds in a third.",
+        "guessing one of three succeeds in a third. Without it the policy does worse than that.",
         "",
         *table(
-            ("policy `spatial`", "with `memory/context`", "without it (`--ablation no_context`)", "n"),
-            [[f"`{task}`", percent(given[task]), percent(without[task]), str(given[task]["n"])] for task in given],
+            ("policy `engram`", "with `memory/context`", "without it (`--ablation no_context`)", "n"),
+            [[f"`{task}`", percent(given[task]), percent(without[task]), str(given[task]["n"])] for task in tasks],
         ),
         *looked_up(results["lookup"]),
     ]

@@ -1,6 +1,6 @@
 """The same episodes in process and through the real nodes, in lock-step and in real time, undisturbed and pushed.
 
-    python -m engram.benchmarks.through_nodes [--quick] [--policy memory]
+    python -m engram.benchmarks.through_nodes [--quick] [--policy engram]
 
 The nodes are those of ``engram up sim`` with shipped settings. In real time the simulation waits for nobody: the policy
 answers as late as it does. What is pushed is what the words name, once an episode. Finished parts are kept in
@@ -49,7 +49,7 @@ class ThroughNodes:
 
     quick: bool = False
     """Two episodes a task."""
-    policy: str = "memory"
+    policy: str = "engram"
     """Shipped name or folder."""
     tasks: tuple[str, ...] = ("tabletop", "memory")
     """Tasks or suites."""

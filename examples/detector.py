@@ -1,7 +1,7 @@
 """A detector of your own: finds what is red in the picture. The depth image tells where it is and how large.
 
     engram up sim detector:=examples.detector:RedThings task:=reach
-    engram eval spatial --tasks reach --episodes 5 --detector examples.detector:RedThings
+    engram eval engram --tasks reach --episodes 5 --detector examples.detector:RedThings
     engram record --root data/red --tasks reach --episodes 50 --reconstruction --detector examples.detector:RedThings
 
 A detector takes a CameraFrame (colour, depth, intrinsics, pose of the camera) and returns a SceneObservation: the

@@ -19,7 +19,7 @@ NEEDED = (
     "engram/launch/sim.launch.yaml",
     "engram/memory/stores/short_term/learned_eviction.json",
     "engram/policies/checkpoints/base/model.safetensors",
-    "engram/policies/checkpoints/spatial/card.json",
+    "engram/policies/checkpoints/engram/card.json",
     "share/ament_index/resource_index/packages/engram",
     "share/engram/launch/sim.launch.py",
     "share/engram/config/fastdds.xml",

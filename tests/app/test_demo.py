@@ -112,7 +112,7 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
 
 def test_memory_is_shown_after_the_usual_tasks_or_as_asked() -> None:
     assert [(show.policy, show.ablation) for show in memory_shows(DemoConfig())] == [
-        ("memory", "zeroed"), ("spatial", "no_context")
+        ("engram", "zeroed"), ("engram", "no_context")
     ]  # fmt: skip
     for none in (DemoConfig(tasks=("reach",)), DemoConfig(episodes=0), DemoConfig(memory_policy="")):
         assert memory_shows(none) == ()
@@ -173,7 +173,7 @@ def run_demo(*words: str, log_dir: Path) -> tuple[int, dict[str, object], str]:
 )  # seven processes import torch, MuJoCo and Open3D: 20 s on two idle cores, minutes on busy ones
 def test_one_episode_through_every_process(tmp_path: Path) -> None:
     policy = ("--policy", "tests.ros.policies:EyesAndNoise", "--no-learner", "--domain", os.environ["ROS_DOMAIN_ID"])
-    remembers = ("--memory-policy", "spatial", "--memory-episodes", "1", "--memory-ablation", "no_context")
+    remembers = ("--memory-policy", "engram", "--memory-episodes", "1", "--memory-ablation", "no_context")
     remembers += ("--memory-task", "touch_unseen:delay=5")
     code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, *remembers, log_dir=tmp_path)
     assert code == 0, printed

@@ -45,7 +45,7 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
         (["--task", "dance"], "dance"),
         (["--on", "mars"], "unknown gap 'mars'"),
         (["--verdict", "mood"], "expected one of memory, oracle"),
-        (["--policy", "spatial"], "acts on memory/context"),
+        (["--policy", "engram"], "acts on memory/context"),
         (["--exploration", "3"], "--exploration: 3.0, expected 0..1"),
         (["--episodes", "0"], "--episodes: 0"),
         (["--updates", "0"], "--updates: 0"),

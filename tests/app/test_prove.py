@@ -135,7 +135,7 @@ def test_swapped_words_are_counted_by_the_goal_that_is_reached(monkeypatch: pyte
 
     monkeypatch.setattr(module, "run", ran)
     found = {figure.name: figure for figure in module.prove_swap(ProveConfig("policy", quick=True))}
-    assert words == [["-m", "engram.app.cli", "eval", "memory", "--swap", "--episodes", "3"]]
+    assert words == [["-m", "engram.app.cli", "eval", "engram", "--swap", "--episodes", "3"]]
     assert {name: (figure.value, figure.n, figure.met) for name, figure in found.items()} == {
         "swap_unswapped": (0.85, 20, None),
         "swap_swapped_goal": (0.85, 20, True),
@@ -152,7 +152,7 @@ def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monke
 
     monkeypatch.setattr(module, "run", ran)
     found = module.prove_context(ProveConfig("policy", quick=True))
-    usual = ["spatial", "--tasks", "unseen", "--episodes", "10"]
+    usual = ["engram", "--tasks", "unseen", "--episodes", "10"]
     assert words == [usual, [*usual, "--ablation", "no_context"]]
     assert [(figure.name, figure.value, figure.n, figure.met) for figure in found] == [
         ("unseen_context_given", 0.9, 10, True), ("unseen_context_not_given", 0.3, 10, None)

@@ -32,7 +32,7 @@ def test_arms_see_as_memory_does_and_have_new_memories(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_arms, "NAMES", ("shell_touch",))
     config = ArmsConfig(arms=("bank", "none"), episodes=2, steps=1, workers=1, work=tmp_path)
     policies = trained(config)
-    shipped = load_file(checkpoint_folder("memory") / WEIGHTS)
+    shipped = load_file(checkpoint_folder("engram") / WEIGHTS)
     bank, none = (load_file(policies[arm] / WEIGHTS) for arm in ("bank", "none"))
     seen = {name for name in shipped if name.startswith("model.encoders.")}
     assert seen and all(arm[name].equal(shipped[name]) for arm in (bank, none) for name in seen)

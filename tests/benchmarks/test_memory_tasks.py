@@ -32,7 +32,7 @@ REPORT = SimpleNamespace(per_task={"shell_touch": SimpleNamespace(successes=1)},
 
 
 def small(tmp_path, **fields):
-    chosen = {"policy": "memory", "tasks": ("shell_touch", "take_it_back"), "plain_tasks": ("reach",), "block": 10}
+    chosen = {"policy": "engram", "tasks": ("shell_touch", "take_it_back"), "plain_tasks": ("reach",), "block": 10}
     return MemoryTasksBenchmark(**{**chosen, "conditions": (), "work": tmp_path, "workers": 1, **fields})
 
 
@@ -113,9 +113,9 @@ def test_the_longest_delay_of_the_training_is_read_off_the_card(tmp_path):
 
 
 def test_each_arm_is_told_by_its_weights_and_no_folder_is(tmp_path):
-    config = small(tmp_path, episodes=5, others=("none=memory",), ablations=("zeroed",), policy="memory")
+    config = small(tmp_path, episodes=5, others=("none=engram",), ablations=("zeroed",), policy="engram")
     arms = told_arms(blocks(config))
-    digest = sha256(checkpoint_folder("memory") / WEIGHTS)
+    digest = sha256(checkpoint_folder("engram") / WEIGHTS)
     assert (arms[OURS]["sha256"], arms[OURS]["memory"], "ablation" in arms[OURS]) == (digest, "bank", False)
     assert arms[f"{OURS}-zeroed"]["ablation"] == "zeroed"
     assert arms["base"]["memory"] == "none"
@@ -197,5 +197,5 @@ def test_blocks_that_were_run_are_not_run_again(tmp_path, monkeypatch):
 
 
 def test_nothing_so_far_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(EngramError, match="nothing of 'memory' was run with this code"):
+    with pytest.raises(EngramError, match="nothing of 'engram' was run with this code"):
         main(small(tmp_path, so_far=True))

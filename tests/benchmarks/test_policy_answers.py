@@ -9,7 +9,7 @@ from engram.benchmarks.policy_answers import DIFFERENCE, figures, largest_differ
 from engram.policies.sequence_memory.bank import Bank
 
 
-@pytest.mark.parametrize("policy", ["base", "memory", "spatial"])
+@pytest.mark.parametrize("policy", ["base", "engram"])
 def test_an_answer_is_that_of_an_episode_walked_through_at_once(policy):
     assert largest_difference(policy, steps=30) <= DIFFERENCE
 
@@ -22,7 +22,7 @@ def test_a_bank_that_reads_otherwise_step_by_step_would_be_found(monkeypatch):
         return (1.1 * readings if queries.shape[1] == 1 else readings), state
 
     monkeypatch.setattr(Bank, "unroll", other)
-    assert largest_difference("memory", steps=12) > DIFFERENCE
+    assert largest_difference("engram", steps=12) > DIFFERENCE
 
 
 def test_percentiles_are_of_single_calls_and_judged_for_ours_alone():

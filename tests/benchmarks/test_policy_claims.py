@@ -40,7 +40,7 @@ def seeds(ran):
 
 @pytest.mark.usefixtures("remembers_and_looks_up")
 def test_every_task_is_run_as_trained_and_with_each_ablation_and_no_seed_twice():
-    ran = blocks(PolicyClaims(policy="memory", episodes=25, ablation_episodes=12, condition_episodes=5))
+    ran = blocks(PolicyClaims(policy="engram", episodes=25, ablation_episodes=12, condition_episodes=5))
     told = seeds(ran)
     for task in EVERY:
         assert told[OURS, task] == list(range(25))
@@ -53,10 +53,10 @@ def test_every_task_is_run_as_trained_and_with_each_ablation_and_no_seed_twice()
     assert {block.arm for block in ran if block.pushed} == {PUSHED, REFERENCE_PUSHED}
     assert {arm for arm, _ in told} >= set(BEYOND)
     assert [block.first_seed for block in ran] == sorted(block.first_seed for block in ran)
-    assert not {arm for arm, _ in seeds(blocks(PolicyClaims(policy="memory", quick=True)))} & set(BEYOND)
+    assert not {arm for arm, _ in seeds(blocks(PolicyClaims(policy="engram", quick=True)))} & set(BEYOND)
 
 
-@pytest.mark.parametrize("policy", ["base", "memory"])
+@pytest.mark.parametrize("policy", ["base"])
 def test_a_policy_that_lacks_one_of_its_memories_is_named(policy):
     with pytest.raises(InvalidInputError, match=f"policy '{policy}': has no memory of its episode, or reads no memory"):
         blocks(PolicyClaims(policy=policy))

@@ -15,13 +15,13 @@ from engram.validation.evaluation import evaluate, make_runtime, measure
 CHECKPOINTS = Path(str(resources.files("engram.policies"))) / "checkpoints"
 
 
-@pytest.mark.parametrize("name", ["base", "memory", "spatial"])
+@pytest.mark.parametrize("name", ["base", "engram"])
 def test_the_card_names_these_weights(name):
     card = json.loads((CHECKPOINTS / name / CARD).read_text())
     assert card["sha256"] == sha256(CHECKPOINTS / name / WEIGHTS)
     assert (CHECKPOINTS / name / WEIGHTS).stat().st_size < 20_000_000
     policy = load_policy(name)
-    assert (policy.remembers, policy.reads_context) == (name == "memory", name == "spatial")
+    assert (policy.remembers, policy.reads_context) == (name == "engram", name == "engram")
 
 
 @pytest.mark.render
@@ -36,9 +36,9 @@ def test_the_base_policy_reaches_for_the_cube_that_is_named():
 @pytest.mark.render
 @pytest.mark.slow
 def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does_not():
-    world = MujocoWorld(WorldConfig(profile="fast"))
+    world = MujocoWorld(WorldConfig(depth=True))
     seeds = {"episodes": 6, "first_seed": 6000, "progress": False}
-    policies = load_policy("memory"), load_policy("memory", ablation="zeroed")
+    policies = load_policy("engram"), load_policy("engram", ablation="zeroed")
     found = [evaluate(follow(policy), world, ("take_it_back",), **seeds) for policy in policies]
     world.close()
     whole, emptied = (report.per_task["take_it_back"].successes for report in found)
@@ -50,7 +50,7 @@ def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does
 @pytest.mark.slow
 def test_the_policy_that_acts_on_the_scene_graph_touches_what_is_out_of_view_and_without_it_guesses():
     task, world = "touch_unseen", MujocoWorld(WorldConfig(depth=True))
-    policies = load_policy("spatial"), load_policy("spatial", ablation="no_context")
+    policies = load_policy("engram"), load_policy("engram", ablation="no_context")
     runs = [make_runtime(policy, world).run_episode for policy in policies]
     given, kept = (measure(run, "", (task,), 8, progress=False).per_task[task] for run in runs)
     world.close()

@@ -60,7 +60,7 @@ def test_each_digest_changes_with_what_it_stands_for(folder):
 
 
 def test_swapped_weights_are_named_truly_beside_the_ablation(tmp_path):
-    policy = load_policy("memory", ablation="zeroed")
+    policy = load_policy("engram", ablation="zeroed")
     assert policy.version.endswith("-zeroed") and policy.ablation == "zeroed"
     save_file({k: v.contiguous().clone() for k, v in policy.network.state_dict().items()}, tmp_path / "w")
     policy.load_weights(tmp_path / "w", "v7")

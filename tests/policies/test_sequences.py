@@ -318,7 +318,7 @@ def begun(dataset, tmp_path_factory):
         ({"batch_size": 16}, "batch_size was 8, now 16"),
         ({"idle_actions": False}, "idle_actions was True, now False"),
         ({"keyframes": 0.5}, "keyframes was 0.0, now 0.5"),
-        ({"start_from": "memory"}, "start_from was , now [0-9a-f]{12}: would be another training"),
+        ({"start_from": "engram"}, "start_from was , now [0-9a-f]{12}: would be another training"),
         ({"model": (("adaptive_m", 0.5),)}, "model was "),
         ({"n_action_steps": 2}, "n_action_steps was 1, now 2"),
         ({"memory": "gru"}, "memory was bank, now gru"),

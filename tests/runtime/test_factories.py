@@ -34,7 +34,7 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
     for name in ("base", str(tmp_path), "owner/name", "json:loads"):
         check_policy_name(name)
     for name in ("bass", "no/such/folder", "./nothing"):
-        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*base, memory, owner/name"):
+        with pytest.raises(UnknownNameError, match=f"unknown policy '{name}'; .*valid: .*base, engram, owner/name"):
             check_policy_name(name)
     program = "import sys; from engram.runtime.factories import check_policy_name; check_policy_name('base')\n"
     subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
@@ -42,18 +42,18 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
 
 def test_while_it_runs_a_node_takes_the_policies_that_its_launch_allows():
     simulated = policies_offered("base", "mine.policies:Up, outputs/lift", "any")
-    assert {"base", "memory", "mine.policies:Up", "outputs/lift"} <= set(simulated)
+    assert {"base", "engram", "mine.policies:Up", "outputs/lift"} <= set(simulated)
     on_a_robot = policies_offered("base", "outputs/lift", "approved")
     assert on_a_robot == ("base", "outputs/lift")
     check_policy_choice("outputs/lift", on_a_robot)
-    for spec in ("os:abort", "memory", "somebody/policy", "/tmp"):
+    for spec in ("os:abort", "engram", "somebody/policy", "/tmp"):
         with pytest.raises(UnknownNameError, match=f"unknown policy '{spec}'; .*base, outputs/lift; name others at la"):
             check_policy_choice(spec, on_a_robot)
 
 
 def test_the_node_lets_chunks_follow_as_the_policy_is_used_to_unless_told_otherwise():
-    assert isinstance(make_chosen(PolicyNodeConfig(), PANDA_2F85, "memory", ""), AdaptiveChunks)
-    assert isinstance(make_chosen(PolicyNodeConfig(adaptive_m=0.0), PANDA_2F85, "memory", ""), VlaPolicy)
+    assert isinstance(make_chosen(PolicyNodeConfig(), PANDA_2F85, "engram", ""), AdaptiveChunks)
+    assert isinstance(make_chosen(PolicyNodeConfig(adaptive_m=0.0), PANDA_2F85, "engram", ""), VlaPolicy)
 
 
 def test_the_node_s_policy_drives_the_node_s_robot_at_its_rate():

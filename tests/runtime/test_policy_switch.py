@@ -17,10 +17,10 @@ def switch(**config) -> PolicySwitch:
 
 
 def test_a_change_names_what_drives_from_then_on():
-    choice = switch(policy="memory", ablation="zeroed", policies=EYES)
-    assert choice.driver == ("memory", "zeroed")
+    choice = switch(policy="engram", ablation="zeroed", policies=EYES)
+    assert choice.driver == ("engram", "zeroed")
     assert choice.change({"ablation": "swapped"}, "active") == ""
-    assert choice.driver == ("memory", "swapped")
+    assert choice.driver == ("engram", "swapped")
     assert choice.change({"policy": EYES, "ablation": ""}, "active") == ""  # both in one step
     assert choice.driver == (EYES, "")
     assert isinstance(choice.make(choice.driver), EyesAndNoise)
@@ -43,11 +43,11 @@ def test_what_cannot_drive_is_refused_and_changes_nothing(values, reason):
 def test_on_a_robot_the_ablation_stays_and_only_named_policies_drive():
     choice = switch(accept="approved", policies=EYES)
     assert "only with 'any' may the ablation change" in choice.change({"ablation": "zeroed"}, "active")
-    assert "unknown policy 'memory'" in choice.change({"policy": "memory"}, "active")
+    assert "unknown policy 'engram'" in choice.change({"policy": "engram"}, "active")
     assert choice.change({"policy": EYES, "ablation": ""}, "active") == ""
 
 
 def test_a_node_that_does_not_work_takes_no_other_policy():
     choice = switch()
-    assert choice.change({"policy": "memory"}, "inactive") == "the node is inactive, expected active"
+    assert choice.change({"policy": "engram"}, "inactive") == "the node is inactive, expected active"
     assert choice.driver == ("base", "")

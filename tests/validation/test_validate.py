@@ -95,7 +95,7 @@ def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
 
 
 def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> None:
-    words = [sys.executable, "-m", "engram.app.cli", "validate", "memory", "--against", "base", "--tasks", "reach"]
+    words = [sys.executable, "-m", "engram.app.cli", "validate", "engram", "--against", "base", "--tasks", "reach"]
     words += ["--budget", "6", "--work", str(tmp_path)]
     killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
     kept = tmp_path / "trials.sqlite"
@@ -112,7 +112,7 @@ def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> No
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert verdict["report"]["episodes_run"] == count(kept) - before
     whole = validate(
-        contender(policy_folder("memory")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
+        contender(policy_folder("engram")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
     )
     assert told(whole) == {k: v for k, v in verdict["report"].items() if k in told(whole)}
 
@@ -147,11 +147,11 @@ def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path
         ([], "--candidate: empty"),
         (["nonsense"], "unknown policy 'nonsense'"),
         (["base"], "are the same policy"),
-        (["memory", "--tasks", "dance"], "unknown task 'dance'"),
-        (["memory", "--on", "mars"], "unknown gap 'mars'; valid: "),
-        (["memory", "--margin", "2"], "--margin: 2.0"),
-        (["memory", "--workers", "0"], "--workers: 0"),
-        (["memory", "--niceness", "99"], "--niceness: 99"),
+        (["engram", "--tasks", "dance"], "unknown task 'dance'"),
+        (["engram", "--on", "mars"], "unknown gap 'mars'; valid: "),
+        (["engram", "--margin", "2"], "--margin: 2.0"),
+        (["engram", "--workers", "0"], "--workers: 0"),
+        (["engram", "--niceness", "99"], "--niceness: 99"),
         (["--learner", "/nonexistent"], "there is no candidate in /nonexistent"),
     ],
 )
