@@ -156,8 +156,8 @@ def memory_arms(results: Results) -> list[str]:
         "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same",
         "frozen perception, from the same start. *`memory`*, which was shipped when this was measured, was trained",
         "longer and on more demonstrations, and its perception learned too; `engram` has taken its place. The",
-        "ablations are `memory` with its memory tampered with at run time. Chance is not measured: it follows from the number of",
-        "alternatives.",
+        "ablations are `memory` with its memory tampered with at run time. Chance is not measured: it follows from the",
+        "number of alternatives.",
         "",
         *table(head, rows),
     ]
