@@ -104,6 +104,7 @@ def validate(config: ValidateConfig) -> int:
     console.print(_table(verdict))
     console.print(f"{verdict.decision}: {verdict.reason}")
     where = verdict_path(work / "verdicts", verdict.candidate, verdict.approved)
+    console.print(f"report: {where.with_suffix('.html')}")
     print(json.dumps(asdict(verdict) | {"kept": str(where)}))
     return int(verdict.decision != PROMOTE)
 

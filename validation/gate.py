@@ -58,6 +58,8 @@ class TaskEvidence:
     """Shown: the candidate is not worse by the margin."""
     worse: bool = False
     """Shown: the candidate is worse."""
+    outcomes: str = ""
+    """A character a pair, in order: b both succeeded, c the candidate alone, a the other alone, - neither."""
 
 
 class Gate:
@@ -86,6 +88,7 @@ class Gate:
         seen, gain = self.tasks[task], float(candidate) - float(approved)
         seen.pairs, self.pairs = seen.pairs + 1, self.pairs + 1
         seen.candidate, seen.approved = seen.candidate + candidate, seen.approved + approved
+        seen.outcomes += ("-a", "cb")[candidate][approved]
         self._not_worse[task].add(gain + self.config.margin)
         self._worse[task].add(-gain)
         calmer = float(breaches[1]) - float(breaches[0])

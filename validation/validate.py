@@ -17,6 +17,7 @@ from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, writ
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import each_once
 from engram.validation.gate import OPEN, Gate, GateConfig
+from engram.validation.report import write_page
 from engram.validation.trials import (
     FIRST_SEED,
     IDLE,
@@ -116,7 +117,8 @@ def validate(
         report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0]}
         report |= {"seconds": round(time.monotonic() - began, 1), "commit": commit(), "machine": machine()}
         verdict = GateVerdict(candidate.sha256, approved.sha256, store.environment, gate.decision, gate.reason, report)
-        write_verdict(folder / "verdicts", verdict)
+        path = write_verdict(folder / "verdicts", verdict)
+        write_page(path.with_suffix(".html"), verdict)
         return verdict
     finally:
         store.close()

@@ -238,7 +238,7 @@ def test_what_is_no_backbone_is_named(folders, lerobots, tmp_path):
     with pytest.raises(UnknownNameError, match=r"unknown type of backbone .* 'act'; .*valid: pi0, smolvla"):
         wrapped(str(tmp_path))
     missing = (
-        f"unknown policy 'nobody/nothing': there is no folder {Path.cwd()}/nobody/nothing, .*valid: base, memory, "
+        f"unknown policy 'nobody/nothing': there is no folder {Path.cwd()}/nobody/nothing, .*valid: base, engram, "
     )
     with pytest.raises(UnknownNameError, match=missing):
         load_policy("nobody/nothing")

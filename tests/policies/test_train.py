@@ -127,7 +127,7 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         ({"memory_dropout": 1.0}, "memory_dropout: 1.0, expected at least 0 and below 1"),
         ({"gradient_steps": 2}, "gradient_steps: would change nothing, needs window"),
         ({"backbone": "x", "image_size": 96}, "image_size: would change nothing, needs our own network"),
-        ({"start_from": "nope"}, "unknown policy 'nope'; valid: a folder, base, memory"),
+        ({"start_from": "nope"}, "unknown policy 'nope'; valid: a folder, base, engram"),
         ({"model": (("nonsense", 1),)}, "unknown field of model 'nonsense'; .*valid: adaptive_m, "),
         ({"model": (("image_size", 64),)}, "unknown field of model 'image_size'"),
         ({"model": (("memory_chunk", 0),)}, "memory_chunk: 0, expected an integer above 0"),

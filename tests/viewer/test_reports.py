@@ -19,9 +19,9 @@ def test_a_silent_node_becomes_stale_and_keeps_its_last_words() -> None:
 def test_what_the_policy_node_says_of_the_policy() -> None:
     reports = Reports(5.0)
     assert reports.policy() == PolicyState()
-    values = {POLICY_DRIVES: "base", "policy version": "v1", REMEMBERED: "3 events", POLICIES: "base, memory"}
+    values = {POLICY_DRIVES: "base", "policy version": "v1", REMEMBERED: "3 events", POLICIES: "base, engram"}
     reports.take(NodeState("policy_node", "ok", "active", values), 0.0)
-    assert reports.policy() == PolicyState("base", "v1", "3 events", ("base", "memory"))
+    assert reports.policy() == PolicyState("base", "v1", "3 events", ("base", "engram"))
 
 
 def test_a_learner_that_never_reported_is_no_learner() -> None:

@@ -1,0 +1,42 @@
+"""The page of a verdict tells the decision, and its evidence is that of the gate."""
+
+import math
+from html.parser import HTMLParser
+
+import numpy as np
+
+from engram.learning.weights.gate_verdict import GateVerdict
+from engram.validation.gate import Gate, GateConfig
+from engram.validation.report import evidence, page, write_page
+
+
+def gate(rates, pairs=120):
+    made = Gate([*rates], GateConfig())
+    rng = np.random.default_rng(0)
+    for _ in range(pairs):
+        for task, (candidate, approved) in rates.items():
+            luck = rng.random()
+            made.add(task, luck < candidate, luck < approved)
+    return made
+
+
+def test_the_evidence_of_a_page_decides_as_the_gate_did():
+    made = gate({"reach": (0.95, 0.95), "stack": (0.4, 0.9)})
+    seen = {task["task"]: task for task in made.report()["tasks"]}
+    needed = -math.log(GateConfig().false_promotion)
+    for name in ("reach", "stack"):
+        assert len(seen[name]["outcomes"]) == seen[name]["pairs"]
+        assert (max(evidence(seen[name]["outcomes"], 0.1)[0]) >= needed) == seen[name]["not_worse"]
+    assert max(evidence(seen["stack"]["outcomes"], 0.1)[1]) >= -math.log(0.05 / 3)
+    assert seen["stack"]["worse"]
+
+
+def test_the_page_names_decision_tasks_weights_and_draws_both_tests(tmp_path):
+    report = gate({"reach": (0.95, 0.95), "stack": (0.4, 0.9)}).report()
+    verdict = GateVerdict("c" * 64, "d" * 64, "e" * 12, "reject", "worse: <stack>", report)
+    text = write_page(tmp_path / "verdict.html", verdict).read_text()
+    assert text == page(verdict)
+    for words in ("<h1>reject</h1>", "worse: &lt;stack&gt;", "c" * 64, "d" * 64, "stack", "false promotion", "</svg>"):
+        assert words in text
+    assert "http-equiv" not in text and "<script" not in text
+    HTMLParser().feed(text)
