@@ -20,6 +20,7 @@ from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import worse_than_before
+from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
@@ -186,7 +187,7 @@ class LearnerSession:
             if why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
                 continue
             success = info.success and not any(step.intervention for step in self._store.episode(info.number))
-            self.live.add(info.number, info.policy_version, info.task, success)
+            self.live.add(info.number, info.policy_version, kind_of(info.task), success)
         if not found:
             return
         self.live.keep(self.library.versions)

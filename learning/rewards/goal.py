@@ -98,6 +98,19 @@ def goal_of(instruction: str) -> Goal | None:
     return None
 
 
+def kind_of(task: str) -> str:
+    """Return what is counted together with ``task``, a task's name or the words of a goal.
+
+    Words become the relation that they want, whatever the thing is and however it is said: "in", "pressed". A name, and
+    words that no relation says, stay as they are.
+
+    >>> kind_of("drop the red cube in the bin"), kind_of("pick_place")
+    ('in', 'pick_place')
+    """
+    goal = goal_of(task)
+    return task if goal is None else goal.relation
+
+
 def _named(relation: str, thing: str, target: str) -> Goal | None:
     """Return the goal, with "the blue one" named after the thing; None where a word stands for several things."""
     if target.endswith(" one"):

@@ -250,6 +250,21 @@ def test_live_outcomes_are_counted_once_and_last(tmp_path):
     again.close()
 
 
+def test_goals_in_words_count_by_what_they_want(tmp_path):
+    desk = Desk(tmp_path)
+    ways = ("put the {} cube in the bin", "drop the {} block into the box", "place the {} cube into the bin")
+    goals = [way.format(color) for color in ("red", "green", "blue", "yellow", "white") for way in ways]
+    version = desk.learn()
+    for i, words in enumerate(goals):
+        drive(desk, "v0", "1", 100 + i, task=words)
+    desk.session.promote(version, "please")
+    for i, words in enumerate(goals):
+        drive(desk, version, "0", 200 + i, task=words)
+    assert desk.session.library.current == "v0"  # each alone, once before and once since, would have shown nothing
+    assert "worse on the robots: in 0 of" in desk.health.condition("active").message
+    desk.close()
+
+
 @pytest.mark.parametrize(("outcomes", "stage"), [("1111", "approved"), ("0" * 12, "rolled_back")])
 def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes, stage):
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)

@@ -1,0 +1,260 @@
+"""The whole promise at work: practise on a robot, prove it in simulation, drive it; refuse what is bad, go back.
+
+    python -m engram.benchmarks.promise [--quick]
+
+All nodes of ``engram up robot`` run, learner and gate with them; a simulation that differs from the one the policy was
+trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). What happens:
+
+1. The policy practises one kind of goal. The memory alone says what went well; the learner learns from it.
+2. The gate tries the learner's candidates in simulation. What it promotes drives, and practises on.
+3. The next candidate that is promoted drives as a canary, and at this moment the robot is knocked: it stands
+   differently from now on. The learner sees goals fail, and rolls back.
+4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
+   refused with the gate's reason.
+
+Finished goals and the learner's folder are kept in ``work``; the time line is drawn as a picture. Prints a table; the
+last line is JSON, which also goes to benchmarks/results/promise.json.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from safetensors.numpy import load, save
+
+from engram.benchmarks.promise_story import Happening, Story, figures, picture
+from engram.benchmarks.report import RESULTS, save_report
+from engram.benchmarks.robot_twin import Twin, TwinSettings
+from engram.core.arrays import positive_int
+from engram.core.provenance import machine
+from engram.learning.weights.keys import PUBLIC, SIGNING, make_signing_key, trust
+from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.manifest import make_manifest
+from engram.nodes import qos
+from engram.nodes.learner_client import LearnerClient
+from engram.sim.twin import GAP_FILE
+from engram_interfaces.msg import GateVerdict
+
+DATA = Path(".local/share/engram/robot0")
+"""Of the robot, in its home."""
+RUINED = "ruined"
+"""Version of the ruined candidate: the weights of what drives, every sign turned."""
+ANSWER_S = 600.0
+"""Longest wait for an answer of the learner [s]."""
+
+
+@dataclass(frozen=True)
+class PromiseBenchmark:
+    """What happens, and for how long at most."""
+
+    quick: bool = False
+    """At most ten goals a part."""
+    policy: str = "base"
+    """Where learning begins."""
+    task: str = "pick_place"
+    """What is practised."""
+    on: str = "mounted"
+    """The gap that the robot has, and the gate's simulation with it."""
+    knocked: str = "knocked"
+    """The gap that it has from the canary on."""
+    practised: int = 400
+    """Most goals until the gate has promoted a candidate, and then another."""
+    watched: int = 80
+    """Most goals until the canary is rolled back."""
+    first_seed: int = 30_000
+    """Scene of the first goal."""
+    candidate_updates: int = 600
+    """Updates of the learner between two candidates."""
+    budget: int = 600
+    """Most pairs of episodes of the gate on a task."""
+    workers: int = 2
+    """Processes of the gate, at the lowest priority."""
+    exploration: float = 0.1
+    """Noise on the chunks, as of engram improve."""
+    goal_s: float = 12.0
+    """Time limit of a goal [s]."""
+    verdict_s: float = 3600.0
+    """Longest wait for a verdict of the gate [s]."""
+    domain: int = 46
+    """ROS_DOMAIN_ID of the nodes."""
+    work: Path = Path("runs/promise")
+    """Folder of the robot's home, the logs and the picture."""
+    output: Path = RESULTS / "promise.json"
+    """Where the JSON goes."""
+
+    def __post_init__(self) -> None:
+        for name in ("practised", "watched", "candidate_updates", "budget", "workers"):
+            positive_int(f"PromiseBenchmark.{name}", getattr(self, name))
+
+    def most(self, goals: int) -> int:
+        """Return how many goals a part has at most."""
+        return min(10, goals) if self.quick else goals
+
+
+class Promise:
+    """The running robot, and what is told of it."""
+
+    def __init__(self, config: PromiseBenchmark, twin: Twin) -> None:
+        self.config, self.twin, self.loop, self.story = config, twin, twin.loop, Story()
+        self.verdicts: dict[str, GateVerdict] = {}  # newest of each version
+        self.learner = LearnerClient(domain=config.domain)
+        self.began = time.monotonic()
+        self.loop.client.node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
+        self._drove = ""
+
+    def _on_verdict(self, msg: GateVerdict) -> None:
+        told = self.verdicts.get(msg.candidate)
+        self.verdicts[msg.candidate] = msg
+        if msg.decision != "open" and (told is None or told.decision != msg.decision):
+            self.tell("verdict", f"{msg.decision}: {msg.reason}", msg.candidate)
+
+    @property
+    def drives(self) -> str:
+        """The version that drives."""
+        return self.loop.value("policy_node", "policy version")
+
+    def tell(self, what: str, text: str, version: str = "") -> None:
+        """Note that something happened."""
+        at = round(time.monotonic() - self.began, 1)
+        self.story.happenings.append(Happening(what, text, version, len(self.story.goals), at))
+        print(f"{at:.0f} s, goal {len(self.story.goals)}: {what} {version} {text}", file=sys.stderr, flush=True)
+
+    def _drives_other_than(self, version: str) -> Callable[[], bool]:
+        return lambda: self.drives not in ("", version)
+
+    def practise(self, until: Callable[[], bool], most: int) -> bool:
+        """Give goals until ``until``, at most ``most``; tell whether it came to that."""
+        for _ in range(most):
+            if until():
+                return True
+            self.goal()
+        return until()
+
+    def goal(self) -> None:
+        """Give one goal."""
+        version = self.drives
+        if version != self._drove:
+            self._drove = version
+            self.tell("drives", "", version)
+        seed = self.config.first_seed + len(self.story.goals)
+        ended = self.twin.goal(self.config.task, seed)
+        at = round(time.monotonic() - self.began, 1)
+        self.story.goals.append(ended | {"version": version, "at_s": at})
+
+    # -- the parts -------------------------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """Practise until the gate has let a candidate drive, and until another one drives as a canary."""
+        for _ in range(2):
+            if not self.practise(self._drives_other_than(self.drives), self.config.most(self.config.practised)):
+                self.tell("nothing promoted", "")
+                return
+
+    def knock(self, gap: Path) -> None:
+        """Let the robot stand differently; practise until what drives is rolled back."""
+        gap.write_text(self.config.knocked)
+        driving = self.drives
+        self.tell("knocked", self.config.knocked)
+        gone = self.practise(self._drives_other_than(driving), self.config.most(self.config.watched))
+        self.tell("rolled back" if gone else "not rolled back", self.drives, driving)
+
+    def sabotage(self, home: Path) -> None:
+        """Offer a ruined candidate, before anybody has tried it, and after the gate has."""
+        self.loop.client.wait_for(self._gate_rests, self.config.verdict_s, "the gate")
+        folder = home / DATA / "learner"
+        library = WeightsLibrary(folder / "weights", read_only=True)
+        data, manifest = library.get(library.current)
+        data = save({name: -value for name, value in load(data).items()})
+        library.add(data, make_manifest(data, RUINED, lineage=manifest.lineage))
+        self.tell("sabotage", "", RUINED)
+        self.offer("before it was tried")
+        words = ["validate", RUINED, "--learner", str(folder), "--against", self.config.policy, "--on", self.config.on]
+        done = subprocess.run(
+            [sys.executable, "-m", "engram.app.cli", *words], capture_output=True, text=True, env=self.loop.environment
+        )
+        lines = (done.stdout if done.returncode in (0, 1) else done.stderr).strip().splitlines()
+        self.tell("tried", lines[-1][:200] if lines else "", RUINED)
+        self.offer("after it was tried")
+
+    def _gate_rests(self) -> bool:
+        return all(told.decision != "open" for told in self.verdicts.values())
+
+    def offer(self, when: str) -> None:
+        """Ask the learner to let the ruined candidate drive."""
+        taken, why = self.learner.promote(RUINED, "sabotage", ANSWER_S)
+        self.tell("taken" if taken else "refused", why, RUINED)
+        self.story.refusals[when] = "" if taken else why
+
+
+def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
+    """Return the nodes as they run here: with a key that the robot trusts, and a second robot that does not run."""
+    keys = config.work / "nodes" / "home" / DATA / "keys"
+    if not (keys / SIGNING).exists():
+        make_signing_key(keys)
+        trust(keys, keys / PUBLIC)
+    values = {
+        "policy": config.policy,
+        "exploration": str(config.exploration),
+        "accept": "approved",
+        "signing_key": str((keys / SIGNING).resolve()),
+    }
+    parameters = {
+        "learner_node": (
+            ("learner.candidate_updates", config.candidate_updates),
+            ("weights_for", ["robot0", "robot1"]),
+        ),
+        "gate_node": (("on", config.on), ("budget", config.budget), ("workers", config.workers)),
+    }
+    world = "engram.sim.twin:ChangingWorkcell"
+    environment = {GAP_FILE: str(gap.resolve())}
+    return TwinSettings(config.work, config.domain, values, parameters, world, environment, config.goal_s)
+
+
+def tell_story(config: PromiseBenchmark) -> Story:
+    """Let everything happen; return it."""
+    config.work.mkdir(parents=True, exist_ok=True)
+    gap = config.work / "gap.txt"
+    gap.write_text(config.on)
+    twin = Twin(settings(config, gap))
+    try:
+        twin.loop.wait_active()
+        promise = Promise(config, twin)
+        try:
+            promise.learn()
+            promise.knock(gap)
+            promise.sabotage(config.work / "nodes" / "home")
+        finally:
+            promise.learner.close()
+            kept = config.work / "story.json"
+            kept.write_text(json.dumps(asdict(promise.story), indent=1))
+        return promise.story
+    finally:
+        twin.close()
+
+
+def main(config: PromiseBenchmark | None = None) -> None:
+    """Let it happen, print, save."""
+    config = config or tyro.cli(PromiseBenchmark)
+    where = machine()
+    story = tell_story(config)
+    table = Table("s", "goals", "what", "version", "", title="What happened")
+    for one in story.happenings:
+        table.add_row(f"{one.at_s:.0f}", str(one.goals), one.what, one.version, one.text)
+    Console(width=160, stderr=True).print(table)
+    picture(config.work / "promise.svg", story)
+    told = replace(config, work=Path(config.work.name))
+    content = {"happenings": [asdict(one) for one in story.happenings], "goals": story.goals}
+    save_report(config.output, "promise", where, told, figures=figures(story), **content)
+
+
+if __name__ == "__main__":
+    main()

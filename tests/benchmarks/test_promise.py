@@ -1,0 +1,65 @@
+"""The story of the promise: what it comes to in figures, and what the nodes are started with."""
+
+import json
+
+import pytest
+
+from engram.benchmarks.promise import DATA, PromiseBenchmark, settings
+from engram.benchmarks.promise_story import Happening, Story, figures, picture
+
+
+def goals(version, outcomes):
+    return [{"version": version, "outcome": "succeeded", "truth": outcome == "1"} for outcome in outcomes]
+
+
+@pytest.fixture
+def story():
+    told = [
+        Happening("drives", "", "v0", 0, 0.0),
+        Happening("verdict", "promote: not worse", "v1", 4, 9.0),
+        Happening("drives", "", "v1", 5, 10.0),
+        Happening("verdict", "promote: not worse", "v2", 8, 15.0),
+        Happening("knocked", "knocked", "", 9, 20.0),
+        Happening("rolled back", "v1", "v2", 12, 30.0),
+        Happening("refused", "the gate has not judged it", "ruined", 12, 31.0),
+    ]
+    return Story(
+        [*goals("v0", "10000"), *goals("v1", "1111"), *goals("v2", "000")],
+        told,
+        {"before it was tried": "not judged", "after it was tried": "worse"},
+    )
+
+
+def test_what_the_story_comes_to(story):
+    rows = {row["name"]: row for row in figures(story)}
+    assert (rows["promise_success_first_version"]["value"], rows["promise_success_first_version"]["n"]) == (0.2, 5)
+    assert rows["promise_success_second_version"]["value"] == 1.0
+    assert "promise_success_third_version" not in rows  # it drove a robot that had been knocked
+    assert rows["promise_goals_until_rolled_back"]["value"] == 3
+    assert all(row["met"] is not False for row in rows.values())
+
+
+def test_what_did_not_happen_is_not_met(story):
+    story.refusals["after it was tried"] = ""
+    story.happenings = [one for one in story.happenings if one.what not in ("rolled back", "verdict")]
+    rows = {row["name"]: row for row in figures(story)}
+    missed = {name for name, row in rows.items() if row["met"] is False}
+    assert missed == {
+        "promise_promoted_by_the_gate", "promise_goals_until_rolled_back", "promise_ruined_refused",
+    }  # fmt: skip
+
+
+def test_the_picture_shows_what_happened(story, tmp_path):
+    picture(tmp_path / "promise.svg", story)
+    drawn = (tmp_path / "promise.svg").read_text()
+    assert all(f"<!-- {text}" in drawn for text in ("goals", " knocked", " rolled back v2: v1", " refused ruined"))
+
+
+def test_the_robot_trusts_the_learner_and_the_gate_knows_its_gap(tmp_path):
+    config = PromiseBenchmark(work=tmp_path)
+    made = settings(config, tmp_path / "gap.txt")
+    assert made.values["accept"] == "approved"
+    assert (tmp_path / "nodes" / "home" / DATA / "keys" / "signing.pem").is_file()
+    assert dict(made.parameters["gate_node"])["on"] == "mounted"
+    assert settings(config, tmp_path / "gap.txt") == made  # the key is made once
+    json.dumps(dict(made.parameters))

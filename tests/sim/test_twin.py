@@ -1,0 +1,44 @@
+"""A robot that nobody judges has the gap that a file names, as it is when things are arranged."""
+
+import pytest
+
+from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.sim.twin import GAP_FILE, ChangingWorkcell
+from engram.sim.world import WorldConfig
+from engram.sim.worlds import make_world
+
+BLIND = WorldConfig(profile="none")
+
+
+@pytest.fixture
+def gap(tmp_path, monkeypatch):
+    path = tmp_path / "gap.txt"
+    path.write_text("mounted\n")
+    monkeypatch.setenv(GAP_FILE, str(path))
+    return path
+
+
+def test_the_robot_changes_when_things_are_arranged_anew(gap):
+    world = make_world("engram.sim.twin:ChangingWorkcell", BLIND)
+    world.reset("reach", 0)
+    first = world.tool_pose().position
+    gap.write_text("knocked")
+    world.reset("reach", 0)
+    second = world.tool_pose().position
+    assert (first[1], second[1]) == (pytest.approx(-second[1]), pytest.approx(-first[1]))
+    assert abs(first[1]) > 0.01
+    assert not world.oracle_outcome().truncated
+
+
+def test_a_gap_that_no_such_world_has_is_named(gap, monkeypatch):
+    for name, error, told in (
+        ("turned", InvalidInputError, "'turned' has yaw_deg, which no world has"),
+        ("worn", InvalidInputError, "'worn' has deadband"),
+        ("nope", UnknownNameError, "unknown gap 'nope'; .*valid: front_moved, "),
+    ):
+        gap.write_text(name)
+        with pytest.raises(error, match=told):
+            ChangingWorkcell(BLIND)
+    monkeypatch.delenv(GAP_FILE)
+    with pytest.raises(InvalidInputError, match=f"{GAP_FILE}: not set, expected a file"):
+        ChangingWorkcell(BLIND)
