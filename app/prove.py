@@ -41,7 +41,7 @@ class ProveConfig:
     """Measure the figures of one part again, from their seeds."""
 
     part: tyro.conf.Positional[str] = "loop"
-    """Which part: loop, memory, policy, faults, learner, gate."""
+    """Which part: loop, memory, policy, faults, learner, gate, promise."""
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
@@ -287,6 +287,11 @@ def prove_gate(config: ProveConfig) -> list[Figure]:
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.gate", *words])["figures"]]
 
 
+def prove_promise(config: ProveConfig) -> list[Figure]:
+    """A robot practises, the gate lets it drive what it learnt, what is bad is refused or rolled back (hours)."""
+    return _benchmark_figures("promise", config)
+
+
 def _benchmark_figures(benchmark: str, config: ProveConfig) -> list[Figure]:
     words = (["--quick"] if config.quick else []) + (["--work", str(config.work)] if config.work else [])
     return [_benchmark_figure(row) for row in run(["-m", f"engram.benchmarks.{benchmark}", *words])["figures"]]
@@ -306,6 +311,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "faults": (prove_faults,),
     "learner": (prove_verdicts, prove_twin, prove_improvement),
     "gate": (prove_gate,),
+    "promise": (prove_promise,),
 }
 """Part -> its measurements."""
 

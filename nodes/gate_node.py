@@ -21,7 +21,7 @@ from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.parameters.gate import GateNodeConfig
-from engram.validation.gate import OPEN, PROMOTE
+from engram.validation.gate import OPEN, PROMOTE, GateConfig
 from engram.validation.standing import StandingGate
 from engram.validation.validate import Progress
 from engram_interfaces.msg import GateVerdict as GateVerdictMsg
@@ -75,6 +75,7 @@ class GateNode(EngramNode):
         return StandingGate(
             *(folder, config.policy, self),
             tasks=tasks,
+            config=GateConfig(budget=config.budget),
             on=config.on,
             workers=config.workers,
             niceness=0,  # its processes have this node's already

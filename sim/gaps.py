@@ -15,8 +15,10 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.control import EndEffectorController
 from engram.core.errors import unknown_name
+from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import CameraFrame, JointCommand, JointState, Observation
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import CameraFrame, JointCommand, JointState, Observation, Pose
 from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -41,6 +43,8 @@ class Gap:
     """Sliding friction of everything, of the nominal one."""
     mass: float = 1.0
     """Mass of what lies on the table, of the nominal one."""
+    mounted_deg: float = 0.0
+    """The robot stands turned about the vertical by this on its place; its cameras were calibrated there."""
     latency_steps: int = 0
     """A command is executed so many control steps late."""
     dropped: float = 0.0
@@ -53,6 +57,8 @@ GAPS: dict[str, Gap] = {
     "turned_scaled": Gap(yaw_deg=-10.0, gain=1.4),
     "wrist_moved": Gap(wrist_m=(0.0, 0.006, 0.0)),
     "front_moved": Gap(front_m=(0.0, 0.03, 0.0), front_yaw_deg=-3.0),
+    "mounted": Gap(mounted_deg=5.0),
+    "knocked": Gap(mounted_deg=-5.0),
     "worn": Gap(deadband=0.12, friction=0.5, mass=2.0),
     "late": Gap(latency_steps=2, dropped=0.2),
 }
@@ -70,7 +76,8 @@ def varied(gap: Gap, seed: int) -> Gap:
     """Return ``gap`` with small deviations drawn from ``seed``: what remains of a robot that was set up with care."""
     rng = np.random.default_rng([zlib.crc32(b"gap"), seed])
     aside = np.add(gap.front_m, rng.uniform(-0.01, 0.01, 3))
-    return Gap(
+    return replace(
+        gap,
         yaw_deg=gap.yaw_deg + float(rng.uniform(-3.0, 3.0)),
         gain=gap.gain * float(rng.uniform(0.9, 1.1)),
         deadband=gap.deadband + float(rng.uniform(0.0, 0.03)),
@@ -87,8 +94,8 @@ def varied(gap: Gap, seed: int) -> Gap:
 class GapWorld(MujocoWorld):
     """A tabletop with a gap in cameras, friction, mass and delays; see :func:`gap_pipeline` for its motions."""
 
-    def __init__(self, gap: Gap, config: WorldConfig | None = None) -> None:
-        super().__init__(config)
+    def __init__(self, gap: Gap, config: WorldConfig | None = None, robot: RobotConfig | str = PANDA_2F85) -> None:
+        super().__init__(config, robot)
         self.gap = gap
         self._late: list[JointCommand] = []
         self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
@@ -114,6 +121,10 @@ class GapWorld(MujocoWorld):
             if any(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE for joint in joints):
                 model.body_mass[body] = pristine.body_mass[body] * gap.mass
                 model.body_inertia[body] = pristine.body_inertia[body] * gap.mass
+        base = int(model.body_rootid[model.jnt_bodyid[model.joint(self.robot.arm_joints[0]).id]])
+        model.body_quat[base] = (self._mount * rotation(Pose(np.zeros(3), model.body_quat[base]))).as_quat(
+            scalar_first=True
+        )
         mujoco.mj_setConst(model, mujoco.MjData(model))
         front, wrist = model.camera("front").id, model.camera("wrist").id
         turn = Rotation.from_euler("z", gap.front_yaw_deg, degrees=True)
@@ -129,9 +140,25 @@ class GapWorld(MujocoWorld):
         due = self._late.pop(0) if len(self._late) > self.gap.latency_steps else None
         super().advance(due or replace(command, positions=self._targets))
 
+    @property
+    def _mount(self) -> Rotation:
+        return Rotation.from_euler("z", self.gap.mounted_deg, degrees=True)
+
+    def tool_pose(self) -> Pose:
+        """Return where the tool is in the world; base_link is turned in it as the robot is mounted."""
+        tool = super().tool_pose()
+        return make_pose(self._mount.apply(tool.position), self._mount * rotation(tool))
+
     def observe(self, depth: bool | None = None) -> Observation:
-        """Return joints now, and the pictures that came."""
+        """Return joints now, and the pictures that came, with the cameras' poses in base_link."""
         observation = super().observe(depth)
+        if self.gap.mounted_deg:
+            back = self._mount.inv()
+            cameras = {
+                name: replace(seen, pose=make_pose(back.apply(seen.pose.position), back * rotation(seen.pose)))
+                for name, seen in observation.cameras.items()
+            }
+            observation = replace(observation, cameras=cameras)
         if self._seen and self._drops.random() < self.gap.dropped:
             old = {name: replace(seen, stamp_ns=observation.stamp_ns) for name, seen in self._seen.items()}
             return replace(observation, cameras=old)

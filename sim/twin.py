@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
-from engram.core.types import OracleOutcome
-from engram.sim.world import MujocoWorld
+from engram.core.errors import InvalidInputError
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import Observation, OracleOutcome
+from engram.sim.gaps import Gap, GapWorld, get_gap
+from engram.sim.world import MujocoWorld, WorldConfig
+
+GAP_FILE = "ENGRAM_TWIN_GAP"
+"""Environment variable: a file with the name of the gap that the twin has. It is read anew whenever things are
+arranged, so that a robot may change while it works."""
 
 
 class UnjudgedWorkcell(MujocoWorld):
@@ -18,3 +27,32 @@ class UnjudgedWorkcell(MujocoWorld):
     def oracle_outcome(self) -> OracleOutcome:
         """Return the outcome of an episode that is never over."""
         return replace(super().oracle_outcome(), success=False, truncated=False, failed=False)
+
+
+class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
+    """The same, with the gap that a file names (``GAP_FILE``); the gap must lie in the world, not in the controller.
+
+    Raises:
+        InvalidInputError: no file is named, or its gap turns, scales or swallows motions: nodes send joint targets.
+        UnknownNameError: there is no such gap.
+    """
+
+    def __init__(self, config: WorldConfig | None = None, robot: RobotConfig = PANDA_2F85) -> None:
+        super().__init__(self._gap(), config, robot)
+
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        """Arrange ``task`` from ``seed`` on the robot as it is by now."""
+        self.gap = self._gap()
+        return super().reset(task, seed, instruction)
+
+    @staticmethod
+    def _gap() -> Gap:
+        path = os.environ.get(GAP_FILE, "")
+        if not path:
+            raise InvalidInputError(f"{GAP_FILE}: not set, expected a file with the name of a gap")
+        gap = get_gap(name := Path(path).read_text().strip())
+        nominal = Gap()
+        for field in ("yaw_deg", "gain", "deadband"):
+            if getattr(gap, field) != getattr(nominal, field):
+                raise InvalidInputError(f"{GAP_FILE}: {name!r} has {field}, which no world has that gets joint targets")
+        return gap

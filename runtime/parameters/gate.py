@@ -23,7 +23,10 @@ class GateNodeConfig(NodeConfig):
     """Tasks on which a candidate has to hold its ground; [""]: all that the checkpoint was trained on. The learner
     takes no verdict that left one of those out."""
     on: str = "none"
-    """The gap that the robot has to the simulated tabletop, where one is known: none, turned, turned_scaled,
-    wrist_moved, front_moved, worn, late."""
+    """The gap that the robot has to the simulated tabletop, where one is known: a name of engram.sim.gaps, as of
+    engram validate --on."""
+    budget: int = param(200, 1, 100000)
+    """Most pairs of episodes a task; what is not shown by then is not promoted. Tasks on which what drives succeeds
+    about every second time need the most."""
     workers: int = param(1, 1, 256)
     """Processes that run episodes."""

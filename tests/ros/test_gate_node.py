@@ -76,6 +76,14 @@ def test_a_candidate_is_judged_unasked_and_only_what_is_not_worse_is_promoted(gr
     assert (told.decision, "unknown weights version 'gone'" in told.reason) == ("failed", True)
 
 
+def test_the_budget_bounds_what_is_tried(graph, tmp_path, learner):
+    start(graph, tmp_path, budget=3)
+    learner.announce("equal")
+    told = learner.verdict("equal")
+    assert (told.decision, told.pairs) == ("not_shown", 3)
+    assert "not shown within 3 pairs a task" in told.reason
+
+
 def test_a_person_may_keep_the_last_word_and_what_cannot_be_simulated_is_said(graph, tmp_path, learner):
     process = start(graph, tmp_path, promote=False)
     learner.announce("equal")

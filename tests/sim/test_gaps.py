@@ -4,8 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from engram.core.errors import UnknownNameError
+from engram.core.geometry import rotation
 from engram.core.types import JointCommand
 from engram.sim.gaps import GAPS, Gap, GapWorld, gap_pipeline, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -62,6 +64,27 @@ def test_cameras_are_displaced_and_say_so():
         shift = there.camera(name).pose.position - here.camera(name).pose.position
         assert np.linalg.norm(shift) == pytest.approx(way, abs=1e-4), name
         assert not np.array_equal(here.camera(name).color, there.camera(name).color)
+    for world in (nominal, other):
+        world.close()
+
+
+def test_a_robot_that_stands_turned_knows_where_its_cameras_are_but_not_how_it_stands():
+    nominal, other = MujocoWorld(), GapWorld(Gap(mounted_deg=5.0))
+    here, there = (world.reset("reach", 0) for world in (nominal, other))
+    back = Rotation.from_euler("z", -5.0, degrees=True)
+    np.testing.assert_allclose(here.joints.positions, there.joints.positions, atol=1e-9)
+    for name, turn in (("front", back), ("wrist", Rotation.identity())):  # in base_link, and at the hand
+        one, two = here.camera(name).pose, there.camera(name).pose
+        np.testing.assert_allclose(two.position, turn.apply(one.position), atol=1e-6, err_msg=name)
+        assert (rotation(two).inv() * turn * rotation(one)).magnitude() == pytest.approx(0.0, abs=1e-6), name
+        assert not np.array_equal(here.camera(name).color, there.camera(name).color)
+    pipeline, joints = gap_pipeline(other), there.joints
+    start, hand = other.tool_pose().position, other.oracle_pose("attachment").position
+    np.testing.assert_allclose(hand[:2] / np.linalg.norm(hand[:2]), start[:2] / np.linalg.norm(start[:2]), atol=1e-3)
+    for _ in range(4):
+        joints = other.step(pipeline.step_action(joints, RIGHT).command).joints
+    way = other.tool_pose().position - start  # scored in the world, not in base_link
+    assert np.degrees(np.arctan2(way[1], way[0])) == pytest.approx(5.0, abs=1.0)
     for world in (nominal, other):
         world.close()
 
