@@ -36,6 +36,10 @@ class ExperienceLink(Protocol):
         """Send nothing any more."""
 
 
+UNSEEN = ", steps whose execution nobody told"
+"""Ends the counter of steps that are not recorded: a message of the safety node was lost, or it was not ready yet."""
+
+
 class ExperienceOutbox:
     """Keeps what happens at each control step until a learner has it. Every method returns at once.
 
@@ -61,7 +65,9 @@ class ExperienceOutbox:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spool = spool
-        self._recorder = ExperienceRecorder(kinematics, robot, self._keep, lambda: spool.next_sequence)
+        self._recorder = ExperienceRecorder(
+            kinematics, robot, self._keep, lambda: spool.next_sequence, lambda: health.count("experience" + UNSEEN)
+        )
         self._thread, self._link, self._health = thread, link, health
         self._report, self._clock = report, clock
 

@@ -43,6 +43,7 @@ class ExperienceRecorder:
     Args:
         emit: takes each complete transition; its ids and sequence are the spool's to give.
         first_sequence: the number that the next transition will get; it names an episode uniquely within a spool.
+        missed: called for each step that is left out, because nobody told what was executed in it.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class ExperienceRecorder:
         robot: RobotConfig,
         emit: Callable[[Transition], None],
         first_sequence: Callable[[], int],
+        missed: Callable[[], None] = lambda: None,
     ) -> None:
         self._kinematics, self._robot = kinematics, robot
-        self._emit, self._first_sequence = emit, first_sequence
+        self._emit, self._first_sequence, self._missed = emit, first_sequence, missed
         self._steps: StampedBuffer[_Step] = StampedBuffer(KEPT)  # not yet emitted
         self._executed: StampedBuffer[ActionChunk] = StampedBuffer(KEPT)  # one row each; version = author
         self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
@@ -91,6 +93,10 @@ class ExperienceRecorder:
     def became(self, status: EpisodeStatus) -> None:
         """The episode went on, or ended."""
         self._look_at_clock(status.stamp_ns)
+        newest = self._steps.newest_ns
+        if not status.running and status.episode == self._episode and newest is not None:
+            # A clock that ticks with the observations tells the time of the newest one: the end comes after that.
+            status = replace(status, stamp_ns=max(status.stamp_ns, newest + 1))
         self._statuses.add(status.stamp_ns, status)
         self._flush()
 
@@ -103,6 +109,8 @@ class ExperienceRecorder:
     def _look_at_clock(self, stamp_ns: int) -> None:
         if clock_restarted(self._observed_ns, stamp_ns):  # the same episode number would be another episode
             self._break_off()
+            self._executed.clear()
+            self._observed_ns = stamp_ns
 
     def _break_off(self) -> None:
         """Close an episode that has not ended as truncated."""
@@ -137,11 +145,22 @@ class ExperienceRecorder:
     def _flush(self) -> None:
         while (stamp_ns := self._steps.oldest_ns) is not None:
             step, executed, after = self._steps.at(stamp_ns), self._executed.at(stamp_ns), self._after(stamp_ns)
-            if step is None or executed is None or executed.episode != self._episode or after is None:
+            if executed is None or executed.episode != self._episode:
+                if not self._executed_later(stamp_ns):
+                    return
+                self._steps.pop(stamp_ns)  # what was executed was not told, or the safety node did not know of it yet
+                self._missed()
+                continue
+            if step is None or after is None:
                 return
             self._steps.pop(stamp_ns)
             self._emit(self._transition(step, executed, after))
             self._count += 1
+
+    def _executed_later(self, stamp_ns: int) -> bool:
+        """Whether a later step of this episode was executed: they are told in order."""
+        newest = self._executed.newest
+        return newest is not None and newest.episode == self._episode and newest.stamp_ns > stamp_ns
 
     def _after(self, stamp_ns: int) -> EpisodeStatus | None:
         """Return the first status of this episode after the step at ``stamp_ns``."""

@@ -79,10 +79,10 @@ def test_the_chunk_that_answers_a_step_proposes_for_it_and_a_late_one_does_not(k
     episode.observe(3)  # the old chunk has a row for it, that nobody will execute
     episode.chunk(3)
     episode.observe(4)
-    episode.execute(4, 0.1)
-    episode.chunk(4)  # too late: step 4 was executed by the row of the chunk before
     for step in range(4):
         episode.execute(step, 0.0)
+    episode.execute(4, 0.1)
+    episode.chunk(4)  # too late: step 4 was executed by the row of the chunk before
     episode.recorder.became(episode.status(5))
     np.testing.assert_allclose([t.action[0] for t in episode.out], [0.0, 0.1, 0.2, 0.0, 0.1], rtol=1e-6)
 
@@ -209,3 +209,38 @@ def test_a_robots_goal_that_was_judged_done_is_a_success_with_its_reward(kinemat
     (last,) = episode.out
     assert (last.success, last.terminated, last.truncated) == (True, True, False)
     assert (last.reward, last.reward_source) == (1.0, "verdict")
+
+
+@pytest.mark.parametrize("clock", [1, 2])
+def test_a_clock_that_ticks_with_the_observations_does_not_hide_how_a_goal_ended(kinematics, clock):
+    episode = Episode(kinematics)
+    for step in range(3):  # the goal's end is told at the time of the newest observation, or of the one before
+        episode.observe(step)
+        episode.chunk(step)
+        if step < 2:
+            episode.execute(step, 0.0)
+    episode.recorder.became(EpisodeStatus(clock * STEP_NS, "r", 1, "", "put the cube in the bin", 3, "succeeded"))
+    episode.execute(2, 0.0)
+    episode.observe(5, episode=2)
+    assert [(one.step, one.success, one.truncated) for one in episode.out] == [
+        (0, False, False), (1, False, False), (2, True, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_message_costs_its_step_and_not_the_episode(kinematics, lost):
+    episode, missed = Episode(kinematics), []
+    episode.recorder = ExperienceRecorder(
+        kinematics, PANDA_2F85, episode.out.append, lambda: len(episode.out) + 1, lambda: missed.append(1)
+    )
+    for step in range(3):
+        episode.observe(step)
+        episode.chunk(step)
+        if step != lost:
+            episode.execute(step, step / 10)
+        elif step == 0:  # of an episode that the safety node had not heard of yet
+            episode.execute(step, 0.9, episode=0)
+    episode.recorder.became(episode.status(3, "succeeded", reward=1.0))
+    assert [round(float(one.executed_action[0]), 1) for one in episode.out] == [s / 10 for s in range(3) if s != lost]
+    assert [(one.step, one.success) for one in episode.out] == [(0, False), (1, True)]
+    assert missed == [1]
