@@ -23,6 +23,7 @@ from engram.validation.gate import PROMOTE, GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
 from engram.validation.validate import Progress
 from engram.validation.validate import validate as run_gate
+from engram.validation.worst_case import FEWEST
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class ValidateConfig:
     """Largest probability of rejecting a candidate that is as good on every task."""
     budget: int = 200
     """Most pairs of episodes a task."""
+    worst_case: int = 0
+    """Episodes a task that first search for the robot's deviations at which the candidate is weakest, 80 or more; 0:
+    none. It has to hold its ground there, too, and so has every later candidate."""
     workers: int = 1
     """Processes that run episodes."""
     niceness: int = 10
@@ -64,6 +68,8 @@ def validate(config: ValidateConfig) -> int:
 
     for name in ("budget", "workers"):
         positive_int(f"ValidateConfig.{name}", getattr(config, name))
+    if config.worst_case and config.worst_case < FEWEST:
+        raise InvalidInputError(f"ValidateConfig.worst_case: {config.worst_case}, expected 0 or at least {FEWEST}")
     if not 0 <= config.niceness <= 19:
         raise InvalidInputError(f"ValidateConfig.niceness: {config.niceness}, expected 0..19")
     limits = {n: getattr(config, n) for n in ("margin", "false_promotion", "false_rejection", "budget")}
@@ -99,7 +105,9 @@ def validate(config: ValidateConfig) -> int:
         on=config.on,
         workers=config.workers,
         niceness=config.niceness,
+        worst_case=config.worst_case,
         told=told,
+        found=lambda case: console.print(f"weakest place of {case}"),
     )
     console.print(_table(verdict))
     console.print(f"{verdict.decision}: {verdict.reason}")

@@ -77,6 +77,7 @@ class GateNode(EngramNode):
             tasks=tasks,
             config=GateConfig(budget=config.budget),
             on=config.on,
+            worst_case=config.worst_case,
             workers=config.workers,
             niceness=0,  # its processes have this node's already
         )

@@ -7,6 +7,7 @@ differs.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.control import EndEffectorController
-from engram.core.errors import unknown_name
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85, RobotConfig
@@ -72,23 +73,62 @@ def get_gap(name: str) -> Gap:
     return GAPS[name]
 
 
-def varied(gap: Gap, seed: int) -> Gap:
-    """Return ``gap`` with small deviations drawn from ``seed``: what remains of a robot that was set up with care."""
-    rng = np.random.default_rng([zlib.crc32(b"gap"), seed])
-    aside = np.add(gap.front_m, rng.uniform(-0.01, 0.01, 3))
+DEVIATIONS: dict[str, tuple[float, float]] = {
+    "turned by [deg]": (-3.0, 3.0),
+    "motions times": (0.9, 1.1),
+    "deadband": (0.0, 0.03),
+    "front camera x [m]": (-0.01, 0.01),
+    "front camera y [m]": (-0.01, 0.01),
+    "front camera z [m]": (-0.01, 0.01),
+    "front camera turned by [deg]": (-1.0, 1.0),
+    "wrist camera y [m]": (-0.002, 0.002),
+    "friction times": (0.7, 1.4),
+    "mass times": (0.7, 1.5),
+    "one step late": (-2.0, 1.0),  # from 0 on it is: a quarter of all
+    "pictures dropped": (0.0, 0.1),
+}
+"""What remains of a robot that was set up with care: how far it deviates from its gap, from least to most."""
+
+
+def deviated(gap: Gap, place: Sequence[float]) -> Gap:
+    """Return ``gap`` with the deviations at ``place`` (12,), 0 the least and 1 the most, in the order of
+    ``DEVIATIONS``."""
+    yaw, gain, deadband, *aside, front, wrist, friction, mass, late, dropped = deviations(place).values()
+    front_m = np.add(gap.front_m, aside)
     return replace(
         gap,
-        yaw_deg=gap.yaw_deg + float(rng.uniform(-3.0, 3.0)),
-        gain=gap.gain * float(rng.uniform(0.9, 1.1)),
-        deadband=gap.deadband + float(rng.uniform(0.0, 0.03)),
-        front_m=(float(aside[0]), float(aside[1]), float(aside[2])),
-        front_yaw_deg=gap.front_yaw_deg + float(rng.uniform(-1.0, 1.0)),
-        wrist_m=(gap.wrist_m[0], gap.wrist_m[1] + float(rng.uniform(-0.002, 0.002)), gap.wrist_m[2]),
-        friction=gap.friction * float(rng.uniform(0.7, 1.4)),
-        mass=gap.mass * float(rng.uniform(0.7, 1.5)),
-        latency_steps=gap.latency_steps + int(rng.random() < 0.25),
-        dropped=min(1.0, gap.dropped + float(rng.uniform(0.0, 0.1))),
+        yaw_deg=gap.yaw_deg + yaw,
+        gain=gap.gain * gain,
+        deadband=gap.deadband + deadband,
+        front_m=(float(front_m[0]), float(front_m[1]), float(front_m[2])),
+        front_yaw_deg=gap.front_yaw_deg + front,
+        wrist_m=(gap.wrist_m[0], gap.wrist_m[1] + wrist, gap.wrist_m[2]),
+        friction=gap.friction * friction,
+        mass=gap.mass * mass,
+        latency_steps=gap.latency_steps + int(late >= 0.0),
+        dropped=min(1.0, gap.dropped + dropped),
     )
+
+
+def deviations(place: Sequence[float]) -> dict[str, float]:
+    """Return what ``place`` (12,) means, by the names of ``DEVIATIONS``.
+
+    Raises:
+        InvalidInputError: it is no place.
+    """
+    if len(place) != len(DEVIATIONS) or not all(0.0 <= at <= 1.0 for at in place):
+        raise InvalidInputError(f"place: {tuple(place)}, expected {len(DEVIATIONS)} numbers from 0 to 1")
+    return {name: low + at * (high - low) for at, (name, (low, high)) in zip(place, DEVIATIONS.items(), strict=True)}
+
+
+def varied(gap: Gap, seed: int) -> Gap:
+    """Return ``gap`` with deviations drawn from ``seed``."""
+    return deviated(gap, drawn_place(seed))
+
+
+def drawn_place(seed: int) -> tuple[float, ...]:
+    """Return the place (12,) whose deviations ``seed`` stands for."""
+    return tuple(np.random.default_rng([zlib.crc32(b"gap"), seed]).random(len(DEVIATIONS)).tolist())
 
 
 class GapWorld(MujocoWorld):

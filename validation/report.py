@@ -13,6 +13,7 @@ from engram.core.betting import MeanTest
 from engram.core.statistics import wilson
 from engram.learning.experience.database import write_atomic
 from engram.learning.weights.gate_verdict import GateVerdict
+from engram.validation.worst_case import WorstCase
 
 GAIN = {"b": 0, "-": 0, "c": 1, "a": -1}
 """Candidate minus the policy that drives, by the characters of ``TaskEvidence.outcomes``."""
@@ -46,6 +47,11 @@ def page(verdict: GateVerdict) -> str:
         "scenes": f"seeds from {report.get('first_seed', '')} on, the same for both",
         "episodes run": report.get("episodes_run", ""),
         "episodes with refused commands": f"{report['breaches']['candidate']}, before {report['breaches']['approved']}",
+        **{
+            f"{name}, {i + 1}": WorstCase(**case)
+            for name, cases in report.get("worst_cases", {}).items()
+            for i, case in enumerate(cases)
+        },
         **{name.replace("_", " "): value for name, value in report["config"].items()},
         "commit": report.get("commit", ""),
         "machine": report.get("machine", ""),

@@ -46,6 +46,7 @@ class StandingGate:
         tasks: by which tasks; empty: all on the checkpoint's card.
         config: how strict.
         on: the gap that the robot has, a name of ``engram.sim.gaps``.
+        worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
 
@@ -63,13 +64,15 @@ class StandingGate:
         tasks: Sequence[str] = (),
         config: GateConfig | None = None,
         on: str = NOMINAL,
+        worst_case: int = 0,
         workers: int = 1,
         niceness: int = 19,
     ) -> None:
         self._folder, self._outputs = folder, outputs
         self._began = contender(policy_folder(policy))
         self.tasks = tuple(tasks) or tasks_of(self._began)
-        self._config, self._on, self._workers, self._niceness = config, on, workers, niceness
+        self._config, self._on, self._worst_case = config, on, worst_case
+        self._workers, self._niceness = workers, niceness
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -117,6 +120,7 @@ class StandingGate:
             on=self._on,
             workers=self._workers,
             niceness=self._niceness,
+            worst_case=self._worst_case,
             told=lambda progress: self._outputs.progress(version, progress),
             check=check,
         )

@@ -23,7 +23,7 @@ from engram.core.provenance import digest
 from engram.core.types import ActionChunk, JointCommand, MemoryTokens, Observation, OracleOutcome
 from engram.learning.experience.database import Database
 from engram.runtime.loop import Runtime
-from engram.sim.gaps import Gap, GapWorld, gap_pipeline, get_gap, varied
+from engram.sim.gaps import Gap, GapWorld, deviated, gap_pipeline, get_gap, varied
 from engram.sim.world import WorldConfig
 
 FIRST_SEED = 80_000
@@ -166,16 +166,27 @@ def run_all(
             future.cancel()
 
 
+def at_place(task: str, place: Sequence[float]) -> str:
+    """Return the name of ``task`` on a robot with the deviations at ``place``, as :func:`run_trial` takes it."""
+    return f"{task}@{','.join(f'{at:.3f}' for at in place)}"
+
+
 def run_trial(who: Contender, task: str, seed: int, on: str = NOMINAL) -> Trial:
-    """Run one episode; the scene and the robot's deviation from the gap ``on`` are drawn from ``seed``."""
+    """Run one episode; ``seed`` draws the scene, and how the robot deviates from the gap ``on``.
+
+    Where ``task`` names a place (:func:`at_place`), the robot deviates as that says.
+    """
     runtime, world = _ready(who)
-    world.gap = runtime.pipeline.controller.gap = varied(get_gap(on), seed)  # type: ignore[attr-defined]
+    name, _, place = task.partition("@")
+    gap = get_gap(on)
+    world.gap = deviated(gap, [float(at) for at in place.split(",")]) if place else varied(gap, seed)
+    runtime.pipeline.controller.gap = world.gap  # type: ignore[attr-defined]
     refused: list[str] = []
 
     def watch(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
         refused.extend([command.held] * (command.held not in ("", WAITING)))
 
-    result = runtime.run_episode(task, seed, on_step=watch)
+    result = runtime.run_episode(name, seed, on_step=watch)
     return Trial(task, seed, result.oracle_success, bool(refused), result.steps)
 
 

@@ -26,9 +26,11 @@ from engram.validation.trials import (
     Trial,
     TrialStore,
     Wanted,
+    at_place,
     environment_digest,
     run_all,
 )
+from engram.validation.worst_case import SUFFIX, Run, WorstCase, WorstCases, find_worst
 
 ROUND = 4
 """Scenes of a task between two looks at what is still open."""
@@ -55,10 +57,15 @@ def validate(
     on: str = NOMINAL,
     workers: int = 1,
     niceness: int = 0,
+    worst_case: int = 0,
     told: Callable[[Progress], None] = lambda progress: None,
+    found: Callable[[WorstCase], None] = lambda case: None,
     check: Callable[[], None] = lambda: None,
 ) -> GateVerdict:
     """Run pairs of episodes until the gate decides; return the verdict, which is also kept in ``folder``/verdicts.
+
+    At the places that were found for other candidates, or before (:mod:`engram.validation.worst_case`), the candidate
+    has to hold its ground as well: for the gate, ``<task>@worst`` is a task of its own.
 
     Results are kept in ``folder``: what was run for another candidate, or before a crash, is not run again. The verdict
     does not depend on the number of workers.
@@ -72,12 +79,14 @@ def validate(
         on: the gap that the robot has to the nominal tabletop, a name of ``engram.sim.gaps``.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
+        worst_case: so many episodes a task search for the candidate's weakest places first; 0: none does.
         told: called after every round of scenes.
+        found: called with every place that the search has found.
         check: called after every episode; what it raises ends the validation, and what was run is kept.
 
     Raises:
         UnknownNameError: a task or a gap does not exist.
-        InvalidInputError: both are the same weights.
+        InvalidInputError: both are the same weights, or the search has too few episodes.
         WeightsError: weights do not fit their network, or hold values that are not finite.
         StoreError: another process writes ``folder``, or the disk refuses it.
         EngramError: a worker died.
@@ -85,11 +94,11 @@ def validate(
     if candidate.key == approved.key:
         raise InvalidInputError(f"validate: candidate and approved are the same policy ({candidate.sha256[:12]})")
     tasks = each_once(tasks)
-    gate, began, ran = Gate(tasks, config), time.monotonic(), [0]
+    began, ran = time.monotonic(), [0]
     store = TrialStore(folder, on)
     try:
+        cases = WorstCases(folder)
         with spawned_pool(workers, niceness=niceness) as pool:
-            at = dict.fromkeys(tasks, 0)
 
             def count() -> None:
                 ran[0] += 1
@@ -98,23 +107,16 @@ def validate(
             def trials(jobs: Sequence[Wanted]) -> list[Trial]:
                 return list(run_all(jobs, store, pool, count))
 
-            while gate.decision == OPEN:
-                scenes = [
-                    (task, FIRST_SEED + at[task] + i)
-                    for i in range(ROUND)
-                    for task in gate.wanted
-                    if at[task] + i < gate.config.budget
-                ]
-                with_idle = [s for s in scenes if s[1] < FIRST_SEED + IDLE_SCENES]
-                found = trials([(who, *scene) for scene in scenes for who in (candidate, approved)])
-                still = dict(zip(with_idle, trials([(Contender(IDLE), *s) for s in with_idle]), strict=True))
-                for scene, new, old in zip(scenes, found[::2], found[1::2], strict=True):
-                    if scene in still:
-                        gate.add_idle(new.success, still[scene].success)
-                    gate.add(scene[0], new.success, old.success, (new.breach, old.breach))
-                    at[scene[0]] += 1
-                told(Progress(gate, ran[0]))
+            for task in tasks if worst_case else ():
+                case = find_worst(candidate, task, on, trials, worst_case)
+                if case is not None:
+                    cases.add(case)
+                    found(case)
+            places = {task + SUFFIX: kept for task in tasks if (kept := cases.of(task, on))}
+            gate = Gate((*tasks, *places), config)
+            _decide(gate, candidate, approved, places, trials, lambda: told(Progress(gate, ran[0])))
         report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0]}
+        report["worst_cases"] = {name: [asdict(case) for case in kept] for name, kept in places.items()}
         report |= {"seconds": round(time.monotonic() - began, 1), "commit": commit(), "machine": machine()}
         verdict = GateVerdict(candidate.sha256, approved.sha256, store.environment, gate.decision, gate.reason, report)
         path = write_verdict(folder / "verdicts", verdict)
@@ -122,6 +124,39 @@ def validate(
         return verdict
     finally:
         store.close()
+
+
+def _decide(
+    gate: Gate,
+    candidate: Contender,
+    approved: Contender,
+    places: Mapping[str, Sequence[WorstCase]],
+    trials: Run,
+    told: Callable[[], None],
+) -> None:
+    """Give the gate pairs of episodes until it decides."""
+
+    def name(task: str, number: int) -> str:
+        """Return what the trials call scene ``number`` of a task of the gate."""
+        kept = places.get(task)
+        return at_place(task.removesuffix(SUFFIX), kept[number % len(kept)].place) if kept else task
+
+    at = dict.fromkeys(gate.tasks, 0)
+    while gate.decision == OPEN:
+        scenes = [
+            (task, at[task] + i) for i in range(ROUND) for task in gate.wanted if at[task] + i < gate.config.budget
+        ]
+        jobs = {scene: (name(*scene), FIRST_SEED + scene[1]) for scene in scenes}
+        with_idle = [scene for scene in scenes if scene[1] < IDLE_SCENES]
+        tried = trials([(who, *jobs[scene]) for scene in scenes for who in (candidate, approved)])
+        stood = trials([(Contender(IDLE), *jobs[scene]) for scene in with_idle])
+        still = dict(zip(with_idle, stood, strict=True))
+        for scene, new, old in zip(scenes, tried[::2], tried[1::2], strict=True):
+            if scene in still:
+                gate.add_idle(new.success, still[scene].success)
+            gate.add(scene[0], new.success, old.success, (new.breach, old.breach))
+            at[scene[0]] += 1
+        told()
 
 
 def trained_tasks(folder: Path) -> tuple[str, ...]:
@@ -142,13 +177,15 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     """Return what looks up in ``folder`` whether the gate let one sha256 drive in place of another, and why.
 
     It raises WeightsError where there is no verdict, where it is void or was another one, or where the test was weaker
-    than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on.
+    than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on, or
+    a worst case of a task.
     """
 
     def proof(candidate: str, approved: str) -> str:
         verdict = read_verdict(folder / "verdicts", candidate, approved)
         verdict.check(candidate, approved, environment_digest(str(verdict.report.get("on", NOMINAL))))
-        if weak := _weakness(verdict.report, trained_tasks(policy_folder(policy)) if ":" not in policy else ()):
+        trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
+        if weak := _weakness(verdict.report, trained, WorstCases(folder)):
             raise WeightsError(
                 f"the gate's test of {candidate[:12]} was too weak: {weak}; run engram validate without it"
             )
@@ -157,15 +194,18 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     return proof
 
 
-def _weakness(report: Mapping[str, Any], tasks: Sequence[str]) -> str:
+def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases) -> str:
     """Return in what a test was weaker than it has to be; empty: in nothing."""
     try:
         config, tried = dict(report["config"]), {str(seen["task"]) for seen in report["tasks"]}
         limits = asdict(GateConfig())
         names = ("margin", "false_promotion", "breach_margin")
-        looser = [
-            f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]
-        ]
-    except (KeyError, TypeError, ValueError) as error:
+        weak = [f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]]
+        weak += [f"{task} was not tried" for task in tasks if task not in tried]
+        for task in sorted(tried):
+            kept, seen = worst.of(task, str(report["on"])), report["worst_cases"].get(task + SUFFIX, ())
+            if len(seen) < len(kept):
+                weak.append(f"{task} was tried at {len(seen)} of its {len(kept)} worst places")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         return f"the report is damaged ({error!r})"
-    return "; ".join([*looser, *(f"{task} was not tried" for task in tasks if task not in tried)])
+    return "; ".join(weak)

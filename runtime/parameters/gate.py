@@ -28,5 +28,8 @@ class GateNodeConfig(NodeConfig):
     budget: int = param(200, 1, 100000)
     """Most pairs of episodes a task; what is not shown by then is not promoted. Tasks on which what drives succeeds
     about every second time need the most."""
+    worst_case: int = param(0, 0, 100000)
+    """Episodes a task that first search for the deviations of the robot at which a candidate is weakest, at least 80;
+    0: none. What was found before counts in any case."""
     workers: int = param(1, 1, 256)
     """Processes that run episodes."""

@@ -1,11 +1,13 @@
 """The story of the promise: what it comes to in figures, and what the nodes are started with."""
 
 import json
+import os
 
 import pytest
 
 from engram.benchmarks.promise import DATA, PromiseBenchmark, settings
 from engram.benchmarks.promise_story import Happening, Story, figures, picture
+from engram.benchmarks.robot_twin import Twin
 
 
 def goals(version, outcomes):
@@ -63,3 +65,18 @@ def test_the_robot_trusts_the_learner_and_the_gate_knows_its_gap(tmp_path):
     assert dict(made.parameters["gate_node"])["on"] == "mounted"
     assert settings(config, tmp_path / "gap.txt") == made  # the key is made once
     json.dumps(dict(made.parameters))
+
+
+@pytest.mark.timeout(300)
+def test_what_a_robots_memory_calls_done_is_a_success_for_the_learner(tmp_path):
+    config = PromiseBenchmark(task="reach", work=tmp_path, domain=int(os.environ["ROS_DOMAIN_ID"]))
+    gap = tmp_path / "gap.txt"
+    gap.write_text("none")
+    twin = Twin(settings(config, gap))
+    try:
+        twin.loop.wait_active()
+        assert twin.goal("reach", 6000)["outcome"] == "succeeded"
+        twin.loop.client.wait_for(lambda: twin.loop.value("learner_node", "live above"), 60, "the learner")
+        assert twin.loop.value("learner_node", "live above") == "1 of 1"
+    finally:
+        twin.close()
