@@ -16,7 +16,7 @@ from engram.nodes import messages, qos
 from engram.policies.checkpoint import export
 from engram.policies.opening import open_policy
 from engram.validation.gate import Gate
-from engram.validation.trials import environment_digest
+from engram.validation.trials import NOMINAL, environment_digest
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest, WeightChunk
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
 from tests.policies.tiny import tiny_vla
@@ -139,7 +139,7 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
 
     folder = tmp_path / "learner"
     drives = WeightsLibrary(folder / "weights", read_only=True).get("v0")[1].sha256
-    report = Gate(("reach",)).report()
+    report = Gate(("reach",)).report() | {"on": NOMINAL, "worst_cases": {}}
     for environment, decision, told in (
         ("another", "promote", "the gate's verdict is void: environment another"),
         (environment_digest(), "reject", "did not promote"),

@@ -75,10 +75,11 @@ def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path) -> None:
 
 def test_a_strict_test_of_every_task_is_a_proof(tmp_path) -> None:
     gate = Gate(trained_tasks(Path(BASE.checkpoint)))
-    verdict = GateVerdict("new", "old", environment_digest("turned"), PROMOTE, "fine", gate.report() | {"on": "turned"})
+    about = {"on": "turned", "worst_cases": {}}
+    verdict = GateVerdict("new", "old", environment_digest("turned"), PROMOTE, "fine", gate.report() | about)
     write_verdict(tmp_path / "verdicts", verdict)
     assert proof_in(tmp_path, "base")("new", "old") == "the gate: fine"
-    fewer = replace(verdict, report=Gate(("reach",)).report() | {"on": "turned"})
+    fewer = replace(verdict, report=Gate(("reach",)).report() | about)
     write_verdict(tmp_path / "verdicts", fewer)
     with pytest.raises(WeightsError, match="stack was not tried"):
         proof_in(tmp_path, "base")("new", "old")
