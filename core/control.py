@@ -72,7 +72,7 @@ class EndEffectorController:
             action: (7,) in [-1, 1]: translation and rotation vector in base_link axes, gripper -1 open, 1 closed.
             joints: measured state now.
         """
-        action = np.clip(checked("action", action, (EE_ACTION_DIM,)), -1.0, 1.0)
+        action = self.understood(np.clip(checked("action", action, (EE_ACTION_DIM,)), -1.0, 1.0))
         arm = joints.positions[: len(self.robot.arm_joints)]
         measured = self.kinematics.forward(arm)
         # Actions of a held arm are not executed. They must not accumulate into a jump on release.
@@ -83,6 +83,18 @@ class EndEffectorController:
             joints.stamp_ns, self.robot.joint_names, np.append(positions, gripper), self.config.control_dt_s
         )
 
+    def understood(self, action: np.ndarray) -> np.ndarray:
+        """Return the action (7,) that the robot makes of ``action`` (7,): the same, unless it is calibrated wrongly."""
+        return action
+
+    def motion(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Return the motion (6,) of the tool from arm joints ``before`` to ``after`` (n,) rad, in units of an action:
+        translation and rotation vector in base_link axes."""
+        here, there = self.kinematics.forward(before), self.kinematics.forward(after)
+        turned = quat.multiply(_unit(there), quat.inverse(_unit(here)))
+        moved = (there.position - here.position) / self.config.position_scale_m
+        return np.concatenate((moved, np.array(quat.rotation_vector(turned)) / self.config.rotation_scale_rad))
+
     def _advance(self, target: Pose, measured: Pose, action: np.ndarray) -> Pose:
         """Move ``target`` by the action, then keep it near the measured tool and inside the workspace."""
         config = self.config
@@ -90,13 +102,17 @@ class EndEffectorController:
         lead = position - measured.position
         position = measured.position + lead * min(1.0, config.position_leash_m / max(_length(lead), 1e-9))
         position = np.minimum(np.maximum(position, self._low), self._high)
-        here = quat.unit(tuple(measured.quaternion.tolist()))
+        here = _unit(measured)
         turn = quat.from_rotation_vector(tuple((action[3:6] * config.rotation_scale_rad).tolist()))
-        turned = quat.multiply(turn, quat.unit(tuple(target.quaternion.tolist())))
+        turned = quat.multiply(turn, _unit(target))
         ahead = np.array(quat.rotation_vector(quat.multiply(turned, quat.inverse(here))))
         ahead *= min(1.0, config.rotation_leash_rad / max(_length(ahead), 1e-9))
         leashed = quat.multiply(quat.from_rotation_vector(tuple(ahead.tolist())), here)
         return Pose(position, np.array(quat.canonical(leashed)))
+
+
+def _unit(pose: Pose) -> quat.Quaternion:
+    return quat.unit(tuple(pose.quaternion.tolist()))
 
 
 def _length(vector: np.ndarray) -> float:

@@ -22,6 +22,9 @@ HOLD, HUMAN = "hold:", "human:"
 """How the author of an executed action begins when it is not a policy's version."""
 JUMP = "joint_jump"
 """Why the robot stops when its joints are measured where no motor can have brought them."""
+_KEPT = 0.01
+"""An action is executed as it was asked for where the commanded motion differs from it by less, of the longest motion
+of a control step: the joints are solved for less exactly than to the bit."""
 FROZEN = "joints_frozen"
 """Why the robot stops when a joint that is driven is measured without any change."""
 
@@ -34,7 +37,8 @@ class Decision:
     author: str
     """The policy's version, ``human:<who>``, or ``hold:<reason>``."""
     row: np.ndarray
-    """(a,) the action that was let through; for a hold, the relative motion that keeps tool and gripper in place."""
+    """(a,) the action that was let through: slower than the policy's where a limit slowed the arm, and faster where it
+    catches up. For a hold, the relative motion that keeps tool and gripper in place."""
     space: str
     """Action space of ``row``."""
 
@@ -276,12 +280,25 @@ class CommandPipeline:
         return None if action is None or chunk is None else _Wish(action, chunk.space, chunk.policy_version)
 
     def _let_through(self, wish: _Wish, joints: JointState, age_s: float) -> Decision:
+        last = joints.positions if self.filter.last is None else self.filter.last
         command = self.filter.filter(self._targets(wish, joints), joints, self.control_dt_s, age_s)
         if command.held:
             return self._held(command, joints)
         self._joints = joints
-        row = np.clip(wish.action, -1.0, 1.0) if wish.space == "ee_delta" else wish.action
-        return Decision(command, wish.author, row, wish.space)
+        if wish.space != "ee_delta":  # joint targets are let through as the command has them
+            return Decision(command, wish.author, command.positions, wish.space)
+        return Decision(command, wish.author, self._kept(wish.action, last, command.positions), wish.space)
+
+    def _kept(self, action: np.ndarray, last: np.ndarray, now: np.ndarray) -> np.ndarray:
+        """Return what the filter left of ``action`` (7,), whose command ``now`` (n,) rad followed ``last``.
+
+        It is ``action`` itself, to the bit, where the tool was commanded to move as that says.
+        """
+        row = np.clip(action, -1.0, 1.0)
+        changed = self.controller.motion(last[:-1], now[:-1]) - self.controller.understood(row)[:-1]
+        if np.abs(changed).max() > _KEPT:
+            row[:-1] = np.clip(row[:-1] + changed, -1.0, 1.0)
+        return row
 
     def _targets(self, wish: _Wish, joints: JointState) -> np.ndarray:
         """Return the joint targets (n,) that ``wish`` asks for; not finite where it is not fit to run."""

@@ -19,7 +19,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import CameraFrame, JointCommand, JointState, Observation, Pose
+from engram.core.types import CameraFrame, JointCommand, Observation, Pose
 from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -211,13 +211,13 @@ class MiscalibratedController(EndEffectorController):
 
     gap = Gap()
 
-    def command(self, action: np.ndarray, joints: JointState) -> JointCommand:
-        """Return the joint targets for what becomes of ``action``."""
+    def understood(self, action: np.ndarray) -> np.ndarray:
+        """Return what becomes of ``action`` (7,)."""
         done, gap = np.array(action, np.float64), self.gap
         move = Rotation.from_euler("z", gap.yaw_deg, degrees=True).apply(done[:3]) * gap.gain
         length = float(np.linalg.norm(move))
-        done[:3] = move * max(0.0, length - gap.deadband) / max(length, 1e-9)
-        return super().command(done, joints)
+        done[:3] = np.clip(move * max(0.0, length - gap.deadband) / max(length, 1e-9), -1.0, 1.0)
+        return done
 
 
 def gap_pipeline(world: GapWorld) -> CommandPipeline:

@@ -43,6 +43,36 @@ def test_what_an_action_asks_beyond_one_is_executed_and_told_as_one():
     assert decision.row.tolist() == [1, 0, 0, 0, 0, 0, -1]
 
 
+def test_what_a_limit_takes_of_a_motion_is_not_told_as_executed():
+    """The gantry does 0.05 m a step: with a fifth of its speed, half of what is asked, from rest at first less."""
+    config = SafetyConfig(velocity_fraction=0.2)
+    p = CommandPipeline(GantryKinematics(), GANTRY, safety=config)
+    asked = np.array([0.8, 0, 0, 0, 0, 0, -1.0])
+    x, commanded, told = 0.0, [], []
+    for step in range(6):
+        decision = p.step(at(step, x), chunk(step, asked))
+        commanded.append(float(decision.command.positions[0]))
+        told.append(decision.row)
+        x = commanded[-1]
+    scale = p.controller.config.position_scale_m
+    assert np.diff([0.0, *commanded]) / scale == pytest.approx([row[0] for row in told])
+    assert 0.0 < told[-1][0] < asked[0]
+    assert [row.tolist()[1:] for row in told] == [asked.tolist()[1:]] * 6
+
+
+def test_of_a_robot_that_turns_motions_the_policys_own_action_is_told():
+    p = pipeline()
+
+    class Turned(type(p.controller)):
+        def understood(self, action):
+            return action[[1, 0, *range(2, 7)]]
+
+    p.controller = Turned(GantryKinematics(), GANTRY)
+    decision = p.step(at(0), chunk(0, RIGHT))
+    assert decision.command.positions == pytest.approx([0, 0.02, 0, 0])
+    assert decision.row.tolist() == RIGHT.tolist()
+
+
 def test_joint_positions_pass_by_the_controller():
     decision = pipeline().step(at(0), chunk(0, [0.03, 0.01, 0, 0.4], space="joint_position"))
     assert (decision.space, decision.row.tolist()) == ("joint_position", [0.03, 0.01, 0, 0.4])

@@ -120,7 +120,8 @@ def test_noise_is_what_was_executed_and_what_is_learnt(tmp_path):
     one.close()
     rows = np.array([s.executed_action for s in steps])
     assert np.abs(rows[:, 1]).max() > 0 and len(np.unique(rows[:3, 1])) == 1 < len(np.unique(rows[:, 1]))
-    np.testing.assert_array_equal(rows, [s.action for s in steps])
+    told = np.array([s.action for s in steps])
+    np.testing.assert_array_equal(rows[:, [0, 1, 2, 6]], told[:, [0, 1, 2, 6]])  # the gantry does not turn
 
 
 def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_path):
