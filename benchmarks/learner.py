@@ -27,8 +27,8 @@ from engram.benchmarks.policy import Contender
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
 from engram.core.types import Transition
-from engram.learning.algorithms.behavior_cloning import to_tensors
 from engram.learning.algorithms.clone_policy import clone_policy
+from engram.learning.algorithms.rehearsal import to_tensors
 from engram.learning.replay.buffer import ReplayBuffer
 from engram.policies import load_policy
 

@@ -3,7 +3,8 @@
     python -m engram.benchmarks.promise [--quick]
 
 All nodes of ``engram up robot`` run, learner and gate with them; a simulation that differs from the one the policy was
-trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). What happens:
+trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). The safety filter lets the robot's full speed through,
+as in the gate's simulation. What happens:
 
 1. The policy practises one kind of goal. The memory alone says what went well; the learner learns from it.
 2. The gate tries the learner's candidates in simulation. What it promotes drives, and practises on.
@@ -212,6 +213,7 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
             ("learner.candidate_updates", config.candidate_updates),
             ("weights_for", ["robot0", "robot1"]),
         ),
+        "safety_node": tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk")),
         "gate_node": (("on", config.on), ("budget", config.budget), ("workers", config.workers)),
     }
     world = "engram.sim.twin:ChangingWorkcell"

@@ -68,4 +68,6 @@ def load_policy(
         from engram.policies.vla.real_time_chunking import RealTimeChunking
 
         real_time = RealTimeChunking(real_time_delay)
-    return VlaPolicy(policy, *pipelines, kinematics, robot, real_time=real_time, ablation=ablation, **known)
+    made = VlaPolicy(policy, *pipelines, kinematics, robot, real_time=real_time, ablation=ablation, **known)
+    made.instructions = opened.instructions
+    return made

@@ -20,7 +20,7 @@ from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepReg
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
 from engram.core.types import Lineage
-from engram.policies.checkpoint import WEIGHTS, load_weights, read_weights, sha256
+from engram.policies.checkpoint import CARD, WEIGHTS, load_weights, read_weights, sha256
 from engram.policies.lerobot import processor_engram_vla  # noqa: F401 - registers our steps
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
@@ -45,6 +45,7 @@ class Opened:
     postprocess: Any
     version: str  # type and the first digits of the weights' sha256
     lineage: Lineage
+    instructions: tuple[str, ...] = ()  # that it was trained on, by its card
 
 
 def open_policy(name: str | Path) -> Opened:
@@ -69,7 +70,27 @@ def open_policy(name: str | Path) -> Opened:
     policy, before, after = opened(source)
     root = sha256(source.file(WEIGHTS))
     lineage = lineage_of(policy, (before, after), root, str(name))
-    return Opened(policy, before, after, f"{kind}-{root[:12]}", lineage)
+    instructions = trained_instructions(source) if kind in OWN else ()
+    return Opened(policy, before, after, f"{kind}-{root[:12]}", lineage, instructions)
+
+
+def trained_instructions(source: Source) -> tuple[str, ...]:
+    """Return the instructions on the card of the policy at ``source``; empty where it has none, or no card.
+
+    Raises:
+        InvalidInputError: the card cannot be read.
+    """
+    try:
+        card = source.file(CARD)
+    except WeightsError:  # LeRobot's checkpoints have none
+        return ()
+    try:
+        known = dict(json.loads(card.read_text())).get("instructions", [])
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInputError(f"{card}: cannot be read: {error}") from error
+    if not isinstance(known, list) or not all(isinstance(words, str) for words in known):
+        raise InvalidInputError(f"{card}: instructions: expected a list of sentences")
+    return tuple(known)
 
 
 def _open_own(source: Source) -> tuple[NetworkPolicy, Any, Any]:

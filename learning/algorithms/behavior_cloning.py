@@ -14,10 +14,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from engram.core.errors import WeightsError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
-from engram.learning.replay.buffer import Batch
+from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 
 Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
@@ -40,12 +40,20 @@ class BehaviorCloningConfig:
     foresight: float = 0.5
     """Only for a policy with a memory of its episode: weight of the auxiliary loss that predicts where the tool will
     be, as in ``engram train``."""
+    rehearsal: float = 0.2
+    """Share of the loss that keeps what the policy could do before, see :mod:`engram.learning.algorithms.rehearsal`;
+    0: none."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rehearsal < 1.0:
+            raise InvalidInputError(f"BehaviorCloningConfig.rehearsal: {self.rehearsal}, expected 0 to below 1")
 
 
 class BehaviorCloning(Algorithm):
     """Imitates single control steps.
 
     Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
+    With a ``rehearsal`` the goals that are not practised keep their answers.
     """
 
     def __init__(
@@ -57,7 +65,9 @@ class BehaviorCloning(Algorithm):
         *,
         lineage: Lineage,
         chunk_steps: int = 0,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
+        self._rehearsal = rehearsal
         self.lineage, self.chunk_steps = lineage, chunk_steps
         self.config = config or BehaviorCloningConfig()
         self.policy = policy.train()
@@ -134,7 +144,12 @@ class BehaviorCloning(Algorithm):
 
     def _loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]:
         """Return the loss of ``batch``, the policy's own figures, and what the next update needs of this one."""
-        return *self.policy(self._preprocess(to_tensors(batch))), {}
+        loss, figures = self.policy(self._preprocess(to_tensors(batch)))
+        old = self._rehearsal.batch(batch) if self._rehearsal is not None else None
+        if old is not None:
+            share = self.config.rehearsal
+            loss = (1.0 - share) * loss + share * self.policy(old)[0]
+        return loss, figures, {}
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -143,11 +158,6 @@ class BehaviorCloning(Algorithm):
             mine.lerp_(live, 1 - decay)
         for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
             kept.copy_(newest)
-
-
-def to_tensors(batch: Batch) -> dict[str, Any]:
-    """Return ``batch`` with torch tensors in place of arrays."""
-    return {k: v if isinstance(v, list) else torch.from_numpy(v) for k, v in batch.items()}
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

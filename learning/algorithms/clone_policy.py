@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
+from engram.learning.algorithms.rehearsal import Rehearsal
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, of_shrunk_images
 from engram.policies.vla.vla_policy import VlaPolicy
@@ -19,8 +21,9 @@ from engram.policies.vla.vla_policy import VlaPolicy
 def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) -> BehaviorCloning:
     """Return behavior cloning of a copy of ``policy``'s network; the policy itself keeps its weights.
 
-    A policy with a memory of its episode learns from whole episodes, any other from single control steps. Replay keeps
-    images at the policy's own size: less memory, and the same bits for training.
+    A policy with a memory of its episode learns from whole episodes, any other from single control steps; the latter
+    rehearses the instructions of its card that are not practised. Replay keeps images at the policy's own size: less
+    memory, and the same bits for training.
 
     Raises:
         InvalidInputError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
@@ -50,7 +53,11 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     def shrink(feature: str, images: np.ndarray) -> np.ndarray:
         return steps[0].image(feature, torch.from_numpy(np.ascontiguousarray(images))).numpy()
 
-    variant = EpisodeCloning if policy.remembers else BehaviorCloning
+    config = config or BehaviorCloningConfig()
     network, preprocess = copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess)
-    chunk_steps = int(policy.network.config.chunk_size)
-    return variant(network, preprocess, config, shrink, lineage=policy.lineage, chunk_steps=chunk_steps)
+    about: dict[str, Any] = {"lineage": policy.lineage, "chunk_steps": int(policy.network.config.chunk_size)}
+    if policy.remembers:
+        return EpisodeCloning(network, preprocess, config, shrink, **about)
+    if policy.instructions and config.rehearsal:
+        about["rehearsal"] = Rehearsal(copy.deepcopy(policy.network), preprocess, policy.instructions)
+    return BehaviorCloning(network, preprocess, config, shrink, **about)

@@ -225,6 +225,7 @@ class Trainer:
             "processes": self.world,
             "frames": len(self.frames),
             "tasks": list(self.frames.groups),
+            "instructions": sorted(self.frames.instructions),
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "commit": commit(),
         }

@@ -92,6 +92,8 @@ class VlaPolicy(Policy, StatefulPolicy):
         self._weights_version = version
         self._lineage = lineage
         self._ablation = ablation
+        self.instructions: tuple[str, ...] = ()
+        """That it was trained on, where its card tells: a learner sees to it that they are not unlearnt."""
         self.begin_anew()
 
     def begin_anew(self) -> None:

@@ -13,6 +13,7 @@ from engram.core.errors import InvalidInputError, WeightsError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloningConfig
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
+from engram.learning.algorithms.rehearsal import Rehearsal
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig, Windows
@@ -89,6 +90,69 @@ def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(kind, r
     assert set(load(data)) == set(after)
     for part in ("head.", "recall.") if policy.remembers else ("head.",):  # recall: the memory and its gate
         assert any((before[name] != after[name]).any() for name in after if name.startswith(f"model.{part}"))
+
+
+OTHERS = ("press the red button", "press the blue button", "open the drawer")
+"""Goals that the experience of these tests has not."""
+
+
+def answers(network, preprocess, store, words):
+    """Return the chunks (8, h, a) that ``network`` gives to ``words`` at the steps of the first episode."""
+    steps = store.episode(1)
+    seen = {f"observation.images.{name}": np.stack([t.images[name] for t in steps]) for name in steps[0].images}
+    batch = {key: torch.from_numpy(images.transpose(0, 3, 1, 2).copy()) for key, images in seen.items()}
+    batch |= {"observation.state": torch.from_numpy(np.stack([t.state for t in steps])), "task": [words] * len(steps)}
+    noise = torch.zeros((len(steps), *network.model.noise_shape))
+    return network.predict_action_chunk(preprocess(batch), noise=noise)
+
+
+def test_who_rehearses_learns_and_keeps_its_answers_to_other_goals(policy, store):
+    """The same experience, with and without rehearsal: the goal that is practised gets near to what was done."""
+    strayed, learnt_of_it = {}, {}
+    for share in (0.0, 0.5):
+        policy.instructions = OTHERS
+        trainer = clone_policy(policy, BehaviorCloningConfig(learning_rate=1e-2, ema_decay=0.9, rehearsal=share))
+        learner = Learner(store, policy, trainer, config=CONFIG)
+        learner.poll()
+        learnt(learner)
+
+        def moved(words, network=trainer._averaged):
+            old, new = (answers(one, policy.preprocess, store, words) for one in (policy.network, network))
+            return float((new - old).abs().mean())
+
+        strayed[share] = np.mean([moved(words) for words in OTHERS])
+        learnt_of_it[share] = moved(store.episode(1)[0].instruction)
+    assert strayed[0.5] < 0.5 * strayed[0.0]
+    assert learnt_of_it[0.5] > 0.7 * learnt_of_it[0.0]
+
+
+def test_a_learner_that_rehearses_goes_on_bit_for_bit(policy, store, tmp_path):
+    policy.instructions = OTHERS
+    config, losses = replace(CONFIG, updates_per_episode=1), []
+    straight = Learner(store, policy, config=config)
+    straight.poll()
+    expected = learnt(straight)
+    for _ in expected:
+        learner = Learner(store, policy, folder=tmp_path / "learner", config=config)
+        learner.poll()
+        losses.append(learner.step()["loss"])
+        learner.save()
+    assert losses == expected
+    assert learner.algorithm.weights() == straight.algorithm.weights()
+
+
+def test_what_is_practised_is_not_rehearsed(policy, store):
+    words = ("put the red cube in the bin", "drop the blue block in the bin", "open the drawer")
+    rehearsal = Rehearsal(policy.network, policy.preprocess, words)
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay.add(1, store.episode(1))
+    asked = []
+    rehearsal._preprocess = lambda batch: asked.append(batch["task"]) or policy.preprocess(batch)
+    practised = replay.sample(4, (0,)) | {"task": ["place the green cube into the bin"] * 4}
+    old = rehearsal.batch(practised)
+    assert asked == [["open the drawer"] * 4]
+    assert old["action"].shape == (4, 6, 7)
+    assert rehearsal.batch(practised | {"task": ["open the drawer", "put the red cube in the bin"] * 2}) is None
 
 
 def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_path):

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from engram.core.errors import InvalidInputError
+from engram.learning.rewards.goal import kind_of
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+from engram.policies.opening import trained_instructions
+from engram.policies.source import Source
 from engram.policies.vla.chunking import follow
+from engram.sim.tasks import TASKS, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.validation.evaluation import evaluate, make_runtime, measure
 
@@ -22,6 +27,27 @@ def test_the_card_names_these_weights(name):
     assert (CHECKPOINTS / name / WEIGHTS).stat().st_size < 20_000_000
     policy = load_policy(name)
     assert (policy.remembers, policy.reads_context) == (name == "engram", name == "engram")
+
+
+def test_the_base_policys_card_has_the_words_of_each_task():
+    known = load_policy("base").instructions
+    for name in TASKS:
+        task = task_class(name)
+        words = [w.format(**dict.fromkeys(task.slots(), task.slot_words[0])) for w in task.instructions]
+        one_slot = len(task.slots()) < 2  # no cube is stacked on itself
+        assert set(words) <= set(known) or not one_slot
+        assert kind_of(words[0]) in {kind_of(said) for said in known}
+
+
+@pytest.mark.parametrize(
+    ("card", "told"), [('{"instructions": "all"}', "expected a list of sentences"), ("no json", "cannot be read")]
+)
+def test_a_card_that_makes_no_sense_is_named(tmp_path, card, told):
+    (tmp_path / "config.json").write_text("{}")
+    assert trained_instructions(Source(str(tmp_path))) == ()
+    (tmp_path / CARD).write_text(card)
+    with pytest.raises(InvalidInputError, match=rf"card\.json: .*{told}"):
+        trained_instructions(Source(str(tmp_path)))
 
 
 @pytest.mark.render
