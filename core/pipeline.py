@@ -22,11 +22,11 @@ HOLD, HUMAN = "hold:", "human:"
 """How the author of an executed action begins when it is not a policy's version."""
 JUMP = "joint_jump"
 """Why the robot stops when its joints are measured where no motor can have brought them."""
-_KEPT = 0.01
-"""An action is executed as it was asked for where the commanded motion differs from it by less, of the longest motion
-of a control step: the joints are solved for less exactly than to the bit."""
 FROZEN = "joints_frozen"
 """Why the robot stops when a joint that is driven is measured without any change."""
+_KEPT = 0.01
+"""A commanded motion that differs from the action by less, as a share of the longest motion of a control step, is that
+action: inverse kinematics is not exact."""
 
 
 @dataclass(frozen=True, slots=True)

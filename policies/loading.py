@@ -68,6 +68,5 @@ def load_policy(
         from engram.policies.vla.real_time_chunking import RealTimeChunking
 
         real_time = RealTimeChunking(real_time_delay)
-    made = VlaPolicy(policy, *pipelines, kinematics, robot, real_time=real_time, ablation=ablation, **known)
-    made.instructions = opened.instructions
-    return made
+    known |= {"real_time": real_time, "ablation": ablation, "instructions": opened.instructions}
+    return VlaPolicy(policy, *pipelines, kinematics, robot, **known)

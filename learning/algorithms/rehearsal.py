@@ -37,7 +37,8 @@ class Rehearsal:
     def batch(self, practised: Batch) -> Mapping[str, Any] | None:
         """Return as many samples as ``practised`` has, as the network takes them; None if it practises every kind.
 
-        Each kind of goal that ``practised`` has not is drawn as often as any other, by torch's global generator.
+        Each kind of goal that ``practised`` has not is drawn as often as any other, by torch's global generator. A kind
+        that is practised so seldom that a batch lacks it is rehearsed in that update.
         """
         done = {kind_of(words) for words in practised["task"]}
         kinds = [kind for kind in sorted(self._words) if kind not in done]

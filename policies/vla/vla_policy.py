@@ -68,11 +68,13 @@ class VlaPolicy(Policy, StatefulPolicy):
         control: ControlConfig | None = None,
         real_time: RealTimeChunking | None = None,
         ablation: str = "",
+        instructions: tuple[str, ...] = (),
     ) -> None:
         """Wrap ``policy`` with LeRobot's processor pipelines, as saved beside its weights.
 
         With ``real_time`` a chunk continues the one before it. ``ablation`` is one of
-        ``engram.policies.vla.recurrent_state.ABLATIONS`` or ``NO_CONTEXT``.
+        ``engram.policies.vla.recurrent_state.ABLATIONS`` or ``NO_CONTEXT``. ``instructions`` are those it was trained
+        on, as far as its card tells: a learner sees to it that they are not unlearnt.
 
         Raises:
             UnknownNameError: there is no such ablation.
@@ -92,8 +94,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         self._weights_version = version
         self._lineage = lineage
         self._ablation = ablation
-        self.instructions: tuple[str, ...] = ()
-        """That it was trained on, where its card tells: a learner sees to it that they are not unlearnt."""
+        self.instructions = instructions
         self.begin_anew()
 
     def begin_anew(self) -> None:

@@ -143,11 +143,14 @@ def test_a_learner_that_rehearses_goes_on_bit_for_bit(policy, store, tmp_path):
 
 def test_what_is_practised_is_not_rehearsed(policy, store):
     words = ("put the red cube in the bin", "drop the blue block in the bin", "open the drawer")
-    rehearsal = Rehearsal(policy.network, policy.preprocess, words)
-    replay = ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay, asked = ReplayBuffer(ReplayConfig(chunk_size=6)), []
     replay.add(1, store.episode(1))
-    asked = []
-    rehearsal._preprocess = lambda batch: asked.append(batch["task"]) or policy.preprocess(batch)
+
+    def preprocess(batch):
+        asked.append(batch["task"])
+        return policy.preprocess(batch)
+
+    rehearsal = Rehearsal(policy.network, preprocess, words)
     practised = replay.sample(4, (0,)) | {"task": ["place the green cube into the bin"] * 4}
     old = rehearsal.batch(practised)
     assert asked == [["open the drawer"] * 4]
