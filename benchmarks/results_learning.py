@@ -41,19 +41,22 @@ def verdicts(results: Results) -> list[str]:
 def twin(results: Results) -> list[str]:
     """Goals that a robot's nodes end by the memory's verdict."""
     words = {
-        "twin_goals_succeeded": "goals that ended as succeeded",
-        "twin_verdict_right": "goals whose end was right",
-        "twin_false_success": "succeeded, though not done",
-        "twin_goal_p50_s": "median duration of a success, s",
+        "goals_succeeded": "goals that ended as succeeded",
+        "answers_late": "answers of the policy that came late",
+        "verdict_right": "goals whose end was right",
+        "false_success": "succeeded, though not done",
+        "goal_p50_s": "median duration of a success, s",
     }
     result, rows = results["twin"], []
     for name, said in words.items():
-        row = result.figure(name)
-        rows.append([said, number(row) if name.endswith("_s") else percent(row), str(row.get("n", "–"))])
+        arms = [result.figure(f"{arm}_{name}") for arm in ("twin", "twin_without_wait")]
+        cells = [f"{number(row) if name.endswith('_s') else percent(row)} (n {row['n']})" for row in arms]
+        rows.append([said, *cells])
     return [
-        "The nodes of `engram up robot`, in real time. A simulation plays the hardware behind ros2_control's topics.",
+        "The nodes of `engram up robot`, in real time. A simulation plays the hardware behind ros2_control's topics. "
+        "[Late answers](how-to/tune_action_chunks.md) says what `answer_wait` of the safety node is.",
         "",
-        *table(("figure", "value", "n"), rows),
+        *table(("figure", "as shipped", "`answer_wait: 0`"), rows),
     ]
 
 

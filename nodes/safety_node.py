@@ -71,6 +71,7 @@ class SafetyNode(EngramNode):
             config.chunk_timeout_s,
             config.intervention_timeout_s,
             config.joints_timeout_s,
+            config.answer_wait,
         )
         folder = config.stop_folder.replace("{robot_id}", config.robot_id)
         latch = StopLatch(Path(folder).expanduser() if folder else None)
@@ -84,6 +85,8 @@ class SafetyNode(EngramNode):
         self.serve(Trigger, "safety/stop", self._on_stop)
         self.serve(Trigger, "safety/reset", self._on_release)
         self.every(min(0.1, config.chunk_timeout_s / 2), self.session.watch, "waiting")
+        if config.answer_wait and not config.lockstep:
+            self.every(0.1 * self.pipeline.control_dt_s, self.session.watch_answer, "answer")
 
     def _now_ns(self) -> int:
         return self.get_clock().now().nanoseconds

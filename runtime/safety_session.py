@@ -14,6 +14,7 @@ from engram.core.input_rules import ChunkInbox
 from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
+from engram.runtime.answer_wait import NEXT, AnswerWait
 from engram.runtime.health import ERROR, Health
 from engram.runtime.stop_latch import StopLatch
 
@@ -32,6 +33,8 @@ class SessionConfig:
     chunk_timeout_s: float = 30.0
     intervention_timeout_s: float = 0.5
     joints_timeout_s: float = 0.5
+    answer_wait: float = 0.5
+    """Of a control step; only where the robot does not wait, see :class:`AnswerWait`."""
 
 
 class SessionOutputs(Protocol):
@@ -81,6 +84,8 @@ class SafetySession:
         self._joints_heard: float | None = None  # when a newer measurement came
         self._status_heard = 0.0
         self._waiting_since: float | None = None  # for the chunk of the newest joint state
+        self._wait = AnswerWait(config.answer_wait, pipeline.control_dt_s, clock)
+        self._begun: int | None = None  # episode
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._told: str | None = None  # reason of the latched stop, as told last
@@ -120,15 +125,29 @@ class SafetySession:
         if not config.lockstep:
             self.pipeline.inspect(joints)
             self._tell_latch()
-            early = self._last is not None and 0 < joints.stamp_ns - self._last[1] < 0.95e9 * self.pipeline.control_dt_s
-            if early:  # a robot may report faster than we control
+            if self._is_early(joints.stamp_ns):  # a robot may report faster than we control
                 return
+            self._wait.measured(joints.stamp_ns)
         self.joints = joints
         self._step()
+
+    def _is_early(self, stamp_ns: int) -> bool:
+        """Tell whether the control step at hand lasts; if one waits that is over, decide it without its answer."""
+        waiting, joints = self._waiting_since is not None, self.joints
+        began = joints.stamp_ns if waiting and joints is not None else self._last[1] if self._last is not None else None
+        if began is None:
+            return False
+        if waiting and self._wait.steps(began, stamp_ns) >= NEXT:
+            self._step(wait=False)
+        elif waiting and self._last is None:  # motion begins with its answer
+            return False
+        return 0 < self._wait.steps(began, stamp_ns) < NEXT
 
     def on_chunk(self, chunk: ActionChunk) -> None:
         """Take in a chunk."""
         self._chunks.add(chunk)
+        if not self.config.lockstep and not self._wait.answered(chunk.stamp_ns):
+            self.health.count("answers late")
         self._go_on()
 
     def on_bad_chunk(self, stamp_ns: int, episode: int, execute_steps: int, error: Exception) -> None:
@@ -156,6 +175,11 @@ class SafetySession:
         self._tell_latch()
         return reason
 
+    def watch_answer(self) -> None:
+        """Go on without the answer that a step waits for, once its time is over; call it often in a control period."""
+        if not self.config.lockstep:
+            self._go_on()
+
     def watch(self) -> None:
         """Notice what does not come; call it every control period."""
         self._watch_chunk()
@@ -167,8 +191,8 @@ class SafetySession:
         if self._waiting_since is not None:
             self._step()
 
-    def _step(self) -> None:
-        """Command the newest control step if everything for it is there."""
+    def _step(self, *, wait: bool = True) -> None:
+        """Command the newest control step if everything for it is there, or if it is not to ``wait``."""
         joints, status = self.joints, self.status
         if joints is None or not self._due(joints):
             return
@@ -177,13 +201,18 @@ class SafetySession:
             if self.config.lockstep:  # shown again: the answer must not change
                 self.outputs.repeat()
             return
-        if self._begins(episode, joints.stamp_ns):
+        if self._begins(episode, joints.stamp_ns) and (self._last is not None or episode != self._begun):
             self.pipeline.reset()
-            self._last = None
+            self._wait.begin()
+            self._wait.measured(joints.stamp_ns)
+            self._last, self._begun = None, episode
         if status is not None and status.state == "held":  # sensor_msgs/JointState has no room for it
             joints = replace(joints, held=True)
         for chunk in self._chunks.take(episode, joints.stamp_ns):
             self.pipeline.offer(chunk, joints.stamp_ns)
+        if wait and self._awaits_answer(joints):
+            self._waiting_since = self._waiting_since or self._clock()
+            return
         with self.health.timed("controller and filter"):
             decision = self.pipeline.step(joints, None, self._active_human(), self._age_s(joints))
         self._tell_latch()
@@ -191,6 +220,13 @@ class SafetySession:
             self._waiting_since = self._waiting_since or self._clock()
         else:
             self._send(decision)
+
+    def _awaits_answer(self, joints: JointState) -> bool:
+        """Tell whether the step of ``joints`` still waits for the answer that is to begin with it."""
+        if self.config.lockstep or joints.held or self._active_human() is not None:
+            return False
+        due = self._wait.is_due(self.pipeline.executor.chunk) and self.pipeline.chunk_due(joints.stamp_ns)
+        return due and self._wait.goes_on(first=self._last is None)
 
     def _due(self, joints: JointState) -> bool:
         status = self.status
@@ -240,7 +276,7 @@ class SafetySession:
         if self._waiting_since is None or self.joints is None:
             return
         waited = self._clock() - self._waiting_since
-        if waited >= self.config.chunk_timeout_s:
+        if self.config.lockstep and waited >= self.config.chunk_timeout_s:
             text = f"none for step {self.joints.stamp_ns} ns after {waited:.1f} s"
             self.health.problem("policy/action_chunk", text)
             self._send(self.pipeline.hold(self.joints))

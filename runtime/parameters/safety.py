@@ -15,6 +15,9 @@ class SafetyNodeConfig(BoundNodeConfig):
     """Robot whose limits hold: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     chunk_timeout_s: float = param(30.0, 0.05, 3600.0)
     """Lock-step: hold the robot after waiting this long for a due action chunk [s], wall clock."""
+    answer_wait: float = param(0.5, 0.0, 0.9)
+    """Free running: a control step waits this share of itself for the policy's answer to its own observation; 0: not
+    at all. A policy that answers later than that is not waited for."""
     intervention_timeout_s: float = param(0.5, 0.05, 10.0)
     """A human who was not heard of for this long has handed back control [s], wall clock."""
     joints_timeout_s: float = param(0.5, 0.05, 60.0)

@@ -70,6 +70,13 @@ class Desk:
             self.session.watch()
         return self.decisions[-1] if self.decisions else None
 
+    def wait(self, seconds: float) -> list[str]:
+        """Let time pass without news and return the authors of what was decided meanwhile."""
+        before = len(self.decisions)
+        self.now_s += seconds
+        self.session.watch_answer()
+        return [decision.author for decision in self.decisions[before:]]
+
     def says(self) -> str:
         return self.health.condition("active").message
 
@@ -141,7 +148,104 @@ def test_without_a_policy_free_running_holds_when_the_chunk_is_used_up():
     desk = Desk(lockstep=False)
     desk.status()
     desk.chunk(round(100.1e9), RIGHT, RIGHT)
-    assert [desk.real_time(x=x).author for x in (0.0, 0.02, 0.04)] == ["v", "v", "hold:no_command"]
+    assert [desk.real_time(x=x).author for x in (0.0, 0.02)] == ["v", "v"]
+    desk.real_time(x=0.04)
+    assert desk.wait(0.04) == []
+    assert desk.wait(0.02) == ["hold:no_command"]
+
+
+def answering(*, rows: int = 8, late_s: float = 0.03) -> Desk:
+    """Return a desk in free running whose first chunk of ``rows``, all execute, came in time and drives."""
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.real_time()
+    desk.wait(late_s)
+    desk.chunk(round(100.1e9), *[RIGHT] * rows)
+    return desk
+
+
+def test_a_step_waits_for_the_answer_that_begins_with_it_and_starts_at_its_first_row():
+    desk = answering(rows=2)
+    assert [d.author for d in desk.decisions] == ["v"]
+    desk.now_s = 100.1
+    desk.real_time(x=0.02)
+    desk.real_time(x=0.04)  # the third step: the next chunk is due
+    assert len(desk.decisions) == 2
+    desk.wait(0.03)
+    desk.chunk(round(100.3e9), [-1.0, 0, 0, 0, 0, 0, -1.0])
+    assert [d.author for d in desk.decisions] == ["v"] * 3
+    assert desk.decisions[-1].command.positions[0] < 0.04  # back at once, nothing made up for
+    assert desk.health.counts.get("answers late", 0) == 0
+
+
+def test_a_policy_that_answered_late_is_not_waited_for_until_it_answers_in_time():
+    desk = answering(rows=2)
+    desk.now_s = 100.1
+    desk.real_time(0.2, x=0.02)
+    assert desk.wait(0.06) == ["hold:no_command"]
+    desk.chunk(round(100.3e9), RIGHT, RIGHT)  # 0.06 s after its step: late
+    assert desk.health.counts["answers late"] == 1
+    desk.now_s = 100.3
+    assert [desk.real_time(x=0.02).author for _ in range(2)] == ["v", "hold:no_command"]  # at once
+    desk.wait(0.02)
+    desk.chunk(round(100.5e9), RIGHT)  # in time
+    desk.now_s = 100.5
+    count = len(desk.decisions)
+    desk.real_time(x=0.02)
+    assert len(desk.decisions) == count
+
+
+@pytest.mark.parametrize("who", ["human", "stop", "held"])
+def test_no_answer_is_waited_for_where_the_policy_does_not_drive(who):
+    desk = answering(rows=1)
+    desk.now_s = 100.1
+    if who == "human":
+        desk.session.on_human(HumanAction(round(100.2e9), "ann", True, "ee_delta", -RIGHT))
+    elif who == "stop":
+        desk.session.stop("test")
+    else:
+        desk.status(state="held")
+    count = len(desk.decisions)
+    desk.real_time(x=0.02)
+    assert len(desk.decisions) == count + 1
+
+
+def test_a_step_that_waits_is_decided_before_the_next_begins():
+    desk = answering(rows=1)
+    desk.now_s = 100.1
+    desk.real_time(x=0.02)
+    assert len(desk.decisions) == 1
+    desk.now_s = 100.24  # nobody watched: the next joints come
+    desk.session.on_joints(joints(0.02, stamp_ns=round(100.3e9)))
+    assert [round(d.command.stamp_ns / 1e9, 1) for d in desk.decisions] == [100.1, 100.2]
+
+
+def test_joints_that_come_while_a_step_waits_begin_no_step_of_their_own():
+    desk = answering(rows=1)
+    for ms in range(10, 110, 10):
+        desk.now_s = 100.1 + ms / 1e3
+        desk.session.on_joints(joints(0.02, stamp_ns=round(desk.now_s * 1e9)))
+        desk.session.watch_answer()
+    assert len(desk.decisions) == 1
+    for ms in range(110, 180, 10):
+        desk.now_s = 100.1 + ms / 1e3
+        desk.session.on_joints(joints(0.02, stamp_ns=round(desk.now_s * 1e9)))
+        desk.session.watch_answer()
+    assert [round(d.command.stamp_ns / 1e9, 1) for d in desk.decisions] == [100.1, 100.2]
+
+
+def test_motion_begins_with_the_newest_joints_and_waits_a_step_longer():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.real_time()
+    assert desk.wait(0.09) == []
+    desk.session.on_joints(joints(0.0, stamp_ns=round(desk.now_s * 1e9)))
+    desk.chunk(round(desk.now_s * 1e9), RIGHT)
+    assert desk.decisions[-1].author == "v"
+    other = Desk(lockstep=False)
+    other.status()
+    other.real_time()
+    assert other.wait(0.16) == ["hold:no_command"]
 
 
 @pytest.mark.parametrize("running", [True, False])
