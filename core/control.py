@@ -83,6 +83,14 @@ class EndEffectorController:
             joints.stamp_ns, self.robot.joint_names, np.append(positions, gripper), self.config.control_dt_s
         )
 
+    def follow(self, command: JointCommand) -> None:
+        """Begin the next motion where ``command`` leads: the filter made something else of the last one.
+
+        Motions that a limit took away are lost. They do not add up to a target that the arm reaches only when the
+        policy wants to be somewhere else (anti-windup).
+        """
+        self.target = self.kinematics.forward(command.positions[: len(self.robot.arm_joints)])
+
     def understood(self, action: np.ndarray) -> np.ndarray:
         """Return the action (7,) that the robot makes of ``action`` (7,): the same, unless it is calibrated wrongly."""
         return action

@@ -281,7 +281,10 @@ class CommandPipeline:
 
     def _let_through(self, wish: _Wish, joints: JointState, age_s: float) -> Decision:
         last = joints.positions if self.filter.last is None else self.filter.last
-        command = self.filter.filter(self._targets(wish, joints), joints, self.control_dt_s, age_s)
+        targets = self._targets(wish, joints)
+        command = self.filter.filter(targets, joints, self.control_dt_s, age_s)
+        if wish.space == "ee_delta" and not np.allclose(command.positions[:-1], targets[:-1], rtol=0.0, atol=1e-9):
+            self.controller.follow(command)
         if command.held:
             return self._held(command, joints)
         self._joints = joints

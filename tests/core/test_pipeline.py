@@ -60,6 +60,18 @@ def test_what_a_limit_takes_of_a_motion_is_not_told_as_executed():
     assert [row.tolist()[1:] for row in told] == [asked.tolist()[1:]] * 6
 
 
+def test_motion_that_a_limit_takes_away_is_not_made_up_for_when_the_policy_turns_round():
+    slow = CommandPipeline(GantryKinematics(), GANTRY, safety=SafetyConfig(velocity_fraction=0.1))
+    right, left = np.array([1.0, 0, 0, 0, 0, 0, -1.0]), np.array([-1.0, 0, 0, 0, 0, 0, -1.0])
+    path = [0.0]
+    for step, action in enumerate([right] * 4 + [left] * 3):
+        command = slow.step_action(joints(path[-1], stamp_ns=step * 100_000_000), action).command
+        path.append(float(command.positions[0]))
+    turned = np.diff(path)
+    assert turned[:4] == pytest.approx([0.01] * 4)  # 0.05 m a step were asked for, 0.1 m/s are allowed
+    assert turned[4:] == pytest.approx([-0.01] * 3)
+
+
 def test_of_a_robot_that_turns_motions_the_policys_own_action_is_told():
     p = pipeline()
 
