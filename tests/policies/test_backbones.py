@@ -260,7 +260,7 @@ def learnt(tmp_path_factory):
     config = TrainConfig(
         dataset=str(make_recall_dataset(root / "data", size=32)), out=str(root / "whole"),
         backbone=str(root / "policy"), memory="bank", window=9, batch_size=72, steps=300, warmup_steps=5,
-        learning_rate=1e-2, foresight=0.0,
+        learning_rate=3e-3, foresight=0.0,
         ema_decay=0.9, n_action_steps=2, model=model,
     )  # fmt: skip
     main(config)
