@@ -46,7 +46,7 @@ class ImproveConfig:
     """What is practised."""
     on: str = "turned"
     """The twin's gap to the tabletop that the policy knows: none, turned, turned_scaled, wrist_moved, front_moved,
-    mounted, knocked, worn, late."""
+    mounted, knocked, worn, late, careful."""
     policy: str = "base"
     """Where learning begins."""
     episodes: int = 100

@@ -19,6 +19,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.safety import SafetyConfig
 from engram.core.types import CameraFrame, JointCommand, Observation, Pose
 from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -50,6 +51,8 @@ class Gap:
     """A command is executed so many control steps late."""
     dropped: float = 0.0
     """Share of the control steps whose pictures do not come: those of the step before are seen again."""
+    limits: float = 1.0
+    """Share of the robot's speed, acceleration and jerk limits that its safety filter allows."""
 
 
 GAPS: dict[str, Gap] = {
@@ -62,8 +65,11 @@ GAPS: dict[str, Gap] = {
     "knocked": Gap(mounted_deg=-5.0),
     "worn": Gap(deadband=0.12, friction=0.5, mass=2.0),
     "late": Gap(latency_steps=2, dropped=0.2),
+    "careful": Gap(limits=0.3),
 }
-"""Name -> gap."""
+"""Name -> gap. A robot's parameter file begins with limits as in ``careful``."""
+LIMITS = ("velocity_fraction", "acceleration_fraction", "jerk_fraction")
+"""Of :class:`engram.core.safety.SafetyConfig`: what ``limits`` of a gap sets."""
 
 
 def get_gap(name: str) -> Gap:
@@ -222,7 +228,8 @@ class MiscalibratedController(EndEffectorController):
 
 def gap_pipeline(world: GapWorld) -> CommandPipeline:
     """Return the pipeline of a robot that moves as the gap of ``world`` has it."""
-    pipeline = CommandPipeline(world.kinematics, world.robot)
+    limits = SafetyConfig(**dict.fromkeys(LIMITS, world.gap.limits))
+    pipeline = CommandPipeline(world.kinematics, world.robot, safety=limits)
     pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
     pipeline.controller.gap = world.gap
     return pipeline

@@ -33,7 +33,8 @@ class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
     """The same, with the gap that a file names (``GAP_FILE``); the gap must lie in the world, not in the controller.
 
     Raises:
-        InvalidInputError: no file is named, or its gap turns, scales or swallows motions: nodes send joint targets.
+        InvalidInputError: no file is named, or its gap turns, scales, swallows or limits motions: nodes send joint
+            targets, and their safety node has the limits.
         UnknownNameError: there is no such gap.
     """
 
@@ -52,7 +53,7 @@ class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
             raise InvalidInputError(f"{GAP_FILE}: not set, expected a file with the name of a gap")
         gap = get_gap(name := Path(path).read_text().strip())
         nominal = Gap()
-        for field in ("yaw_deg", "gain", "deadband"):
+        for field in ("yaw_deg", "gain", "deadband", "limits"):
             if getattr(gap, field) != getattr(nominal, field):
                 raise InvalidInputError(f"{GAP_FILE}: {name!r} has {field}, which no world has that gets joint targets")
         return gap

@@ -176,9 +176,9 @@ def run_trial(who: Contender, task: str, seed: int, on: str = NOMINAL) -> Trial:
 
     Where ``task`` names a place (:func:`at_place`), the robot deviates as that says.
     """
-    runtime, world = _ready(who)
-    name, _, place = task.partition("@")
     gap = get_gap(on)
+    runtime, world = _ready(who, gap.limits)
+    name, _, place = task.partition("@")
     world.gap = deviated(gap, [float(at) for at in place.split(",")]) if place else varied(gap, seed)
     runtime.pipeline.controller.gap = world.gap  # type: ignore[attr-defined]
     refused: list[str] = []
@@ -191,8 +191,8 @@ def run_trial(who: Contender, task: str, seed: int, on: str = NOMINAL) -> Trial:
 
 
 @functools.lru_cache(maxsize=3)
-def _ready(who: Contender) -> tuple[Runtime, GapWorld]:
-    """Return what runs ``who``; a process keeps the last few."""
+def _ready(who: Contender, limits: float) -> tuple[Runtime, GapWorld]:
+    """Return what runs ``who`` within the share ``limits`` of the robot's limits; a process keeps the last few."""
     from engram.policies.loading import load_policy  # torch: only in the processes that run networks
     from engram.policies.vla.chunking import follow
     from engram.validation.evaluation import make_runtime
@@ -204,5 +204,5 @@ def _ready(who: Contender) -> tuple[Runtime, GapWorld]:
         if who.weights:
             loaded.load_weights(Path(who.weights), who.sha256)
         policy = follow(loaded)
-    world = GapWorld(Gap(), WorldConfig(depth=policy.reads_context))
+    world = GapWorld(Gap(limits=limits), WorldConfig(depth=policy.reads_context))
     return make_runtime(policy, world, pipeline=gap_pipeline(world)), world

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import UnknownNameError
 from engram.core.geometry import rotation
 from engram.core.types import JointCommand
-from engram.sim.gaps import GAPS, Gap, GapWorld, gap_pipeline, get_gap
+from engram.sim.gaps import GAPS, LIMITS, Gap, GapWorld, gap_pipeline, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
 
 BLIND = WorldConfig(profile="none")
@@ -37,6 +37,13 @@ def test_motions_are_turned_scaled_and_lose_what_the_deadband_takes():
     assert moved(Gap(gain=0.5))[0] == pytest.approx(moved(Gap(), small)[0], rel=0.05)
     assert moved(Gap(deadband=0.1), small)[0] == pytest.approx(moved(Gap(), RIGHT / 3)[0], rel=0.1)
     assert abs(moved(Gap(deadband=0.4), small)[0]) < 1e-3
+
+
+def test_a_careful_robot_keeps_to_its_share_of_the_limits():
+    quick, slow = gap_pipeline(GapWorld(Gap(), BLIND)).filter, gap_pipeline(GapWorld(get_gap("careful"), BLIND)).filter
+    assert {getattr(slow.config, name) for name in LIMITS} == {get_gap("careful").limits} == {0.3}
+    assert {getattr(quick.config, name) for name in LIMITS} == {1.0}
+    assert moved(Gap(limits=0.05), 1.6 * RIGHT)[0] < 0.5 * moved(Gap(), 1.6 * RIGHT)[0]
 
 
 def test_late_commands_are_executed_later():

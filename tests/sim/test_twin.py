@@ -34,7 +34,8 @@ def test_a_gap_that_no_such_world_has_is_named(gap, monkeypatch):
     for name, error, told in (
         ("turned", InvalidInputError, "'turned' has yaw_deg, which no world has"),
         ("worn", InvalidInputError, "'worn' has deadband"),
-        ("nope", UnknownNameError, "unknown gap 'nope'; .*valid: front_moved, "),
+        ("careful", InvalidInputError, "'careful' has limits"),
+        ("nope", UnknownNameError, "unknown gap 'nope'; .*valid: careful, front_moved, "),
     ):
         gap.write_text(name)
         with pytest.raises(error, match=told):

@@ -9,10 +9,10 @@ import pytest
 
 from engram.app.cli import main
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
-from engram.sim.gaps import DEVIATIONS, drawn_place
+from engram.sim.gaps import DEVIATIONS, drawn_place, get_gap
 from engram.validation.gate import PROMOTE, REJECT
 from engram.validation.report import page
-from engram.validation.trials import FIRST_SEED, IDLE, Contender, Trial, TrialStore, at_place, run_trial
+from engram.validation.trials import FIRST_SEED, IDLE, Contender, Trial, TrialStore, _ready, at_place, run_trial
 from engram.validation.validate import IDLE_SCENES, proof_in, validate
 from engram.validation.worst_case import FEWEST, WorstCase, WorstCases, find_worst
 from tests.validation.made import BASE, SCENES
@@ -147,3 +147,12 @@ def test_a_validation_searches_first_and_keeps_what_it_found(tmp_path, monkeypat
     verdict = validate(NEW, BASE, ("reach",), tmp_path, worst_case=80, found=told.append)
     assert (told, verdict.decision) == ([CASE], PROMOTE)
     assert WorstCases(tmp_path).of("reach", "none") == [CASE]
+
+
+def test_a_contender_is_tried_within_the_limits_of_the_gap():
+    still, used = Contender(IDLE, "", "still"), []
+    for on in ("careful", "none"):
+        run_trial(still, "reach", 0, on)
+        runtime, _ = _ready(still, get_gap(on).limits)
+        used.append(runtime.pipeline.filter.config.velocity_fraction)
+    assert used == [0.3, 1.0]
