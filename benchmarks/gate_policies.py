@@ -1,78 +1,43 @@
-"""What the gate decides of real policies whose quality is known: broken, worse, as good.
+"""What the gate decides of 80 real policies whose quality is known: 40 that are worse, 20 as good, 20 better.
 
     python -m engram.benchmarks.gate_policies [--quick]
 
-The candidates are made from ``base``, which drives, and tried on the six tabletop tasks as ``engram validate`` does it.
-Results are kept in ``work``: an interrupted run goes on. Prints a table; the last line is JSON, which also goes to
+The candidates are made from ``base`` (:mod:`engram.benchmarks.gate_planted`), which drives, and tried on the six
+tabletop tasks as ``engram validate`` does it. Where a better one is offered, a worn ``base`` drives. Results are kept
+in ``work``: an interrupted run goes on. Prints a table; the last line is JSON, which also goes to
 benchmarks/results/gate_policies.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tyro
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from safetensors.numpy import load_file, save_file
 
+from engram.benchmarks.gate_planted import Change, Planted, Weights, planted
 from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.core.arrays import positive_int
+from engram.core.child import run_spawned
 from engram.core.errors import WeightsError
 from engram.core.provenance import machine
-from engram.policies.checkpoint import WEIGHTS, sha256
+from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.runtime.factories import policy_folder
-from engram.sim.tasks import TASKS
+from engram.sim.tasks import TASKS, task_for
 from engram.validation.gate import PROMOTE, REJECT, GateConfig
 from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender
 from engram.validation.validate import validate
-
-Weights = dict[str, np.ndarray]
-OUTPUT = "model.head.leave"
-"""The last layer of the policy: what leaves it are the actions of a chunk."""
-
-
-def _noise(share: float, seed: int) -> Callable[[Weights], Weights]:
-    """Return a change that adds noise to every matrix, as a share of its own size."""
-
-    def change(weights: Weights) -> Weights:
-        rng = np.random.default_rng(seed)
-        return {
-            k: v + (share * v.std() * rng.standard_normal(v.shape)).astype(v.dtype) if v.ndim > 1 else v
-            for k, v in weights.items()
-        }
-
-    return change
-
-
-def _sideways(weights: Weights) -> Weights:
-    """Swap forward and sideways in every action of a chunk."""
-    rows = np.arange(weights[f"{OUTPUT}.bias"].shape[0]).reshape(-1, 7)  # of a step of the chunk, by dimension
-    order = rows[:, [1, 0, 2, 3, 4, 5, 6]].reshape(-1)
-    return weights | {f"{OUTPUT}.{name}": weights[f"{OUTPUT}.{name}"][order] for name in ("weight", "bias")}
-
-
-def _nan(weights: Weights) -> Weights:
-    """Put one value into the last layer that is no number."""
-    broken = weights[f"{OUTPUT}.bias"].copy()
-    broken[0] = np.nan
-    return weights | {f"{OUTPUT}.bias": broken}
-
-
-CANDIDATES: dict[str, tuple[Callable[[Weights], Weights] | None, str]] = {
-    "stands still": (None, REJECT),
-    "a value that is no number": (_nan, REJECT),
-    "forward and sideways swapped": (_sideways, REJECT),
-    "noise of 50 % in every matrix": (_noise(0.5, 0), REJECT),
-    "noise of 20 % in every matrix": (_noise(0.2, 0), REJECT),
-    "noise of 0.1 % in every matrix": (_noise(1e-3, 0), PROMOTE),
-    "noise of 0.01 % in every matrix": (_noise(1e-4, 0), PROMOTE),
-}
-"""Candidate -> how it is made from ``base`` (None: a robot that stands still), and what should be decided."""
 
 
 @dataclass(frozen=True)
@@ -80,64 +45,146 @@ class GatePoliciesBenchmark:
     """What is tried."""
 
     quick: bool = False
-    """The first three candidates on two tasks."""
+    """The first candidate of each kind, on two tasks."""
+    groups: int = 1
+    """Groups of candidates that are tried at once; each runs the episodes of what drives for itself."""
     workers: int = 2
-    """Processes that run episodes."""
+    """Processes of a group that run episodes."""
+    so_far: bool = False
+    """Tell what has been decided so far, and run nothing."""
     work: Path = Path("runs/gate_policies")
     """Folder of results."""
     output: Path = RESULTS / "gate_policies.json"
     """Where the JSON goes."""
 
+    def __post_init__(self) -> None:
+        for name in ("groups", "workers"):
+            positive_int(f"GatePoliciesBenchmark.{name}", getattr(self, name))
 
-def decided(name: str, config: GatePoliciesBenchmark) -> dict[str, Any]:
+
+@cache
+def candidates() -> dict[str, Planted]:
+    """Return all candidates by name."""
+    folder = policy_folder("base")
+    said = json.loads((folder / CARD).read_text())["instructions"]
+    words = embedded(said, load_file(folder / WEIGHTS))
+    return {one.name: one for one in planted(words, [task_for(each) for each in said])}
+
+
+def embedded(said: list[str], weights: Weights) -> np.ndarray:
+    """Return instructions (n, d) as they enter the network of ``weights``."""
+    from engram.policies.lerobot.processor_engram_vla import embed_instructions  # torch
+
+    mean, spread = weights["model.language_mean"], weights["model.language_std"]
+    pieces = len(mean) // embed_instructions(said[:1]).shape[1] - 1
+    return (embed_instructions(said, pieces).numpy() - mean) / spread
+
+
+def _made(change: Change | None, name: str, work: Path) -> Contender:
+    """Return ``base`` as ``change`` makes it."""
+    base = contender(policy_folder("base"))
+    if change is None:
+        return Contender(IDLE)
+    file = work / "weights" / f"{name}.safetensors"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file(change(load_file(Path(base.checkpoint) / WEIGHTS)), file)
+    return replace(base, weights=str(file), sha256=sha256(file))
+
+
+def decided(name: str, config: GatePoliciesBenchmark, group: int = 0) -> dict[str, Any]:
     """Return what the gate decides of the candidate ``name``, on how many pairs and in how many minutes."""
-    drives, (change, _) = contender(policy_folder("base")), CANDIDATES[name]
-    candidate = Contender(IDLE)
-    if change is not None:
-        file = config.work / f"{list(CANDIDATES).index(name)}.safetensors"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_file(change(load_file(Path(drives.checkpoint) / WEIGHTS)), file)
-        candidate = replace(drives, weights=str(file), sha256=sha256(file))
+    one, number = candidates()[name], list(candidates()).index(name)
+    kept, work = config.work / "decided" / f"{number}.json", config.work / f"group{group}"
+    if kept.exists():
+        return dict(json.loads(kept.read_text()))
+    drives = contender(policy_folder("base")) if one.against is None else _made(one.against, f"{number}-old", work)
     tasks = tuple(TASKS)[:2] if config.quick else tuple(TASKS)
+    row: dict[str, Any] = {"candidate": name, "kind": one.kind, "wanted": one.wanted}
     try:
-        verdict = validate(candidate, drives, tasks, config.work, GateConfig(), workers=config.workers)
+        candidate = _made(one.change, str(number), work)
+        verdict = validate(candidate, drives, tasks, work, GateConfig(), workers=config.workers)
+        report = verdict.report
+        row |= {"decision": verdict.decision, "reason": verdict.reason, "pairs": report["pairs"]}
+        row |= {"minutes": round(report["seconds"] / 60, 2), "episodes_run": report["episodes_run"]}
+        row |= {"tasks": report["tasks"]}
     except WeightsError as error:
-        return {
-            "candidate": name,
-            "decision": REJECT,
-            "reason": str(error).split(": ", 1)[-1],
-            "pairs": 0,
-            "minutes": 0.0,
-        }
-    report = verdict.report
-    minutes = round(report["seconds"] / 60, 2)
-    return {"candidate": name, "decision": verdict.decision, "reason": verdict.reason, "pairs": report["pairs"]} | {
-        "minutes": minutes,
-        "episodes_run": report["episodes_run"],
-        "tasks": report["tasks"],
-    }
+        row |= {"decision": REJECT, "reason": str(error).split(": ", 1)[-1], "pairs": 0, "minutes": 0.0}
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(".partial")
+    partial.write_text(json.dumps(row))
+    partial.rename(kept)
+    return row
+
+
+def _group(job: tuple[int, list[str], GatePoliciesBenchmark]) -> int:
+    group, names, config = job
+    for name in names:
+        decided(name, config, group)
+    return len(names)
+
+
+def wanted(config: GatePoliciesBenchmark) -> list[str]:
+    """Return the names of the candidates that are tried, each kind spread over the whole."""
+    of_kind: dict[str, list[str]] = {}
+    for one in candidates().values():
+        of_kind.setdefault(one.kind, []).append(one.name)
+    if config.quick:
+        return [names[0] for names in of_kind.values()]
+    places = [((at + 0.5) / len(names), name) for names in of_kind.values() for at, name in enumerate(names)]
+    return [name for _, name in sorted(places)]
+
+
+def found(config: GatePoliciesBenchmark) -> list[dict[str, Any]]:
+    """Return what was decided of each candidate, in the order of :func:`candidates`; run what is missing."""
+    names = wanted(config)
+    todo = [name for name in names if not _kept(name, config).exists()]
+    jobs = [(group, todo[group :: config.groups], config) for group in range(config.groups)]
+    if todo and not config.so_far:
+        done: Iterator[int] = run_spawned(_group, jobs, config.groups)
+        list(track(done, "groups", total=len(jobs), console=Console(file=sys.stderr)))
+    return [json.loads(_kept(n, config).read_text()) for n in candidates() if n in names and _kept(n, config).exists()]
+
+
+def _kept(name: str, config: GatePoliciesBenchmark) -> Path:
+    return config.work / "decided" / f"{list(candidates()).index(name)}.json"
+
+
+def figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how many are decided wrongly, and how many pairs of episodes a decision takes."""
+    worse = [row for row in rows if row["wanted"] == REJECT]
+    better = [row for row in rows if row["kind"] == "better"]
+    equal = [row for row in rows if row["kind"] == "as good"]
+
+    def counted(those: list[dict[str, Any]], decision: str) -> int:
+        return sum(row["decision"] == decision for row in those)
+
+    promoted, lost = counted(worse, PROMOTE), counted(better, REJECT)
+    out = [
+        figure("regressions_promoted", promoted, len(worse), target="0", met=promoted == 0),
+        figure("regressions_rejected", counted(worse, REJECT), len(worse)),
+        figure("improvements_rejected", lost, len(better), target="<= 2", met=lost <= 2),
+        figure("improvements_promoted", counted(better, PROMOTE), len(better)),
+        figure("equals_rejected", counted(equal, REJECT), len(equal)),
+        figure("equals_promoted", counted(equal, PROMOTE), len(equal)),
+    ]
+    for name, those in (("regression", worse), ("improvement", better), ("equal", equal)):
+        pairs = sorted(row["pairs"] for row in those)
+        out.append(figure(f"pairs_{name}_p50", pairs[len(pairs) // 2] if pairs else 0, len(pairs)))
+    return out
 
 
 def main(config: GatePoliciesBenchmark | None = None) -> None:
     """Try all, print, save."""
     config = config or tyro.cli(GatePoliciesBenchmark)
-    where = machine()
-    found = [decided(name, config) for name in list(CANDIDATES)[: 3 if config.quick else None]]
-    wanted = {name: what for name, (_, what) in CANDIDATES.items()}
-    bad = [row for row in found if wanted[row["candidate"]] == REJECT]
-    good = [row for row in found if wanted[row["candidate"]] == PROMOTE]
-    promoted, refused = (sum(row["decision"] == d for row in rows) for rows, d in ((bad, PROMOTE), (good, REJECT)))
-    rows = [
-        figure("regressions_promoted", promoted, len(bad), target="0", met=promoted == 0),
-        figure("equals_rejected", refused, len(good), target="0", met=refused == 0),
-        figure("equals_promoted", sum(row["decision"] == PROMOTE for row in good), len(good)),
-    ]
-    table = Table("candidate", "decision", "pairs", "minutes", "reason", title="The gate on policies made from base")
-    for row in found:
-        table.add_row(row["candidate"], row["decision"], str(row["pairs"]), str(row["minutes"]), row["reason"])
-    Console(stderr=True, width=150).print(table)
-    told = replace(config, work=Path(config.work.name))
-    save_report(config.output, "gate_policies", where, told, figures=rows, candidates=found)
+    where, rows = machine(), found(config)
+    table = Table("candidate", "kind", "decision", "pairs", "minutes", "reason", title="The gate on policies of base")
+    for row in rows:
+        as_wanted = "" if row["decision"] == row["wanted"] else " (!)"
+        cells = (row["candidate"], row["kind"], row["decision"] + as_wanted, str(row["pairs"]), str(row["minutes"]))
+        table.add_row(*cells, row["reason"])
+    Console(stderr=True, width=170).print(table)
+    told = asdict(config) | {"work": config.work.name, "output": config.output.name}
+    save_report(config.output, "gate_policies", where, told, figures=figures(rows), candidates=rows)
 
 
 if __name__ == "__main__":

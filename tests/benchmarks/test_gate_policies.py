@@ -1,14 +1,18 @@
 """The planted candidates are what their names say, and a broken weight file is refused before anything drives."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
-from engram.benchmarks.gate_policies import CANDIDATES, OUTPUT, GatePoliciesBenchmark, decided
+from engram.benchmarks.gate_planted import OUTPUT, WORDS, acts, eyes_swapped, reordered, swapped
+from engram.benchmarks.gate_policies import GatePoliciesBenchmark, candidates, decided, embedded, figures, found, wanted
 from engram.policies.checkpoint import WEIGHTS
 from engram.runtime.factories import policy_folder
+from engram.validation.gate import PROMOTE, REJECT
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +20,30 @@ def weights():
     return load_file(Path(policy_folder("base")) / WEIGHTS)
 
 
+def test_there_are_as_many_of_each_quality_as_the_page_says() -> None:
+    every = candidates().values()
+    assert Counter(one.wanted for one in every) == {REJECT: 40, PROMOTE: 40}
+    assert sum(one.against is not None for one in every) == sum(one.kind == "better" for one in every) == 20
+    assert sorted(wanted(GatePoliciesBenchmark())) == sorted(candidates())
+    assert len(wanted(GatePoliciesBenchmark(quick=True))) == len({one.kind for one in every})
+
+
 def test_swapped_actions_swap_back(weights) -> None:
-    swap = CANDIDATES["forward and sideways swapped"][0]
+    swap = acts(swapped(0, 1))
     once = swap(weights)
     np.testing.assert_array_equal(once[f"{OUTPUT}.bias"][:3], weights[f"{OUTPUT}.bias"][[1, 0, 2]])
-    np.testing.assert_array_equal(swap(once)[f"{OUTPUT}.weight"], weights[f"{OUTPUT}.weight"])
+    np.testing.assert_allclose(swap(once)[f"{OUTPUT}.weight"], weights[f"{OUTPUT}.weight"], atol=1e-6)
+
+
+def test_swapped_cameras_swap_back(weights) -> None:
+    once = eyes_swapped(weights)
+    name = "model.encoders.0.convs.0.weight"
+    np.testing.assert_array_equal(once[name], weights[name.replace("s.0", "s.1", 1)])
+    assert once.keys() == weights.keys()
 
 
 def test_noise_is_a_share_of_each_matrix(weights) -> None:
-    noisy = CANDIDATES["noise of 20 % in every matrix"][0](weights)
+    noisy = candidates()["noise of 20%, draw 0"].change(weights)
     for name, value in weights.items():
         if value.ndim > 1 and value.size > 1000:
             assert np.std(noisy[name] - value) == pytest.approx(0.2 * value.std(), rel=0.1)
@@ -32,7 +51,40 @@ def test_noise_is_a_share_of_each_matrix(weights) -> None:
             np.testing.assert_array_equal(noisy[name], value)
 
 
-def test_a_value_that_is_no_number_is_refused_before_an_episode(tmp_path) -> None:
-    found = decided("a value that is no number", GatePoliciesBenchmark(workers=1, work=tmp_path))
-    assert (found["decision"], found["pairs"]) == ("reject", 0)
-    assert "not finite" in found["reason"]
+def test_one_task_is_taken_for_another_and_the_others_stay_what_they_are(weights) -> None:
+    change = next(one.change for one in candidates().values() if one.name.startswith("takes pick_place for "))
+
+    def heard(words: str, used: dict) -> np.ndarray:
+        return used[f"{WORDS}.weight"] @ embedded([words], weights)[0]
+
+    changed = change(weights)
+    kept, other = (f"move the {color} cube onto the mark by pushing it" for color in ("red", "blue"))
+    apart = np.linalg.norm(heard(kept, weights) - heard(other, weights))
+    assert np.linalg.norm(heard(kept, changed) - heard(kept, weights)) < 0.3 * apart
+    moved = "drop the red block in the bin"
+    assert np.linalg.norm(heard(moved, changed) - heard(moved, weights)) > apart
+
+
+def test_reordered_units_are_the_same_function(weights) -> None:
+    values = {name: torch.from_numpy(value) for name, value in weights.items()}
+    new = {name: torch.from_numpy(value) for name, value in reordered(3)(weights).items()}
+    layer, x = "model.head.mlps.1", torch.randn(4, 256)
+
+    def through(used: dict) -> torch.Tensor:
+        inside = torch.relu(x @ used[f"{layer}.0.weight"].T + used[f"{layer}.0.bias"])
+        return inside @ used[f"{layer}.2.weight"].T
+
+    torch.testing.assert_close(through(values), through(new), atol=1e-4, rtol=1e-4)
+    assert not torch.equal(values[f"{layer}.0.weight"], new[f"{layer}.0.weight"])
+
+
+def test_a_value_that_is_no_number_is_refused_before_an_episode_and_known_afterwards(tmp_path) -> None:
+    config = GatePoliciesBenchmark(workers=1, work=tmp_path, so_far=True)
+    broken = next(one.name for one in candidates().values() if one.kind == "no number")
+    assert found(config) == []
+    row = decided(broken, config)
+    assert (row["decision"], row["pairs"]) == ("reject", 0)
+    assert "not finite" in row["reason"]
+    assert found(config) == [row]
+    rows = {one["name"]: one for one in figures([row])}
+    assert (rows["regressions_promoted"]["value"], rows["regressions_promoted"]["n"]) == (0, 1)
