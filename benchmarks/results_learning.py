@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from engram.benchmarks.result_files import ResultFile, number, percent, table, target
+from engram.validation.gate import NOT_SHOWN, PROMOTE, REJECT
 
 Results = Mapping[str, ResultFile]
 
@@ -119,13 +121,17 @@ def gate(results: Results) -> list[str]:
 
 def gate_policies(results: Results) -> list[str]:
     """What the gate decided of policies whose quality is known."""
-    rows = [
-        [row["candidate"], row["decision"].replace("_", " "), str(row["pairs"]), f"{row['minutes']:.1f}"]
-        for row in results["gate_policies"].content["candidates"]
-    ]
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for row in results["gate_policies"].content["candidates"]:
+        kinds.setdefault(row["kind"], []).append(row)
+    rows = []
+    for kind, those in kinds.items():
+        counts = [str(sum(row["decision"] == decision for row in those)) for decision in (PROMOTE, REJECT, NOT_SHOWN)]
+        pairs = sorted(row["pairs"] for row in those)
+        rows.append([kind, those[0]["wanted"], str(len(those)), *counts, str(pairs[len(pairs) // 2])])
     return [
-        "Candidates made from `base`, which drives, on the six tabletop tasks. Pairs of episodes until the decision, "
-        "and minutes on two cores; what `base` does in a scene is run once for all.",
+        "Candidates made from `base`, on the six tabletop tasks. `base` drives, or, where a better one is offered, a "
+        "worn `base`. Pairs of episodes until the decision, their median.",
         "",
-        *table(("candidate", "decision", "pairs", "minutes"), rows),
+        *table(("candidates", "wanted", "n", "promoted", "rejected", "not shown", "pairs"), rows),
     ]
