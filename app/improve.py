@@ -24,6 +24,7 @@ from engram.core.provenance import commit, machine
 from engram.core.statistics import Rate
 from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import GapWorld, gap_pipeline, get_gap
+from engram.sim.tasks import TASKS
 from engram.sim.world import WorldConfig
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class ImproveConfig:
     """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
     updates: int = 20
     """Updates that each success pays for."""
+    rehearsed: int = 10
+    """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees
+    there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task."""
+    others: int = 0
+    """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
     """Of scenes, noise and samples."""
     work: Path = Path("runs/improve")
@@ -79,6 +85,11 @@ def improve(config: ImproveConfig) -> int:
         rate = Rate(**row["success"])
         table.add_row(str(row["episodes"]), f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n))
     Console(stderr=True).print(table)
+    if report["others"]:
+        told = Table("task", "before", "after", "n", title="The other tasks of the policy")
+        for name, (before, after) in report["others"].items():
+            told.add_row(name, f"{before['rate']:.3f}", f"{after['rate']:.3f}", str(after["n"]))
+        Console(stderr=True).print(told)
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     print(json.dumps(report | where))
     return 0
@@ -100,6 +111,9 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
+    for name in ("rehearsed", "others"):
+        if getattr(config, name) < 0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
     if not 0.0 <= config.exploration <= 1.0:
         raise InvalidInputError(f"ImproveConfig.exploration: {config.exploration}, expected 0..1")
     last = (FIRST_TEST_SEED - FIRST_SEED) // SEEDS - 1
@@ -115,9 +129,12 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     folder = folder_of(config)
     trained = load_policy(config.policy)
     policy = follow(trained)
-    practice = _practice(config, policy, trained, folder)
+    others = tuple(name for name in _known_tasks(config) if name != config.task)
+    practice = _practice(config, policy, trained, folder, others)
     try:
+        before = _of_others(config, practice, policy, others, folder / "others.json")
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
+        after = _rates(config, policy, others, config.others) if before else {}
         _save_policy(config, practice.driving, folder / "policy")
     finally:
         practice.close()
@@ -127,8 +144,18 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         "config": _settings(config),
         "policy": str(folder / "policy"),
         "curve": curve,
+        "others": {name: [asdict(rate), asdict(after[name])] for name, rate in before.items()},
         "episodes": [asdict(one) for one in practice.episodes],
     }
+
+
+def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
+    """Return the tabletop tasks that the policy was trained on, by its card; none where that does not say."""
+    from engram.runtime.factories import policy_folder
+
+    card = policy_folder(config.policy) / "card.json"
+    found = json.loads(card.read_text()).get("tasks", ()) if card.exists() else ()
+    return tuple(name for name in TASKS if name in found)
 
 
 def folder_of(config: ImproveConfig) -> Path:
@@ -168,7 +195,9 @@ def _settings(config: ImproveConfig) -> dict[str, Any]:
     return {**asdict(config), "work": config.work.name}
 
 
-def _practice(config: ImproveConfig, policy: Policy, trained: Policy, folder: Path) -> Practice:
+def _practice(
+    config: ImproveConfig, policy: Policy, trained: Policy, folder: Path, others: tuple[str, ...]
+) -> Practice:
     from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
@@ -180,6 +209,7 @@ def _practice(config: ImproveConfig, policy: Policy, trained: Policy, folder: Pa
         algorithm=config.algorithm,
         exploration=config.exploration,
         updates=config.updates,
+        rehearsed=config.rehearsed,
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
     )
@@ -196,6 +226,7 @@ def _practice(config: ImproveConfig, policy: Policy, trained: Policy, folder: Pa
         judge=judge,
         detector=detector,
         fresh_memory=fresh_memory,
+        others=others,
     )
 
 
@@ -225,22 +256,46 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
                 continue
         elif row is None or row["success"]["n"] != config.measured:
             row = {"episodes": at, "updates": practice.learner.metrics["updates"]}
-            row |= {"success": asdict(_success(config, policy))}
+            row |= {"success": asdict(_rates(config, policy, (config.task,), config.measured)[config.task])}
             known[at] = row
             write_atomic(kept, "".join(json.dumps(known[one]) + "\n" for one in sorted(known)).encode())
         console.print(f"after {at} episodes: {Rate(**row['success'])}")
         yield row
 
 
-def _success(config: ImproveConfig, policy: Policy) -> Rate:
+def _of_others(
+    config: ImproveConfig, practice: Practice, policy: Policy, others: tuple[str, ...], kept: Path
+) -> dict[str, Rate]:
+    """Return the success of ``policy`` on other tasks before it practised, that of an earlier run where there is one.
+
+    Raises:
+        StoreError: the file ``kept`` is damaged.
+        InvalidInputError: it has practised already, and was not measured before.
+    """
+    if not config.others or not others:
+        return {}
+    try:
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        found = {name: Rate(**rate) for name, rate in known.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise StoreError(f"{kept}: cannot be read: {error}") from error
+    if {rate.n for rate in found.values()} != {config.others}:
+        if practice.episodes:
+            raise InvalidInputError(
+                f"ImproveConfig.others: {config.others}: the policy has practised already; choose another folder (work)"
+            )
+        found = _rates(config, policy, others, config.others)
+        write_atomic(kept, json.dumps({name: asdict(rate) for name, rate in found.items()}).encode())
+    return found
+
+
+def _rates(config: ImproveConfig, policy: Policy, tasks: tuple[str, ...], episodes: int) -> dict[str, Rate]:
     """Return the success of ``policy`` without noise, on scenes that are not practised on, by the simulator."""
     from engram.runtime.loop import Runtime
     from engram.validation.evaluation import measure
 
     world = GapWorld(get_gap(config.on))
     runtime = Runtime(world, policy, gap_pipeline(world))
-    report = measure(
-        runtime.run_episode, "practised", (config.task,), config.measured, FIRST_TEST_SEED, False, lambda *_: ""
-    )
+    report = measure(runtime.run_episode, "practised", tasks, episodes, FIRST_TEST_SEED, False, lambda *_: "")
     world.close()
-    return report.per_task[config.task]
+    return report.per_task

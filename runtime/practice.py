@@ -7,14 +7,18 @@ Everything that lasts lies in one folder; a practice that was killed goes on wit
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from engram.core.contracts import Detector, Memory, Policy, World
+from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import Transition
+from engram.core.types import Observation, Transition
+from engram.learning.algorithms.rehearsal import Scenes
 from engram.learning.experience.database import write_atomic
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
@@ -24,6 +28,10 @@ from engram.learning.rewards.contract import RewardSource
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.runtime.loop import Runtime
 
+SCENES = "scenes.safetensors"
+"""What the policy saw before practice while it carried out other goals."""
+FIRST_REHEARSED_SEED = 95_000
+"""Scenes of other goals; nothing is practised or measured on them."""
 _STREAM = ("practice", "0")
 """Robot and boot of the transitions."""
 
@@ -40,6 +48,9 @@ class PracticeConfig:
     """Updates that each success pays for; then the new weights drive."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
+    rehearsed: int = 10
+    """Episodes of each other task that the policy carries out before practice begins: what it sees there is rehearsed,
+    so that it does not unlearn them; 0: other goals are rehearsed in the scenes of the practised one."""
     first_seed: int = 20_000
     """Scene of the first episode."""
     seed: int = 0
@@ -72,6 +83,7 @@ class Practice:
         config: how.
         trained: whose network is learnt, where ``policy`` wraps another one; default: ``policy``.
         judge: tells what went well; it needs ``detector`` and ``fresh_memory``. None: the simulator tells.
+        others: tasks that the policy shall not unlearn.
 
     Raises:
         InvalidInputError: the policy cannot be trained by the algorithm, or the folder is of another practice.
@@ -90,6 +102,7 @@ class Practice:
         judge: RewardSource | None = None,
         detector: Detector | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
+        others: Sequence[str] = (),
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
         self._folder, self._steps = folder, list[Transition]()
@@ -111,6 +124,10 @@ class Practice:
         self.episodes = self._read()
         if self.learner.metrics["updates"]:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
+        elif others and self.config.rehearsed and not (folder / SCENES).exists():
+            oracle_scenes(Runtime(world, policy, pipeline), others, self.config.rehearsed).write(folder / SCENES)
+        if (folder / SCENES).exists():
+            self.learner.algorithm.see(Scenes.read(folder / SCENES))
         controller = pipeline.controller
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, self._steps.append, self._next)
         explore = Exploration(ExplorationConfig(size=self.config.exploration), self.config.seed)
@@ -194,3 +211,24 @@ class Practice:
             return [PracticeEpisode(**json.loads(line)) for line in lines]
         except (OSError, ValueError, TypeError) as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
+
+
+def oracle_scenes(runtime: Runtime, tasks: Sequence[str], episodes: int) -> Scenes:
+    """Return what the policy of ``runtime`` saw in those of ``episodes`` episodes of each of ``tasks`` that it did.
+
+    The simulator tells which: nothing is learnt from them but what the policy did already.
+    """
+    robot, kinematics = runtime.pipeline.robot, runtime.pipeline.controller.kinematics
+    seen: list[Observation] = []
+    words: list[str] = []
+    for task in tasks:
+        for seed in range(FIRST_REHEARSED_SEED, FIRST_REHEARSED_SEED + episodes):
+            episode: list[Observation] = []
+            result = runtime.run_episode(task, seed, on_step=lambda now, *_, kept=episode: kept.append(now))
+            if result.oracle_success:
+                seen += episode
+                words += [result.instruction] * len(episode)
+    cameras = seen[0].cameras if seen else {}
+    images = {name: np.stack([now.cameras[name].color for now in seen]).transpose(0, 3, 1, 2) for name in cameras}
+    state = np.array([proprioception(now.joints, kinematics, robot) for now in seen], np.float32)
+    return Scenes({name: np.ascontiguousarray(each) for name, each in images.items()}, state, tuple(words))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
-from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
+from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 
 Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
@@ -106,6 +106,11 @@ class BehaviorCloning(Algorithm):
     def weights(self) -> bytes:
         """Return the averaged weights as a safetensors file."""
         return save(_contiguous(self._averaged.state_dict()))
+
+    def see(self, scenes: Scenes) -> None:
+        """Rehearse other goals on what the policy saw when it carried them out."""
+        if self._rehearsal is not None:
+            self._rehearsal.see(scenes.shrunk(self.shrink))
 
     def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
         """Return images (n, 3, H, W) uint8 as the policy downsamples them first; as they are without ``shrink``."""

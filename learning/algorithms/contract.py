@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.types import Lineage
 
 if TYPE_CHECKING:
+    from engram.learning.algorithms.rehearsal import Scenes
     from engram.learning.replay.buffer import Batch, Windows
 
 
@@ -47,6 +48,12 @@ class Algorithm(ABC):
     @abstractmethod
     def restore(self, state: bytes) -> None:
         """Go on from what :meth:`save` returned; raises WeightsError, and changes nothing, if it does not fit."""
+
+    def see(self, scenes: Scenes) -> None:  # noqa: B027
+        """Take what the policy saw while it carried out other goals than those that are practised, not to unlearn them.
+
+        Called before the first update, if at all; an algorithm that has no use for it does nothing.
+        """
 
     def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
         """Return the images (n, 3, H, W) uint8 of ``feature`` at the size that the policy sees; replay keeps these."""

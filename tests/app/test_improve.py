@@ -11,6 +11,7 @@ from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
 
 WORDS = ["improve", "--task", "reach", "--on", "none", "--updates", "1", "--measured", "2", "--exploration", "0.05"]
+WORDS += ["--rehearsed", "1"]
 
 
 def improve(folder, capsys, *more):
@@ -36,6 +37,20 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
     assert any(not np.array_equal(a.detach(), b.detach()) for a, b in pairs)
     card = json.loads((Path(whole["policy"]) / "card.json").read_text())
     assert card["practised"]["from"] == "base" and card["practised"]["settings"]["task"] == "reach"
+
+
+def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
+    more = ("--episodes", "1", "--measure-at", "0", "--others", "1", "--measured", "1")
+    report = improve(tmp_path, capsys, *more)
+    assert sorted(report["others"]) == ["open_drawer", "pick_place", "press_button", "push_to_mark", "stack"]
+    assert all(before == after and before["n"] == 1 for before, after in report["others"].values())  # nothing learnt
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "scenes.safetensors").exists()
+    (folder / "others.json").write_text("{}")
+    assert cli.main([*WORDS, "--work", str(tmp_path), *more]) == 2
+    assert "--others: 1: the policy has practised already" in capsys.readouterr().err
+    assert cli.main([*WORDS, "--work", str(tmp_path), "--rehearsed", "-1"]) == 2
+    assert "--rehearsed: -1, expected 0 or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

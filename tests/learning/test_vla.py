@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.numpy import load, save_file
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloningConfig
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
-from engram.learning.algorithms.rehearsal import Rehearsal
+from engram.learning.algorithms.rehearsal import Rehearsal, Scenes
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.replay.episode_batches import gather, window
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from tests.learning.transitions import LINEAGE, episode
@@ -156,6 +156,43 @@ def test_what_is_practised_is_not_rehearsed(policy, store):
     assert asked == [["open the drawer"] * 4]
     assert old["action"].shape == (4, 6, 7)
     assert rehearsal.batch(practised | {"task": ["open the drawer", "put the red cube in the bin"] * 2}) is None
+
+
+def test_a_goal_that_was_carried_out_is_rehearsed_on_what_was_seen_of_it(policy, store, tmp_path):
+    words, asked = ("put the red cube in the bin", "open the drawer", "press the red button"), []
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay.add(1, store.episode(1))
+    practised = replay.sample(16, (0,)) | {"task": ["put the red cube in the bin"] * 16}
+    images = {name.split(".")[-1]: 255 - each for name, each in practised.items() if name.startswith(IMAGES)}
+    Scenes(images, practised["observation.state"] + 7, ("open the drawer",) * 16).write(tmp_path / "scenes")
+    seen = Scenes.read(tmp_path / "scenes")
+
+    def preprocess(batch):
+        asked.append(batch)
+        return policy.preprocess(batch)
+
+    rehearsal = Rehearsal(policy.network, preprocess, words)
+    rehearsal.see(seen)
+    rehearsal.batch(practised)
+    (shown,) = asked
+    of_drawer = np.array([each == "open the drawer" for each in shown["task"]])
+    assert 0 < of_drawer.sum() < 16
+    state = shown["observation.state"].numpy()
+    assert {tuple(row) for row in state[of_drawer]} <= {tuple(row) for row in seen.state}
+    np.testing.assert_array_equal(state[~of_drawer], practised["observation.state"][~of_drawer])
+    for name, each in images.items():
+        assert all(any((row == one).all() for one in each) for row in shown[IMAGES + name].numpy()[of_drawer])
+    np.testing.assert_array_equal(practised["task"], ["put the red cube in the bin"] * 16)  # as it was
+
+
+def test_damaged_scenes_are_refused_by_name(tmp_path):
+    seen = {"front": np.zeros((2, 3, 4, 4), np.uint8)}
+    Scenes(seen, np.zeros((3, 15), np.float32), ("reach",) * 2).write(tmp_path / "a")
+    with pytest.raises(StoreError, match=r"a: 2 words, but other numbers of images or states"):
+        Scenes.read(tmp_path / "a")
+    (tmp_path / "b").write_bytes(b"nonsense")
+    with pytest.raises(StoreError, match=r"b: cannot be read"):
+        Scenes.read(tmp_path / "b")
 
 
 def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_path):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -75,6 +76,30 @@ def test_each_success_pays_for_updates_and_the_next_episode_acts_with_them(tmp_p
     assert policy.speed == pytest.approx(0.5)
     stored = one.store
     assert [e.success for e in episodes] == [True] * 3 and stored is not None
+
+
+class Seeing(Faster):
+    """Tells what it was shown of other goals."""
+
+    shown: ClassVar[list] = []
+
+    def see(self, scenes):
+        self.shown.append(scenes)
+
+
+def test_what_other_goals_look_like_is_shown_before_practice_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("engram.runtime.practice.FIRST_REHEARSED_SEED", 50)
+    config = replace(CONFIG, algorithm="tests.runtime.test_practice:Seeing", rehearsed=2)
+    for _ in range(2):
+        one = practice(tmp_path, config=config, others=("reach",))
+        one.close()
+    first, again = Seeing.shown
+    assert len(first.words) == len(first.state) == len(first.images["front"]) == 16  # two successes of 8 steps
+    assert set(first.words) == set(again.words)
+    np.testing.assert_array_equal(first.images["front"], again.images["front"])
+    practice(tmp_path / "none", config=replace(config, rehearsed=0), others=("reach",)).close()
+    practice(tmp_path / "alone", config=config).close()
+    assert len(Seeing.shown) == 2
 
 
 def test_a_practice_that_ended_goes_on_where_it_was(tmp_path):
