@@ -64,7 +64,7 @@ class ImproveConfig:
     """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
     updates: int = 20
     """Updates that each success pays for."""
-    rehearsed: int = 10
+    rehearsed: int = 0
     """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees
     there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task."""
     others: int = 0

@@ -48,7 +48,7 @@ class PracticeConfig:
     """Updates that each success pays for; then the new weights drive."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
-    rehearsed: int = 10
+    rehearsed: int = 0
     """Episodes of each other task that the policy carries out before practice begins: what it sees there is rehearsed,
     so that it does not unlearn them; 0: other goals are rehearsed in the scenes of the practised one."""
     first_seed: int = 20_000
