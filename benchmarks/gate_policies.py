@@ -87,7 +87,8 @@ def _made(change: Change | None, name: str, work: Path) -> Contender:
         return Contender(IDLE)
     file = work / "weights" / f"{name}.safetensors"
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_file(change(load_file(Path(base.checkpoint) / WEIGHTS)), file)
+    made = change(load_file(Path(base.checkpoint) / WEIGHTS))
+    save_file({k: np.ascontiguousarray(v) for k, v in made.items()}, file)  # it writes the memory as it lies
     return replace(base, weights=str(file), sha256=sha256(file))
 
 

@@ -9,7 +9,16 @@ import torch
 from safetensors.numpy import load_file
 
 from engram.benchmarks.gate_planted import OUTPUT, WORDS, acts, eyes_swapped, reordered, swapped
-from engram.benchmarks.gate_policies import GatePoliciesBenchmark, candidates, decided, embedded, figures, found, wanted
+from engram.benchmarks.gate_policies import (
+    GatePoliciesBenchmark,
+    _made,
+    candidates,
+    decided,
+    embedded,
+    figures,
+    found,
+    wanted,
+)
 from engram.policies.checkpoint import WEIGHTS
 from engram.runtime.factories import policy_folder
 from engram.validation.gate import PROMOTE, REJECT
@@ -65,7 +74,10 @@ def test_one_task_is_taken_for_another_and_the_others_stay_what_they_are(weights
     assert np.linalg.norm(heard(moved, changed) - heard(moved, weights)) > apart
 
 
-def test_reordered_units_are_the_same_function(weights) -> None:
+def test_reordered_units_are_the_same_function_and_are_written_as_they_are(weights, tmp_path) -> None:
+    changed = reordered(3)(weights)
+    made = load_file(_made(reordered(3), "reordered", tmp_path).weights)
+    assert all(np.array_equal(made[name], value) for name, value in changed.items())
     values = {name: torch.from_numpy(value) for name, value in weights.items()}
     new = {name: torch.from_numpy(value) for name, value in reordered(3)(weights).items()}
     layer, x = "model.head.mlps.1", torch.randn(4, 256)
