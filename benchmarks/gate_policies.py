@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,7 @@ def main(config: GatePoliciesBenchmark | None = None) -> None:
         cells = (row["candidate"], row["kind"], row["decision"] + as_wanted, str(row["pairs"]), str(row["minutes"]))
         table.add_row(*cells, row["reason"])
     Console(stderr=True, width=170).print(table)
-    told = asdict(config) | {"work": config.work.name, "output": config.output.name}
+    told = replace(config, work=Path(config.work.name))
     save_report(config.output, "gate_policies", where, told, figures=figures(rows), candidates=rows)
 
 

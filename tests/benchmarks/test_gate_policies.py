@@ -1,6 +1,8 @@
 """The planted candidates are what their names say, and a broken weight file is refused before anything drives."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from engram.benchmarks.gate_policies import (
     embedded,
     figures,
     found,
+    main,
     wanted,
 )
 from engram.policies.checkpoint import WEIGHTS
@@ -98,5 +101,8 @@ def test_a_value_that_is_no_number_is_refused_before_an_episode_and_known_afterw
     assert (row["decision"], row["pairs"]) == ("reject", 0)
     assert "not finite" in row["reason"]
     assert found(config) == [row]
+    main(replace(config, output=tmp_path / "gate_policies.json"))
+    report = json.loads((tmp_path / "gate_policies.json").read_text())
+    assert (report["candidates"], report["config"]["work"]) == ([row], tmp_path.name)
     rows = {one["name"]: one for one in figures([row])}
     assert (rows["regressions_promoted"]["value"], rows["regressions_promoted"]["n"]) == (0, 1)
