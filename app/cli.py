@@ -55,6 +55,7 @@ COMMANDS: dict[str, Command] = {
     "keys": Command("engram.app.keys_command", "keys", "keys that say whose weights a robot takes: new, show, trust"),
     "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
     "improve": Command("engram.app.improve", "improve", "let a policy practise a task and measure how it gets better"),
+    "identify": Command("engram.app.identify", "identify", "how a robot differs from the simulation, by its record"),
     "validate": Command("engram.app.validate", "validate", "try a candidate out in simulation: may it drive?"),
     "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),
     "prove": Command("engram.app.prove", "prove", "figures of one part, measured again from their seeds"),

@@ -23,7 +23,8 @@ from engram.core.errors import InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
 from engram.core.statistics import Rate
 from engram.learning.experience.database import write_atomic
-from engram.sim.gaps import GapWorld, gap_pipeline, get_gap
+from engram.sim.gap_world import GapWorld, gap_pipeline
+from engram.sim.gaps import get_gap
 from engram.sim.tasks import TASKS
 from engram.sim.world import WorldConfig
 
@@ -47,7 +48,7 @@ class ImproveConfig:
     """What is practised."""
     on: str = "turned"
     """The twin's gap to the tabletop that the policy knows: none, turned, turned_scaled, wrist_moved, front_moved,
-    mounted, knocked, worn, late, careful."""
+    mounted, knocked, worn, late, careful, or a .json file of engram identify."""
     policy: str = "base"
     """Where learning begins."""
     episodes: int = 100
@@ -161,7 +162,8 @@ def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
 def folder_of(config: ImproveConfig) -> Path:
     """Return where the practice of ``config`` lies."""
     noise = f"{config.exploration:g}".replace(".", "")
-    name = f"{config.task}_{config.on}_{config.verdict}_{config.algorithm}_noise{noise}_seed{config.seed}"
+    on = Path(config.on).stem if config.on.endswith(".json") else config.on
+    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_noise{noise}_seed{config.seed}"
     return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 
@@ -192,7 +194,7 @@ def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> None:
 
 def _settings(config: ImproveConfig) -> dict[str, Any]:
     """Return ``config`` for JSON, without where the folder lies."""
-    return {**asdict(config), "work": config.work.name}
+    return {**asdict(config), "on": Path(config.on).name, "work": config.work.name}
 
 
 def _practice(

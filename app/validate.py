@@ -42,8 +42,8 @@ class ValidateConfig:
     """Tasks or suites on which the candidate has to hold its ground; default: all that either was trained on."""
     on: str = "none"
     """The gap that the robot has to the tabletop, where one is known, as of engram improve: none, turned,
-    turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, careful. Every scene deviates a little from
-    it."""
+    turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, careful, or a .json file of engram identify.
+    Every scene deviates a little from it."""
     margin: float = 0.1
     """A success rate that is lower by so much is worse."""
     false_promotion: float = 0.01

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
 
 from engram.core.errors import EngramError
 from engram.core.notices import hush_datasets
@@ -64,6 +66,44 @@ def spawned_pool(
         raise EngramError("a worker process died (killed, crashed, or out of memory); what it did is lost") from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def run_apart[T](
+    function: Callable[..., T], *args: Any, check: Callable[[], None] = lambda: None, niceness: int = 0
+) -> T:
+    """Return what ``function`` of ``args`` returns in a fresh process that ends with this one and is nicer.
+
+    ``check`` is called every half second; what it raises ends the process, and is raised.
+
+    Raises:
+        EngramError: the process died, by a signal or for want of memory; or what ``function`` raised.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(there, os.getpid(), niceness, function, args))
+    process.start()
+    there.close()
+    try:
+        while not here.poll(0.5):
+            check()
+        went_well, answer = here.recv()
+    except EOFError:
+        raise EngramError("a worker process died (killed, crashed, or out of memory); what it did is lost") from None
+    finally:
+        process.kill()
+        process.join()
+        here.close()
+    if not went_well:
+        raise answer
+    return answer
+
+
+def _answer(there: Connection, parent: int, niceness: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    _begin(parent, niceness)
+    try:
+        there.send((True, function(*args)))
+    except EngramError as error:
+        there.send((False, error))
 
 
 def _begin(parent: int, niceness: int) -> None:

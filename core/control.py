@@ -95,6 +95,10 @@ class EndEffectorController:
         """Return the action (7,) that the robot makes of ``action`` (7,): the same, unless it is calibrated wrongly."""
         return action
 
+    def meant(self, motion: np.ndarray) -> np.ndarray:
+        """Return the action's leading components (6,) that :meth:`understood` makes ``motion`` (6,) of."""
+        return motion
+
     def motion(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Return the motion (6,) of the tool from arm joints ``before`` to ``after`` (n,) rad, in units of an action:
         translation and rotation vector in base_link axes."""

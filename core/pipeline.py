@@ -298,9 +298,9 @@ class CommandPipeline:
         It is ``action`` itself, to the bit, where the tool was commanded to move as that says.
         """
         row = np.clip(action, -1.0, 1.0)
-        changed = self.controller.motion(last[:-1], now[:-1]) - self.controller.understood(row)[:-1]
-        if np.abs(changed).max() > _KEPT:
-            row[:-1] = np.clip(row[:-1] + changed, -1.0, 1.0)
+        moved = self.controller.motion(last[:-1], now[:-1])
+        if np.abs(moved - self.controller.understood(row)[:-1]).max() > _KEPT:
+            row[:-1] = np.clip(self.controller.meant(moved), -1.0, 1.0)
         return row
 
     def _targets(self, wish: _Wish, joints: JointState) -> np.ndarray:

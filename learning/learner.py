@@ -13,7 +13,7 @@ from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.eligibility import why_not
-from engram.learning.experience.store import EpisodeInfo
+from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify

@@ -77,6 +77,7 @@ class GateNode(EngramNode):
             tasks=tasks,
             config=GateConfig(budget=config.budget),
             on=config.on,
+            identify=config.identify,
             worst_case=config.worst_case,
             workers=config.workers,
             niceness=0,  # its processes have this node's already
@@ -118,6 +119,11 @@ class GateNode(EngramNode):
         self.get_logger().info(f"{version}: {verdict.decision}, {verdict.reason}")
         if verdict.decision == PROMOTE and self.config.promote:
             self.promoted.append(msg)
+
+    def found(self, what: str) -> None:
+        """Tell what was found out of the robot's gap."""
+        self.get_logger().info(what)
+        self.health.note("robot", what)
 
     def failed(self, version: str, error: EngramError) -> None:
         """Tell why ``version`` could not be judged."""

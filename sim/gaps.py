@@ -1,28 +1,22 @@
-"""The tabletop as another robot would meet it: a twin whose calibration, friction, cameras and delays are not nominal.
+"""How a robot can differ from the simulated tabletop: its calibration, its cameras, friction, delays and limits.
 
-A policy that was trained on the nominal tabletop fails here more often, as it does on hardware. Nothing tells it what
+A policy that was trained on the nominal tabletop fails there more often, as it does on hardware. Nothing tells it what
 differs.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
-import mujoco
 import numpy as np
-from scipy.spatial.transform import Rotation
 
-from engram.core.control import EndEffectorController
-from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.geometry import make_pose, rotation
-from engram.core.pipeline import CommandPipeline
-from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.safety import SafetyConfig
-from engram.core.types import CameraFrame, JointCommand, Observation, Pose
-from engram.sim.scene import SceneConfig, compiled_scene
-from engram.sim.world import MujocoWorld, WorldConfig
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -54,6 +48,29 @@ class Gap:
     limits: float = 1.0
     """Share of the robot's speed, acceleration and jerk limits that its safety filter allows."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, several = getattr(self, field.name), isinstance(field.default, tuple)
+            low, high = _RANGES.get(field.name, (-math.inf, math.inf))
+            numbers = value if several and isinstance(value, tuple) else (value,)
+            whole = isinstance(field.default, int)
+            kinds = int if whole else int | float
+            fit = all(isinstance(one, kinds) and math.isfinite(one) and low <= one <= high for one in numbers)
+            if not fit or len(numbers) != (3 if several else 1):
+                kind = "three numbers" if several else "a whole number" if whole else "a number"
+                raise InvalidInputError(f"Gap.{field.name}: {value!r}, expected {kind} from {low:g} to {high:g}")
+
+
+_RANGES = {
+    "gain": (0.01, 100.0),
+    "deadband": (-1.0, 1.0),
+    "friction": (0.0, 100.0),
+    "mass": (0.001, 1000.0),
+    "latency_steps": (0, 1000),
+    "dropped": (0.0, 1.0),
+    "limits": (0.001, 1.0),
+}
+"""Least and most of what has to be in a range."""
 
 GAPS: dict[str, Gap] = {
     "none": Gap(),
@@ -68,15 +85,35 @@ GAPS: dict[str, Gap] = {
     "careful": Gap(limits=0.3),
 }
 """Name -> gap. A robot's parameter file begins with limits as in ``careful``."""
-LIMITS = ("velocity_fraction", "acceleration_fraction", "jerk_fraction")
-"""Of :class:`engram.core.safety.SafetyConfig`: what ``limits`` of a gap sets."""
 
 
 def get_gap(name: str) -> Gap:
-    """Return the gap called ``name``; raises UnknownNameError with the valid ones."""
+    """Return the gap called ``name``, or that of a file which ``engram identify`` wrote (``....json``).
+
+    Raises:
+        UnknownNameError: no gap is called so; lists those that are.
+        InvalidInputError: the file cannot be read, or holds no gap.
+    """
+    if name.endswith(".json"):
+        return read_gap(Path(name).expanduser())
     if name not in GAPS:
-        raise unknown_name("gap", name, GAPS)
+        raise unknown_name("gap", name, (*GAPS, "a .json file of engram identify"))
     return GAPS[name]
+
+
+def read_gap(path: Path) -> Gap:
+    """Return the gap in the JSON file ``path``, under ``gap``: its values by name; what is not named is nominal."""
+    try:
+        told = dict(json.loads(path.read_text())["gap"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{path}: no gap can be read there: {error!r}") from error
+    try:
+        if unknown := sorted(set(told) - {field.name for field in fields(Gap)}):
+            raise unknown_name("value of a gap", unknown[0], (field.name for field in fields(Gap)))
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+        return Gap(**values)
+    except EngramError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
 
 
 DEVIATIONS: dict[str, tuple[float, float]] = {
@@ -135,101 +172,3 @@ def varied(gap: Gap, seed: int) -> Gap:
 def drawn_place(seed: int) -> tuple[float, ...]:
     """Return the place (12,) whose deviations ``seed`` stands for."""
     return tuple(np.random.default_rng([zlib.crc32(b"gap"), seed]).random(len(DEVIATIONS)).tolist())
-
-
-class GapWorld(MujocoWorld):
-    """A tabletop with a gap in cameras, friction, mass and delays; see :func:`gap_pipeline` for its motions."""
-
-    def __init__(self, gap: Gap, config: WorldConfig | None = None, robot: RobotConfig | str = PANDA_2F85) -> None:
-        super().__init__(config, robot)
-        self.gap = gap
-        self._late: list[JointCommand] = []
-        self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
-        self._seed = 0
-        self._drops = np.random.default_rng(0)
-
-    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
-        """Arrange ``task`` from ``seed``, which also says which pictures do not come."""
-        self._seed = seed
-        return super().reset(task, seed, instruction)
-
-    def load(self, scene: SceneConfig) -> None:
-        """Begin an episode with ``scene`` as it is here."""
-        super().load(scene)
-        self._late, self._seen = [], {}
-        self._drops = np.random.default_rng(self._seed)
-        model, gap = self.model, self.gap
-        pristine = compiled_scene(scene, self.config.profile, self.config.timestep_s, self.robot)
-        model.geom_friction[:] = pristine.geom_friction
-        model.geom_friction[:, 0] *= gap.friction
-        for body in range(model.nbody):
-            joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
-            if any(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE for joint in joints):
-                model.body_mass[body] = pristine.body_mass[body] * gap.mass
-                model.body_inertia[body] = pristine.body_inertia[body] * gap.mass
-        base = int(model.body_rootid[model.jnt_bodyid[model.joint(self.robot.arm_joints[0]).id]])
-        model.body_quat[base] = (self._mount * rotation(Pose(np.zeros(3), model.body_quat[base]))).as_quat(
-            scalar_first=True
-        )
-        mujoco.mj_setConst(model, mujoco.MjData(model))
-        front, wrist = model.camera("front").id, model.camera("wrist").id
-        turn = Rotation.from_euler("z", gap.front_yaw_deg, degrees=True)
-        old = Rotation.from_quat(model.cam_quat[front], scalar_first=True)
-        model.cam_pos[front] += gap.front_m
-        model.cam_quat[front] = (turn * old).as_quat(scalar_first=True)
-        own = Rotation.from_quat(model.cam_quat[wrist], scalar_first=True)
-        model.cam_pos[wrist] += own.apply(gap.wrist_m)
-
-    def advance(self, command: JointCommand) -> None:
-        """Execute the command that is due by now; the arm waits for the first one."""
-        self._late.append(command)
-        due = self._late.pop(0) if len(self._late) > self.gap.latency_steps else None
-        super().advance(due or replace(command, positions=self._targets))
-
-    @property
-    def _mount(self) -> Rotation:
-        return Rotation.from_euler("z", self.gap.mounted_deg, degrees=True)
-
-    def tool_pose(self) -> Pose:
-        """Return where the tool is in the world; base_link is turned in it as the robot is mounted."""
-        tool = super().tool_pose()
-        return make_pose(self._mount.apply(tool.position), self._mount * rotation(tool))
-
-    def observe(self, depth: bool | None = None) -> Observation:
-        """Return joints now, and the pictures that came, with the cameras' poses in base_link."""
-        observation = super().observe(depth)
-        if self.gap.mounted_deg:
-            back = self._mount.inv()
-            cameras = {
-                name: replace(seen, pose=make_pose(back.apply(seen.pose.position), back * rotation(seen.pose)))
-                for name, seen in observation.cameras.items()
-            }
-            observation = replace(observation, cameras=cameras)
-        if self._seen and self._drops.random() < self.gap.dropped:
-            old = {name: replace(seen, stamp_ns=observation.stamp_ns) for name, seen in self._seen.items()}
-            return replace(observation, cameras=old)
-        self._seen = dict(observation.cameras)
-        return observation
-
-
-class MiscalibratedController(EndEffectorController):
-    """Moves the tool as ``gap`` has it, not as it was told."""
-
-    gap = Gap()
-
-    def understood(self, action: np.ndarray) -> np.ndarray:
-        """Return what becomes of ``action`` (7,)."""
-        done, gap = np.array(action, np.float64), self.gap
-        move = Rotation.from_euler("z", gap.yaw_deg, degrees=True).apply(done[:3]) * gap.gain
-        length = float(np.linalg.norm(move))
-        done[:3] = np.clip(move * max(0.0, length - gap.deadband) / max(length, 1e-9), -1.0, 1.0)
-        return done
-
-
-def gap_pipeline(world: GapWorld) -> CommandPipeline:
-    """Return the pipeline of a robot that moves as the gap of ``world`` has it."""
-    limits = SafetyConfig(**dict.fromkeys(LIMITS, world.gap.limits))
-    pipeline = CommandPipeline(world.kinematics, world.robot, safety=limits)
-    pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
-    pipeline.controller.gap = world.gap
-    return pipeline

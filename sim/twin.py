@@ -9,7 +9,8 @@ from pathlib import Path
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import Observation, OracleOutcome
-from engram.sim.gaps import Gap, GapWorld, get_gap
+from engram.sim.gap_world import GapWorld
+from engram.sim.gaps import Gap, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
 
 GAP_FILE = "ENGRAM_TWIN_GAP"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from engram.core.child import run_apart
 from engram.core.errors import EngramError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.runtime.factories import policy_folder
+from engram.validation.following import followed_gap, identify_stored
 from engram.validation.gate import GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
 from engram.validation.trials import NOMINAL
@@ -24,6 +27,9 @@ class GateOutputs(Protocol):
 
     def judged(self, version: str, verdict: GateVerdict) -> None:
         """It is decided."""
+
+    def found(self, what: str) -> None:
+        """Something was found out of the robot's gap."""
 
     def failed(self, version: str, error: EngramError) -> None:
         """It could not be judged, and why."""
@@ -45,7 +51,8 @@ class StandingGate:
         outputs: who is told.
         tasks: by which tasks; empty: all on the checkpoint's card.
         config: how strict.
-        on: the gap that the robot has, a name of ``engram.sim.gaps``.
+        on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
+        identify: find the gap in the robot's record; what that does not tell is as in ``on``.
         worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
@@ -64,6 +71,7 @@ class StandingGate:
         tasks: Sequence[str] = (),
         config: GateConfig | None = None,
         on: str = NOMINAL,
+        identify: bool = False,
         worst_case: int = 0,
         workers: int = 1,
         niceness: int = 19,
@@ -71,7 +79,7 @@ class StandingGate:
         self._folder, self._outputs = folder, outputs
         self._began = contender(policy_folder(policy))
         self.tasks = tuple(tasks) or tasks_of(self._began)
-        self._config, self._on, self._worst_case = config, on, worst_case
+        self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
         self._workers, self._niceness = workers, niceness
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
@@ -115,9 +123,13 @@ class StandingGate:
                 raise _StoppedError
 
         _, candidate, drives = learner_contenders(self._folder, self._began, version)
+        gate, on = self._folder / GATE, self._on
+        if self._identify:
+            find = partial(run_apart, identify_stored, check=check, niceness=self._niceness)
+            on = followed_gap(gate, self._folder / "experience", on, self._outputs.found, find)
         return validate(
-            *(candidate, drives, self.tasks, self._folder / GATE, self._config),
-            on=self._on,
+            *(candidate, drives, self.tasks, gate, self._config),
+            on=on,
             workers=self._workers,
             niceness=self._niceness,
             worst_case=self._worst_case,

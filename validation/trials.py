@@ -23,7 +23,8 @@ from engram.core.provenance import digest
 from engram.core.types import ActionChunk, JointCommand, MemoryTokens, Observation, OracleOutcome
 from engram.learning.experience.database import Database
 from engram.runtime.loop import Runtime
-from engram.sim.gaps import Gap, GapWorld, deviated, gap_pipeline, get_gap, varied
+from engram.sim.gap_world import GapWorld, gap_pipeline
+from engram.sim.gaps import Gap, deviated, get_gap, varied
 from engram.sim.world import WorldConfig
 
 FIRST_SEED = 80_000
@@ -76,11 +77,11 @@ class Trial:
 def environment_digest(on: str = NOMINAL) -> str:
     """Return 12 hex digits that change with MuJoCo, the renderer, assets, tasks, how trials are run, and the gap.
 
-    A verdict that was found under another digest says nothing here.
+    A verdict that was found under another digest says nothing here. ``on`` is as in :func:`engram.sim.gaps.get_gap`.
     """
     code = digest(*(f"{room}/**/*.py" for room in ROOMS), "validation/trials.py")
-    about = f"{code} mujoco {mujoco.__version__} gym-hil {version('gym-hil')} {os.environ.get('MUJOCO_GL', '')} {on}"
-    return hashlib.sha256(about.encode()).hexdigest()[:12]
+    about = f"{code} mujoco {mujoco.__version__} gym-hil {version('gym-hil')} {os.environ.get('MUJOCO_GL', '')}"
+    return hashlib.sha256(f"{about} {get_gap(on)}".encode()).hexdigest()[:12]
 
 
 class IdlePolicy(Policy):
@@ -108,15 +109,17 @@ class IdlePolicy(Policy):
 
 
 class TrialStore:
-    """Results on disk, in ``folder``, of robots like ``on`` (a name of ``engram.sim.gaps``); one process writes.
+    """Results on disk, in ``folder``, of robots like ``on`` (see :func:`engram.sim.gaps.get_gap`); one process writes.
 
     Raises:
         UnknownNameError: there is no such gap; lists those there are.
+        InvalidInputError: its file cannot be read.
         StoreError: another process writes it, or the file is damaged.
     """
 
     def __init__(self, folder: Path, on: str = NOMINAL) -> None:
-        get_gap(on)
+        self.gap = get_gap(on)
+        """The gap: a file that changes later changes nothing here."""
         folder.mkdir(parents=True, exist_ok=True)
         self._database = Database(folder / "trials.sqlite", SCHEMA, 1)
         self.on, self.environment = on, environment_digest(on)
@@ -152,7 +155,7 @@ def run_all(
 
     ``ran`` is called after each episode that was run.
     """
-    missing = {job: pool.submit(run_trial, *job, store.on) for job in dict.fromkeys(wanted) if store.get(*job) is None}
+    missing = {job: pool.submit(run_trial, *job, store.gap) for job in dict.fromkeys(wanted) if store.get(*job) is None}
     try:
         for job in wanted:
             if job in missing:
@@ -171,12 +174,12 @@ def at_place(task: str, place: Sequence[float]) -> str:
     return f"{task}@{','.join(f'{at:.3f}' for at in place)}"
 
 
-def run_trial(who: Contender, task: str, seed: int, on: str = NOMINAL) -> Trial:
-    """Run one episode; ``seed`` draws the scene, and how the robot deviates from the gap ``on``.
+def run_trial(who: Contender, task: str, seed: int, gap: Gap | None = None) -> Trial:
+    """Run one episode; ``seed`` draws the scene, and how the robot deviates from ``gap`` (None: none).
 
     Where ``task`` names a place (:func:`at_place`), the robot deviates as that says.
     """
-    gap = get_gap(on)
+    gap = gap or Gap()
     runtime, world = _ready(who, gap.limits)
     name, _, place = task.partition("@")
     world.gap = deviated(gap, [float(at) for at in place.split(",")]) if place else varied(gap, seed)

@@ -15,7 +15,7 @@ from engram.core.lock import WriterLock
 
 
 class Database:
-    """The one writer of ``path``; readers open their own :meth:`reader`.
+    """The one writer of ``path``; anybody may :func:`read`.
 
     Write-ahead log with ``synchronous=FULL``: what :meth:`commit` returned from survives kill -9 and a power cut.
 
@@ -75,15 +75,9 @@ class Database:
         if self._connection is not None and self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def reader(self) -> sqlite3.Connection:
-        """Open a connection that sees what is committed, for any thread."""
-        with _as_store_error(self.path):
-            return sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
-
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Return the committed rows that ``statement`` selects, in any thread; raises StoreError naming the file."""
-        with closing(self.reader()) as reader, _as_store_error(self.path):
-            return reader.execute(statement, values).fetchall()
+        return read(self.path, statement, values)
 
     def close(self) -> None:
         """Let go of the file, dropping what is not committed; may be called twice."""
@@ -114,6 +108,18 @@ class Database:
                 self.execute(statement)
         self.execute(f"PRAGMA user_version={version}")
         self.commit()
+
+
+def read(path: Path, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
+    """Return the committed rows of the database ``path`` that ``statement`` selects, beside its writer.
+
+    Raises:
+        StoreError: it cannot be read; names the file.
+    """
+    with _as_store_error(path):
+        opened = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+        with closing(opened) as reader:
+            return reader.execute(statement, values).fetchall()
 
 
 @contextmanager

@@ -6,15 +6,15 @@ Why SQLite: docs/decisions/0004-experience-store.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engram.core.errors import StoreError
-from engram.core.types import ActionSource, Transition
-from engram.learning.experience.codec import DamagedRecordError, decode, source_from
+from engram.core.types import Transition
+from engram.learning.experience.codec import DamagedRecordError, decode
 from engram.learning.experience.database import Database
 from engram.learning.experience.intake import LARGEST, OF_EPISODE, ROW, Intake, TakenIdError, payload_of
+from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.experience.retention import ExperienceStoreConfig, Retention
 from engram.learning.experience.store_schema import MIGRATIONS, SCHEMA, VERSION
 
@@ -24,26 +24,7 @@ _STREAMS_WAITING = 1024
 Stream = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class EpisodeInfo:
-    """One complete stored episode; numbers grow and are never used twice."""
-
-    number: int
-    robot_id: str
-    boot_id: str
-    episode: int
-    task: str
-    """Its name, or its words where no task is registered, as on a robot."""
-    instruction: str
-    success: bool
-    steps: int
-    total_reward: float
-    policy_version: str
-    sources: tuple[ActionSource, ...]
-    """Each different source that its steps have."""
-
-
-class ExperienceStore:
+class ExperienceStore(ExperienceReader):
     """A folder with one writer; ``~`` is the home folder. ``append`` and ``commit`` are for one thread; reading is for
     any.
 
@@ -53,7 +34,8 @@ class ExperienceStore:
 
     def __init__(self, folder: Path | str, config: ExperienceStoreConfig | None = None) -> None:
         self.config = config or ExperienceStoreConfig()
-        self._database = Database(Path(folder).expanduser() / "experience.sqlite", SCHEMA, VERSION, MIGRATIONS)
+        self._path = experience_file(folder)
+        self._database = Database(self._path, SCHEMA, VERSION, MIGRATIONS)
         rows = self._database.execute("SELECT robot_id, boot_id, acked FROM streams")
         self._retention = Retention(self._database, self.config)
         self._acked: dict[Stream, int] = {(robot, boot): acked for robot, boot, acked in rows}
@@ -114,48 +96,13 @@ class ExperienceStore:
         self._acked = acked
         return dict(acked)
 
-    def episodes(self) -> Iterator[Sequence[Transition]]:
-        """Yield complete committed episodes, oldest first; raises StoreError at a damaged one."""
-        for info in self.catalogue():
-            transitions = self.episode(info.number)
-            if transitions:
-                yield transitions
-
-    def catalogue(self, after: int = 0) -> list[EpisodeInfo]:
-        """Return the complete committed episodes with a number above ``after``, oldest first."""
-        columns = (
-            "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version, "
-            "sources"
-        )
-        where = f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number"
-        names = columns.split(", ")
-        found = [dict(zip(names, row, strict=True)) for row in self._database.read(where, (after,))]
-        return [
-            EpisodeInfo(**one | {"success": bool(one["success"]), "sources": _sources(one["sources"])}) for one in found
-        ]
-
-    def episode(self, number: int) -> tuple[Transition, ...]:
-        """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
-        rows = self._database.read(
-            "SELECT t.sequence, t.payload FROM transitions t JOIN episodes e USING (robot_id, boot_id, episode) "
-            "WHERE e.number = ? AND e.kept ORDER BY t.step",
-            (number,),
-        )
-        found = []
-        for sequence, payload in rows:
-            try:
-                found.append(decode(payload))
-            except DamagedRecordError as error:
-                raise StoreError(f"{self._database.path}: episode {number}, sequence {sequence}: {error}") from None
-        return tuple(found)
-
     def size(self) -> int:
         """Return how many transitions are committed."""
-        return int(self._database.read("SELECT count(*) FROM transitions")[0][0])
+        return int(self._read("SELECT count(*) FROM transitions")[0][0])
 
     def missing(self) -> int:
         """Return how many transitions never came because their robots no longer had them."""
-        return int(self._database.read("SELECT coalesce(sum(missing), 0) FROM skipped")[0][0])
+        return int(self._read("SELECT coalesce(sum(missing), 0) FROM skipped")[0][0])
 
     def close(self) -> None:
         """Commit and let go of the file; may be called twice."""
@@ -225,9 +172,3 @@ class ExperienceStore:
             (*key, *outcome, sources),
         )
         self._retention.sample(task, final.success)
-
-
-def _sources(text: str | None) -> tuple[ActionSource, ...]:
-    """Return the sources of an episode; rows of before there were any are of an unknown one."""
-    found = [None] if text is None else json.loads(text)
-    return tuple(ActionSource() if one is None else source_from(one) for one in found)

@@ -23,8 +23,11 @@ class GateNodeConfig(NodeConfig):
     """Tasks on which a candidate has to hold its ground; [""]: all that the checkpoint was trained on. The learner
     takes no verdict that left one of those out."""
     on: str = "none"
-    """The gap that the robot has to the simulated tabletop, where one is known: a name of engram.sim.gaps, as of
-    engram validate --on."""
+    """The gap that the robot has to the simulated tabletop, where one is known: a name of engram.sim.gaps, or a file of
+    engram identify, as of engram validate --on."""
+    identify: bool = False
+    """Find the robot's gap in the learner's experience before a candidate is tried, and again every 50 episodes, as
+    engram identify does. What that does not tell (the limits) is as in `on`."""
     budget: int = param(200, 1, 100000)
     """Most pairs of episodes a task; what is not shown by then is not promoted. Tasks on which what drives succeeds
     about every second time need the most."""

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from engram.core.child import run_spawned
-from engram.core.errors import EngramError
+from engram.core.child import run_apart, run_spawned
+from engram.core.errors import EngramError, InvalidInputError
 
 BEGIN = """
 import os, time
@@ -115,3 +115,23 @@ def test_a_process_that_is_killed_ends_the_work_with_an_error():
 def test_what_an_item_raises_ends_the_work_and_is_raised():
     with pytest.raises(TypeError):
         list(run_spawned(square, ["a", *[2] * 1000], 1))
+
+
+def fail(why):
+    raise InvalidInputError(why)
+
+
+def test_work_apart_returns_raises_and_ends_when_it_is_told_to():
+    assert run_apart(abs, -3) == 3
+    with pytest.raises(InvalidInputError, match="so it is"):
+        run_apart(fail, "so it is")
+    with pytest.raises(EngramError, match="a worker process died"):
+        run_apart(die, 0)
+    began = time.monotonic()
+    with pytest.raises(InvalidInputError, match="enough"):
+        run_apart(time.sleep, 60, check=lambda: fail("enough"))
+    assert time.monotonic() - began < 20
+
+
+def test_work_apart_is_nicer():
+    assert run_apart(os.nice, 0, niceness=3) == os.nice(0) + 3

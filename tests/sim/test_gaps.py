@@ -9,7 +9,8 @@ from scipy.spatial.transform import Rotation
 from engram.core.errors import UnknownNameError
 from engram.core.geometry import rotation
 from engram.core.types import JointCommand
-from engram.sim.gaps import GAPS, LIMITS, Gap, GapWorld, gap_pipeline, get_gap
+from engram.sim.gap_world import LIMITS, GapWorld, gap_pipeline
+from engram.sim.gaps import GAPS, Gap, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
 
 BLIND = WorldConfig(profile="none")
@@ -120,3 +121,17 @@ def test_no_gap_is_the_tabletop_and_an_unknown_one_is_named():
     assert all(gap != Gap() for name, gap in GAPS.items() if name != "none")
     with pytest.raises(UnknownNameError, match=r"warped.*turned"):
         get_gap("warped")
+
+
+def test_what_a_limit_leaves_of_an_action_is_told_in_the_terms_of_who_asked():
+    """A robot is told 45 degrees beside where it moves; what is recorded makes the motion that it was commanded."""
+    world = GapWorld(Gap(yaw_deg=45.0, gain=0.8, deadband=0.05, limits=0.1), BLIND)
+    pipeline = gap_pipeline(world)
+    joints = world.reset("reach", 0).joints
+    for _ in range(3):
+        last = pipeline.filter.last if pipeline.filter.last is not None else joints.positions
+        decision = pipeline.step_action(joints, RIGHT)
+        moved = pipeline.controller.motion(last[:-1], decision.command.positions[:-1])
+        np.testing.assert_allclose(pipeline.controller.understood(decision.row)[:3], moved[:3], atol=0.01)
+        joints = world.step(decision.command).joints
+    assert abs(decision.row[1]) < 0.1 < decision.row[0] < 0.5  # slower, and in the direction that was asked for

@@ -12,7 +12,7 @@ from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.runtime.factories import policy_folder
 from engram.validation.of_learner import GATE, contender
-from engram.validation.trials import FIRST_SEED, IDLE, Contender, Trial, TrialStore
+from engram.validation.trials import FIRST_SEED, IDLE, NOMINAL, Contender, Trial, TrialStore
 from engram.validation.validate import IDLE_SCENES
 
 BASE = contender(policy_folder("base"))
@@ -28,10 +28,10 @@ def add_candidate(library: WeightsLibrary, version: str, factor: float = 1.0) ->
     return manifest.sha256
 
 
-def run_before(folder: Path, outcomes: dict[str, bool], task: str = "reach") -> None:
-    """Keep that each sha256 always succeeded, or never did; a robot that stands still never does."""
+def run_before(folder: Path, outcomes: dict[str, bool], task: str = "reach", on: str = NOMINAL) -> None:
+    """Keep that each sha256 always succeeded, or never did, on robots like ``on``; one that stands still never does."""
     (folder / GATE).mkdir(parents=True, exist_ok=True)
-    store = TrialStore(folder / GATE)
+    store = TrialStore(folder / GATE, on)
     for seed in range(FIRST_SEED, FIRST_SEED + SCENES):
         for sha256, success in outcomes.items():
             store.put(replace(BASE, sha256=sha256), Trial(task, seed, success, False, 10))

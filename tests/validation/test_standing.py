@@ -3,14 +3,21 @@
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
+from engram.sim.gaps import Gap
+from engram.validation.following import GAP
+from engram.validation.identify import Identification
+from engram.validation.of_learner import GATE, learner_contenders
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
-from tests.validation.made import SCENES, add_candidate, run_before
+from tests.validation.made import BASE, SCENES, add_candidate, run_before
+from tests.validation.records import record
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,13 +35,18 @@ class Told:
 
     def __init__(self):
         self.verdicts, self.failures, self.changed = [], [], threading.Event()
+        self.reports, self.robot = [], []
 
     def progress(self, version, progress):
         assert progress.gate.pairs
 
     def judged(self, version, verdict):
         self.verdicts.append((version, verdict.decision))
+        self.reports.append(verdict.report)
         self.changed.set()
+
+    def found(self, what):
+        self.robot.append(what)
 
     def failed(self, version, error):
         self.failures.append((version, str(error)))
@@ -70,6 +82,39 @@ def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
     told.wait()
     assert len(told.verdicts) == 2
     assert gate.stop()
+
+
+def test_a_gate_that_follows_the_robot_tries_candidates_on_its_gap(folder, tmp_path):
+    """The gap was found before; meanwhile the experience is gone, which is told."""
+    path = tmp_path / GATE / GAP
+    Identification(Gap(yaw_deg=4.0), {}).write(path)
+    run_before(
+        tmp_path,
+        {contender.sha256: True for contender in learner_contenders(tmp_path, BASE, "equal")[1:]},
+        on=str(path),
+    )
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), identify=True)
+    gate.start()
+    gate.offer("equal")
+    told.wait()
+    assert gate.stop()
+    assert (told.verdicts, told.reports[0]["on"]) == ([("equal", "promote")], str(path))
+    assert "the robot's gap was not looked for" in told.robot[0]
+
+
+def test_a_stop_while_the_gap_is_looked_for_ends_that_too(folder, tmp_path):
+    store = ExperienceStore(tmp_path / "experience")
+    store.append([replace(step, truncated=step.step == 9) for run in record(Gap(), 6, 10) for step in run])
+    store.commit()
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), identify=True)
+    gate.start()
+    gate.offer("equal")
+    time.sleep(3.0)  # it takes half a minute
+    assert gate.stop(10.0)
+    store.close()
+    assert not (told.verdicts or told.failures or told.robot)
 
 
 def test_a_stop_in_the_middle_of_a_validation_keeps_what_was_run(folder):

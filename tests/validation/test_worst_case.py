@@ -152,7 +152,7 @@ def test_a_validation_searches_first_and_keeps_what_it_found(tmp_path, monkeypat
 def test_a_contender_is_tried_within_the_limits_of_the_gap():
     still, used = Contender(IDLE, "", "still"), []
     for on in ("careful", "none"):
-        run_trial(still, "reach", 0, on)
+        run_trial(still, "reach", 0, get_gap(on))
         runtime, _ = _ready(still, get_gap(on).limits)
         used.append(runtime.pipeline.filter.config.velocity_fraction)
     assert used == [0.3, 1.0]

@@ -1,0 +1,99 @@
+"""What the experience store holds, for those who only read: whole episodes, beside the one process that writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import StoreError
+from engram.core.types import ActionSource, Transition
+from engram.learning.experience.codec import DamagedRecordError, decode, source_from
+from engram.learning.experience.database import read
+from engram.learning.experience.store_schema import VERSION
+
+
+@dataclass(frozen=True)
+class EpisodeInfo:
+    """One complete stored episode; numbers grow and are never used twice."""
+
+    number: int
+    robot_id: str
+    boot_id: str
+    episode: int
+    task: str
+    """Its name, or its words where no task is registered, as on a robot."""
+    instruction: str
+    success: bool
+    steps: int
+    total_reward: float
+    policy_version: str
+    sources: tuple[ActionSource, ...]
+    """Each different source that its steps have."""
+
+
+class ExperienceReader:
+    """What is stored in a folder, beside the one process that writes it; ``~`` is the home folder.
+
+    Raises:
+        StoreError: nothing is stored there, or the file is damaged or of another version.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self._path = experience_file(folder)
+        if not self._path.is_file():
+            raise StoreError(f"{self._path}: no experience is stored there")
+        ((version,),) = self._read("PRAGMA user_version")
+        if version != VERSION:
+            raise StoreError(f"{self._path}: schema version {version}, this version reads {VERSION}")
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
+        return read(self._path, statement, values)
+
+    def episodes(self) -> Iterator[Sequence[Transition]]:
+        """Yield complete committed episodes, oldest first; raises StoreError at a damaged one."""
+        for info in self.catalogue():
+            transitions = self.episode(info.number)
+            if transitions:
+                yield transitions
+
+    def catalogue(self, after: int = 0) -> list[EpisodeInfo]:
+        """Return the complete committed episodes with a number above ``after``, oldest first."""
+        columns = (
+            "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version, "
+            "sources"
+        )
+        where = f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number"
+        names = columns.split(", ")
+        found = [dict(zip(names, row, strict=True)) for row in self._read(where, (after,))]
+        return [
+            EpisodeInfo(**one | {"success": bool(one["success"]), "sources": _sources(one["sources"])}) for one in found
+        ]
+
+    def episode(self, number: int) -> tuple[Transition, ...]:
+        """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
+        rows = self._read(
+            "SELECT t.sequence, t.payload FROM transitions t JOIN episodes e USING (robot_id, boot_id, episode) "
+            "WHERE e.number = ? AND e.kept ORDER BY t.step",
+            (number,),
+        )
+        found = []
+        for sequence, payload in rows:
+            try:
+                found.append(decode(payload))
+            except DamagedRecordError as error:
+                raise StoreError(f"{self._path}: episode {number}, sequence {sequence}: {error}") from None
+        return tuple(found)
+
+
+def experience_file(folder: Path | str) -> Path:
+    """Return the file of the experience store in ``folder``."""
+    return Path(folder).expanduser() / "experience.sqlite"
+
+
+def _sources(text: str | None) -> tuple[ActionSource, ...]:
+    """Return the sources of an episode; rows of before there were any are of an unknown one."""
+    found = [None] if text is None else json.loads(text)
+    return tuple(ActionSource() if one is None else source_from(one) for one in found)

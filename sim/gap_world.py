@@ -1,0 +1,135 @@
+"""The tabletop as another robot would meet it: a twin with a gap (:mod:`engram.sim.gaps`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.control import EndEffectorController
+from engram.core.geometry import make_pose, rotation
+from engram.core.pipeline import CommandPipeline
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.safety import SafetyConfig
+from engram.core.types import CameraFrame, JointCommand, Observation, Pose
+from engram.sim.gaps import Gap
+from engram.sim.scene import SceneConfig, compiled_scene
+from engram.sim.world import MujocoWorld, WorldConfig
+
+LIMITS = ("velocity_fraction", "acceleration_fraction", "jerk_fraction")
+"""Of :class:`engram.core.safety.SafetyConfig`: what ``limits`` of a gap sets."""
+
+
+class GapWorld(MujocoWorld):
+    """A tabletop with a gap in cameras, friction, mass and delays; see :func:`gap_pipeline` for its motions."""
+
+    def __init__(self, gap: Gap, config: WorldConfig | None = None, robot: RobotConfig | str = PANDA_2F85) -> None:
+        super().__init__(config, robot)
+        self.gap = gap
+        self._late: list[JointCommand] = []
+        self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
+        self._seed = 0
+        self._drops = np.random.default_rng(0)
+
+    def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
+        """Arrange ``task`` from ``seed``, which also says which pictures do not come."""
+        self._seed = seed
+        return super().reset(task, seed, instruction)
+
+    def load(self, scene: SceneConfig) -> None:
+        """Begin an episode with ``scene`` as it is here."""
+        super().load(scene)
+        self._late, self._seen = [], {}
+        self._drops = np.random.default_rng(self._seed)
+        self.deviate()
+
+    def deviate(self) -> None:
+        """Make robot, cameras and things of the loaded scene those of ``gap``, whatever they were made before."""
+        assert self.scene is not None
+        model, gap, base = self.model, self.gap, self._base
+        pristine = compiled_scene(self.scene, self.config.profile, self.config.timestep_s, self.robot)
+        model.geom_friction[:] = pristine.geom_friction
+        model.geom_friction[:, 0] *= gap.friction
+        for body in range(model.nbody):
+            joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
+            if any(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE for joint in joints):
+                model.body_mass[body] = pristine.body_mass[body] * gap.mass
+                model.body_inertia[body] = pristine.body_inertia[body] * gap.mass
+        stands = Pose(np.zeros(3), pristine.body_quat[base])
+        model.body_quat[base] = (self._mount * rotation(stands)).as_quat(scalar_first=True)
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+        front, wrist = model.camera("front").id, model.camera("wrist").id
+        turn = Rotation.from_euler("z", gap.front_yaw_deg, degrees=True)
+        old = Rotation.from_quat(pristine.cam_quat[front], scalar_first=True)
+        model.cam_pos[front] = pristine.cam_pos[front] + gap.front_m
+        model.cam_quat[front] = (turn * old).as_quat(scalar_first=True)
+        own = Rotation.from_quat(pristine.cam_quat[wrist], scalar_first=True)
+        model.cam_pos[wrist] = pristine.cam_pos[wrist] + own.apply(gap.wrist_m)
+
+    @property
+    def _base(self) -> int:
+        """The body that the robot stands on."""
+        return int(self.model.body_rootid[self.model.jnt_bodyid[self.model.joint(self.robot.arm_joints[0]).id]])
+
+    def advance(self, command: JointCommand) -> None:
+        """Execute the command that is due by now; the arm waits for the first one."""
+        self._late.append(command)
+        due = self._late.pop(0) if len(self._late) > self.gap.latency_steps else None
+        super().advance(due or replace(command, positions=self._targets))
+
+    @property
+    def _mount(self) -> Rotation:
+        return Rotation.from_euler("z", self.gap.mounted_deg, degrees=True)
+
+    def tool_pose(self) -> Pose:
+        """Return where the tool is in the world; base_link is turned in it as the robot is mounted."""
+        tool = super().tool_pose()
+        return make_pose(self._mount.apply(tool.position), self._mount * rotation(tool))
+
+    def observe(self, depth: bool | None = None) -> Observation:
+        """Return joints now, and the pictures that came, with the cameras' poses in base_link."""
+        observation = super().observe(depth)
+        if self.gap.mounted_deg:
+            back = self._mount.inv()
+            cameras = {
+                name: replace(seen, pose=make_pose(back.apply(seen.pose.position), back * rotation(seen.pose)))
+                for name, seen in observation.cameras.items()
+            }
+            observation = replace(observation, cameras=cameras)
+        if self._seen and self._drops.random() < self.gap.dropped:
+            old = {name: replace(seen, stamp_ns=observation.stamp_ns) for name, seen in self._seen.items()}
+            return replace(observation, cameras=old)
+        self._seen = dict(observation.cameras)
+        return observation
+
+
+class MiscalibratedController(EndEffectorController):
+    """Moves the tool as ``gap`` has it, not as it was told."""
+
+    gap = Gap()
+
+    def understood(self, action: np.ndarray) -> np.ndarray:
+        """Return what becomes of ``action`` (7,)."""
+        done, gap = np.array(action, np.float64), self.gap
+        move = Rotation.from_euler("z", gap.yaw_deg, degrees=True).apply(done[:3]) * gap.gain
+        length = float(np.linalg.norm(move))
+        done[:3] = np.clip(move * max(0.0, length - gap.deadband) / max(length, 1e-9), -1.0, 1.0)
+        return done
+
+    def meant(self, motion: np.ndarray) -> np.ndarray:
+        """Return the action's leading components (6,) that make the motion ``motion`` (6,)."""
+        asked, gap, length = np.array(motion, np.float64), self.gap, float(np.linalg.norm(motion[:3]))
+        move = asked[:3] * (length + gap.deadband) / max(length, 1e-9) / gap.gain
+        asked[:3] = Rotation.from_euler("z", -gap.yaw_deg, degrees=True).apply(move)
+        return asked
+
+
+def gap_pipeline(world: GapWorld) -> CommandPipeline:
+    """Return the pipeline of a robot that moves as the gap of ``world`` has it."""
+    limits = SafetyConfig(**dict.fromkeys(LIMITS, world.gap.limits))
+    pipeline = CommandPipeline(world.kinematics, world.robot, safety=limits)
+    pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
+    pipeline.controller.gap = world.gap
+    return pipeline

@@ -1,0 +1,252 @@
+"""A record of a robot tells its gap; what it cannot tell stays as it was, and says so."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from engram.app.cli import main
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.robot import PANDA_2F85
+from engram.learning.experience.reader import ExperienceReader
+from engram.learning.experience.store import ExperienceStore
+from engram.sim.gaps import Gap, get_gap, read_gap
+from engram.validation import following
+from engram.validation import identify as identification
+from engram.validation.following import AGAIN, differing, followed_gap
+from engram.validation.identify import (
+    ABOUT_BASE_M,
+    Estimate,
+    Identification,
+    IdentificationConfig,
+    _with_cameras,
+    identify,
+    unbroken,
+)
+from engram.validation.robust_fit import Fit, robust_fit
+from engram.validation.trials import environment_digest
+from tests.validation.records import record
+
+pytestmark = pytest.mark.timeout(300)
+
+TRUE = Gap(
+    yaw_deg=-7.0,
+    gain=1.15,
+    deadband=0.04,
+    front_m=(0.01, -0.02, 0.005),
+    front_yaw_deg=2.0,
+    wrist_m=(0.0, 0.004, 0.0),
+    latency_steps=1,
+    dropped=0.2,
+)
+SMALL = IdentificationConfig(episodes=6, shots=12)
+FRONT_M = np.array([1.02, 0.0, 0.78])
+
+
+@pytest.fixture(autouse=True)
+def few_latencies(monkeypatch):
+    """Compare two latencies, not six: it is quicker."""
+    monkeypatch.setattr(identification, "LATENCIES", (0, 1))
+
+
+def test_a_record_tells_calibration_latency_cameras_and_lost_pictures():
+    found = identify(record(TRUE, 8), Gap(friction=0.5, limits=0.3), SMALL)
+    gap = found.gap
+    assert gap.yaw_deg == pytest.approx(TRUE.yaw_deg, abs=0.5)
+    assert gap.gain == pytest.approx(TRUE.gain, abs=0.02)
+    assert gap.deadband == pytest.approx(TRUE.deadband, abs=0.015)
+    assert gap.latency_steps == 1
+    np.testing.assert_allclose(gap.front_m, TRUE.front_m, atol=0.004)
+    assert gap.front_yaw_deg == pytest.approx(TRUE.front_yaw_deg, abs=0.3)
+    np.testing.assert_allclose(gap.wrist_m, TRUE.wrist_m, atol=0.001)
+    assert found.estimates["dropped"].low < TRUE.dropped < found.estimates["dropped"].high
+    assert (gap.friction, gap.limits) == (0.5, 0.3)
+    assert {"friction", "mass", "limits"} == set(found.untold)
+    assert found.errors["pictures"][1] < found.errors["pictures"][0]
+
+
+def test_without_pictures_the_motions_are_told_all_the_same():
+    found = identify(record(Gap(latency_steps=1), 4, steps=12, image_size=0), config=SMALL)
+    assert found.gap.latency_steps == 1
+    assert "no pictures" in found.untold["cameras"] and "dropped" not in found.estimates
+
+
+def test_pictures_of_something_else_tell_nothing_of_the_cameras():
+    rng = np.random.default_rng(0)
+    noisy = [
+        [replace(s, images={n: rng.integers(0, 256, im.shape, np.uint8) for n, im in s.images.items()}) for s in run]
+        for run in record(Gap(), 4, steps=10)
+    ]
+    found = identify(noisy, Gap(front_m=(0.0, 0.03, 0.0)), replace(SMALL, shots=4))
+    assert "look otherwise" in found.untold["cameras"]
+    assert found.gap.front_m == (0.0, 0.03, 0.0)  # as it was
+
+
+def test_too_little_or_another_robots_record_is_refused():
+    with pytest.raises(InvalidInputError, match=r"0 unbroken runs .* in 0 episodes, expected 4 or more"):
+        identify([])
+    other = [[replace(step, state=step.state[:-1]) for step in run] for run in record(Gap(), 4, image_size=0)]
+    with pytest.raises(InvalidInputError, match=rf"states of \[14\] numbers, {PANDA_2F85.name} has 15"):
+        identify(other)
+    with pytest.raises(InvalidInputError, match=r"IdentificationConfig\.shots: 3, expected 4 or more"):
+        IdentificationConfig(shots=3)
+
+
+def test_a_missing_step_and_another_kind_of_action_break_a_run():
+    (steps,) = record(Gap(), 1, steps=10, image_size=0)
+    joint = replace(steps[2], executed_action=np.zeros(8, np.float32))
+    parts = list(unbroken((*steps[:2], joint, *steps[3:6], *steps[7:])))
+    assert [len(part) for part in parts] == [2, 3, 3]
+
+
+def test_a_camera_that_turned_about_the_base_is_a_robot_that_stands_turned():
+    def seen(turned_deg, off=0.0):
+        angle = np.radians(-turned_deg)
+        turn = np.array([[np.cos(angle), -np.sin(angle), 0.0], [np.sin(angle), np.cos(angle), 0.0], [0.0, 0.0, 1.0]])
+        aside = turn @ FRONT_M - FRONT_M + (0.0, off, 0.0)
+        values = np.array([*aside, -turned_deg, 0.0, 0.001, 0.0])
+        return _with_cameras(Gap(), Fit(values, np.full(7, 0.1), 0.0, 0.0, 0.0), FRONT_M)
+
+    gap, found = seen(5.0)
+    assert gap.mounted_deg == pytest.approx(5.0) and gap.front_m == (0.0, 0.0, 0.0)
+    assert found["mounted_deg"] == Estimate(5.0, pytest.approx(4.9), pytest.approx(5.1)) and "front_m.x" not in found
+    gap, found = seen(5.0, 1.5 * ABOUT_BASE_M)
+    assert gap.mounted_deg == 0.0 and gap.front_yaw_deg == pytest.approx(-5.0) and "mounted_deg" not in found
+
+
+def test_outliers_hardly_move_a_fit_and_its_interval_covers_the_truth():
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(40):
+        x = rng.uniform(-1, 1, (12, 20))
+        y = 2.0 * x - 1.0 + 0.05 * rng.standard_normal(x.shape) + 0.1 * rng.standard_normal((12, 1))
+        y[:, 0] += rng.choice((-1.0, 1.0), 12)
+        fit = robust_fit(lambda at, x=x, y=y: list(at[0] * x + at[1] - y), (0.0, 0.0), (0.5, 0.5), 0.05)
+        np.testing.assert_allclose(fit.values, (2.0, -1.0), atol=0.1)
+        covered += abs(fit.values[1] + 1.0) < fit.half[1]
+    assert covered >= 34  # of 40 intervals of 95 %
+    assert fit.after < fit.before
+
+
+def test_too_few_groups_give_no_interval():
+    fit = robust_fit(lambda at: [at - 1.0], (0.0,), (0.5,), 1.0)
+    assert fit.values == pytest.approx(1.0, abs=1e-3) and np.isinf(fit.half).all()
+
+
+# -- the file, and who follows it ------------------------------------------------------------------------------------
+
+
+def test_a_file_says_which_robot_a_gate_simulates(tmp_path):
+    path = tmp_path / "gap.json"
+    Identification(Gap(yaw_deg=4.0, wrist_m=(0.0, 0.001, 0.0)), {}).write(path, episode=3)
+    assert get_gap(str(path)) == Gap(yaw_deg=4.0, wrist_m=(0.0, 0.001, 0.0))
+    before = environment_digest(str(path))
+    Identification(Gap(yaw_deg=5.0), {}).write(path)
+    assert environment_digest(str(path)) != before
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("{", "no gap can be read there"),
+        ('{"gap": 3}', "no gap can be read there"),
+        ('{"found": {}}', "no gap can be read there"),
+        ('{"gap": {"yaw": 3}}', "unknown value of a gap 'yaw'"),
+        ('{"gap": {"yaw_deg": "3"}}', r"Gap\.yaw_deg: '3', expected a number"),
+        ('{"gap": {"front_m": [1, 2]}}', r"Gap\.front_m: \(1, 2\), expected three numbers"),
+        ('{"gap": {"wrist_m": 0.1}}', r"Gap\.wrist_m: 0\.1, expected three numbers"),
+        ('{"gap": {"gain": NaN}}', r"Gap\.gain: nan, expected a number from 0\.01 to 100"),
+        ('{"gap": {"latency_steps": 0.5}}', r"Gap\.latency_steps: 0\.5, expected a whole number from 0 to 1000"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(tmp_path, told, why):
+    path = tmp_path / "gap.json"
+    path.write_text(told)
+    with pytest.raises(InvalidInputError, match=rf"gap\.json: .*{why}"):
+        read_gap(path)
+
+
+def stored(folder, episodes):
+    """Keep ``episodes`` in ``folder``, and keep on writing it."""
+    store = ExperienceStore(folder)
+    for steps in episodes:
+        store.append([*steps[:-1], replace(steps[-1], truncated=True)])
+        store.commit()
+    return store
+
+
+def test_the_gap_is_read_beside_the_learner_that_writes(tmp_path, capsys):
+    store = stored(tmp_path / "experience", record(Gap(gain=1.2), 4, steps=12, image_size=0))
+    assert len(list(ExperienceReader(tmp_path / "experience").episodes())) == 4
+    assert main(["identify", "--learner", str(tmp_path), "--besides", "careful"]) == 0
+    told = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    store.close()
+    assert told["gap"]["gain"] == pytest.approx(1.2, abs=0.02) and told["gap"]["limits"] == 0.3
+    assert json.loads(json.dumps(asdict(get_gap(told["kept"])))) == told["gap"]
+
+
+def test_what_cannot_be_identified_is_refused_by_name(tmp_path, capsys):
+    for words, why in (
+        ([], "name a folder of experience, or a learner's"),
+        ([str(tmp_path)], "experience.sqlite: no experience is stored there"),
+        ([str(tmp_path), "--besides", "odd"], "unknown gap 'odd'"),
+        ([str(tmp_path), "--shots", "1"], "--shots: 1, expected 4 or more"),
+        ([str(tmp_path), "--robot", "odd"], "unknown robot 'odd'"),
+    ):
+        assert main(["identify", *words]) == 2
+        assert why in capsys.readouterr().err
+    with pytest.raises(StoreError, match="no experience is stored there"):
+        ExperienceReader(tmp_path)
+
+
+def found_at(*gaps):
+    """Return what finds these gaps, one after the other, and notes with what it began."""
+    asked = []
+
+    def find(experience, start):
+        asked.append(start)
+        return Identification(replace(gaps[len(asked) - 1], limits=start.limits), {"gain": Estimate(1.0, 0.9, 1.1)}), (
+            ExperienceReader(experience).catalogue()[-1].number
+        )
+
+    return find, asked
+
+
+def test_the_gates_simulation_follows_the_robot(tmp_path, monkeypatch):
+    monkeypatch.setattr(following, "AGAIN", 2)
+    told, folder = [], tmp_path / "gate"
+    store = stored(tmp_path / "experience", record(Gap(), 3, steps=3, image_size=0))
+    near = Gap(yaw_deg=4.4)
+    find, asked = found_at(Gap(yaw_deg=4.0), near, Gap(yaw_deg=9.0))
+
+    def follow():
+        return get_gap(followed_gap(folder, tmp_path / "experience", "careful", told.append, find))
+
+    def work(boot):
+        store.append([replace(s, boot_id=boot) for run in record(Gap(), 2, steps=3, image_size=0) for s in ended(run)])
+        store.commit()
+
+    first = follow()
+    assert first == Gap(yaw_deg=4.0, limits=0.3) and "the robot's gap: gain 1" in told[0]
+    assert follow() == first and len(asked) == 1  # nothing new was recorded
+    work("1")
+    assert follow() == first and len(asked) == 2  # it is about the same: what was tried stays valid
+    assert len(told) == 1 and differing(first, near) == "" == differing(first, first)
+    work("2")
+    assert follow().yaw_deg == 9.0 and "has changed (yaw_deg)" in told[1]
+    store.close()
+    assert AGAIN > 2
+
+
+def ended(steps):
+    """Return ``steps`` as an episode that is over."""
+    return [*steps[:-1], replace(steps[-1], truncated=True)]
+
+
+def test_a_gate_without_a_record_simulates_what_it_was_told(tmp_path):
+    told = []
+    assert followed_gap(tmp_path, tmp_path / "experience", "careful", told.append) == "careful"
+    store = stored(tmp_path / "experience", record(Gap(), 2, steps=3, image_size=0))
+    assert followed_gap(tmp_path, tmp_path / "experience", "careful", told.append) == "careful"
+    store.close()
+    assert "was not looked for" in told[0] and "cannot be told yet" in told[1]

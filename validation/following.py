@@ -1,0 +1,106 @@
+"""The gate's simulation follows the robot: its gap is found again as the learner's experience grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.learning.experience.reader import ExperienceReader
+from engram.sim.gaps import Gap, get_gap, read_gap
+from engram.validation.identify import Identification, IdentificationConfig, identify
+
+GAP = "gap.json"
+"""File of the gap that was found, in the gate's folder."""
+AGAIN = 50
+"""New episodes after which it is looked for again."""
+MATTERS = {
+    "yaw_deg": 1.0,
+    "gain": 0.03,
+    "deadband": 0.02,
+    "front_m": 0.005,
+    "front_yaw_deg": 0.5,
+    "wrist_m": 0.001,
+    "mounted_deg": 0.5,
+    "latency_steps": 0.5,
+    "dropped": 0.05,
+}
+"""A smaller change is none: each trial of the gate varies the robot by more than that."""
+
+Find = Callable[[Path, Gap], tuple[Identification, int]]
+"""Folder of experience, gap whose other values stay -> what was found, and the number of the last episode."""
+
+
+def identify_stored(
+    experience: Path, start: Gap, config: IdentificationConfig | None = None, robot: RobotConfig = PANDA_2F85
+) -> tuple[Identification, int]:
+    """Return what the newest episodes stored in ``experience`` say of the robot, and the number of the last of them.
+
+    Raises:
+        StoreError: nothing is stored there, or it is damaged.
+        InvalidInputError: it is too little, or another robot's.
+    """
+    config, store = config or IdentificationConfig(), ExperienceReader(experience)
+    known = store.catalogue()
+    newest = known[-max(config.episodes, config.shots) :]
+    episodes = [steps for one in newest if (steps := store.episode(one.number))]
+    return identify(episodes, start, config, robot), known[-1].number if known else 0
+
+
+def followed_gap(
+    folder: Path, experience: Path, on: str, told: Callable[[str], None], find: Find = identify_stored
+) -> str:
+    """Return the file with the gap that the robot has by its newest record; ``on`` while there is too little of it.
+
+    The file is left as it is while the record says nothing else: what was tried on it stays valid.
+
+    Args:
+        folder: where the file is kept.
+        experience: of the robot.
+        on: the gap whose other values stay, as :func:`engram.sim.gaps.get_gap` takes it.
+        told: takes what was found, in words.
+        find: finds the gap, and may do so in another process.
+    """
+    path = folder / GAP
+    try:
+        last = _looked_at(path)
+        newest = ExperienceReader(experience).catalogue(last)
+        if last and len(newest) < AGAIN:
+            return str(path)
+        found, number = find(experience, get_gap(on))
+    except InvalidInputError as error:
+        told(f"the robot's gap cannot be told yet: {error}")
+        return str(path) if path.exists() else on
+    except EngramError as error:
+        told(f"the robot's gap was not looked for: {error}")
+        return str(path) if path.exists() else on
+    if not path.exists() or (changed := differing(read_gap(path), found.gap)):
+        what = ", ".join(f"{name} {one}" for name, one in found.estimates.items())
+        told(f"the robot's gap: {what}" if not path.exists() else f"the robot has changed ({changed}): {what}")
+    else:
+        found = replace(found, gap=read_gap(path))
+    found.write(path, episode=number)
+    return str(path)
+
+
+def differing(one: Gap, other: Gap) -> str:
+    """Return the names of the values by which two gaps differ so much that it matters; empty: none."""
+    far = [
+        name
+        for name, matters in MATTERS.items()
+        if float(np.linalg.norm(np.subtract(getattr(one, name), getattr(other, name)))) > matters
+    ]
+    return ", ".join(far)
+
+
+def _looked_at(path: Path) -> int:
+    """Return the last episode that the file ``path`` rests on; 0: there is none, or it does not say."""
+    try:
+        return int(json.loads(path.read_text())["found"]["episode"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0

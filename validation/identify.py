@@ -1,0 +1,256 @@
+"""Which gap has a robot to the simulation? Its own record says (system identification).
+
+Three things are compared with a simulated robot at an empty table: where the tool went after each action (calibration
+and latency of the motions), how the arm looks in the pictures (where the cameras are), and how often a picture did not
+come. Friction and masses of the things cannot be told from this; they stay as they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from engram.core.errors import InvalidInputError
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.statistics import wilson
+from engram.core.types import EE_ACTION_DIM, Transition
+from engram.learning.experience.database import write_atomic
+from engram.sim.gaps import Gap
+from engram.sim.replica import Replica
+from engram.validation.picture_fit import Shot, fit_cameras
+from engram.validation.robust_fit import Fit, robust_fit
+
+LATENCIES = range(6)
+"""Delays of commands that are compared [control steps]."""
+WINDOW = 4
+"""The tool's way over so many control steps is compared: what went wrong before does not add up."""
+USUAL_M = 0.0003
+"""A usual error of that way [m]; contacts make larger ones, which count little."""
+COARSE_M = 0.003
+"""The same while the calibration is still far off."""
+MOTIONS = {"yaw_deg": 0.5, "gain": 0.01, "deadband": 0.003}
+"""What motions tell, and a change of each that is small."""
+LEAST, MOST = (-180.0, 0.05, 0.0), (180.0, 20.0, 0.9)
+"""Bounds of the same."""
+MOVING_RAD = 0.005
+"""An arm moves in a control step in which a joint turns by more than this: then no two pictures are alike."""
+FEWEST = 4
+"""Episodes that are needed."""
+ABOUT_BASE_M = 0.01
+"""A front camera that seems displaced about the robot's base to within this has not moved: the robot stands turned."""
+TURNED_DEG = 1.0
+"""By so much at least."""
+
+
+@dataclass(frozen=True)
+class IdentificationConfig:
+    """How much of a record is looked at."""
+
+    episodes: int = 16
+    """Episodes whose motions are compared, the newest."""
+    shots: int = 32
+    """Steps whose pictures are compared."""
+    seed: int = 0
+    """Which steps."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "shots"):
+            if getattr(self, name) < FEWEST:
+                raise InvalidInputError(
+                    f"IdentificationConfig.{name}: {getattr(self, name)}, expected {FEWEST} or more"
+                )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value of a gap that was found, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What a record says of a robot's gap."""
+
+    gap: Gap
+    estimates: Mapping[str, Estimate]
+    """By the names of the gap's values, ``front_m.x`` for parts of one; what is not here cannot be told."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be told, and why."""
+    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Root mean squared errors of motions [m] and pictures (0..1), before and after."""
+
+    def write(self, path: Path, **about: Any) -> None:
+        """Write the gap to ``path`` in one move, as ``engram.sim.gaps`` reads it, with what it rests on."""
+        told = {name: asdict(one) for name, one in self.estimates.items()}
+        found = {"estimates": told, "untold": dict(self.untold), "errors": dict(self.errors), **about}
+        write_atomic(path, (json.dumps({"gap": asdict(self.gap), "found": found}, indent=1) + "\n").encode())
+
+
+def identify(
+    episodes: Sequence[Sequence[Transition]],
+    start: Gap | None = None,
+    config: IdentificationConfig | None = None,
+    robot: RobotConfig = PANDA_2F85,
+) -> Identification:
+    """Return the gap of the robot that ``episodes`` are a record of.
+
+    Args:
+        episodes: transitions in order; the newest episodes last.
+        start: gap whose other values stay; default: none.
+        config: how much is looked at.
+        robot: which one it is.
+
+    Raises:
+        InvalidInputError: there are too few episodes in which the tool moved by relative motions, or their state is
+            that of another robot.
+    """
+    config, gap = config or IdentificationConfig(), start or Gap()
+    runs = [run for episode in episodes for run in unbroken(episode) if len(run) > 2 * WINDOW][-config.episodes :]
+    if len(runs) < FEWEST:
+        raise InvalidInputError(
+            f"identify: {len(runs)} unbroken runs of more than {2 * WINDOW} relative motions of the tool in "
+            f"{len(episodes)} episodes, expected {FEWEST} or more: let the robot work first"
+        )
+    dims = {len(step.state) for run in runs for step in run}
+    if dims != {robot.state_dim}:
+        raise InvalidInputError(f"identify: states of {sorted(dims)} numbers, {robot.name} has {robot.state_dim}")
+    estimates: dict[str, Estimate] = {}
+    latency, motions = _fit_motions(runs, gap, robot)
+    estimates |= {name: _estimate(motions, at) for at, name in enumerate(MOTIONS)}
+    estimates["latency_steps"] = Estimate(latency, latency, latency)
+    calibration: dict[str, Any] = {name: estimates[name].value for name in MOTIONS}
+    gap = replace(gap, latency_steps=latency, **calibration)
+    errors = {"motions_m": (motions.before, motions.after)}
+    untold = {name: "nothing in the record depends on it enough" for name in ("friction", "mass")}
+    untold["limits"] = "the record has what the limits let through"
+    shots = _shots(episodes, config)
+    if shots:
+        fitted = fit_cameras(shots, robot)
+        errors["pictures"] = (fitted.fit.before, fitted.fit.after)
+        if fitted.why_not:
+            untold["cameras"] = fitted.why_not
+        else:
+            gap, found = _with_cameras(gap, fitted.fit, fitted.front_m)
+            estimates |= found
+    else:
+        untold["cameras"] = "the record has no pictures of a moving arm"
+    dropped = _dropped(runs)
+    if dropped is not None:
+        gap, estimates["dropped"] = replace(gap, dropped=dropped.value), dropped
+    return Identification(gap, estimates, untold, errors)
+
+
+def unbroken(episode: Sequence[Transition]) -> Iterator[list[Transition]]:
+    """Yield the parts of ``episode`` in which no control step is missing and the tool was moved by relative motions."""
+    gaps = np.diff([step.stamp_ns for step in episode])
+    usual = float(np.median(gaps)) if len(gaps) else 0.0
+    part: list[Transition] = []
+    for step in episode:
+        fits = len(step.executed_action) == EE_ACTION_DIM
+        if part and (not fits or step.stamp_ns - part[-1].stamp_ns > 1.5 * usual):
+            yield part
+            part = []
+        part += [step] * fits
+    if part:
+        yield part
+
+
+def _fit_motions(runs: Sequence[Sequence[Transition]], gap: Gap, robot: RobotConfig) -> tuple[int, Fit]:
+    """Return the latency [control steps] and the calibration at which a simulated tool goes the same way."""
+    replica = Replica(robot)
+    went = [np.array([step.state[:3] for step in run], float) for run in runs]
+    actions = [[step.executed_action.astype(float) for step in run] for run in runs]
+
+    def fit(latency: int, count: int, start: Sequence[float] | np.ndarray, usual_m: float, evaluations: int) -> Fit:
+        def residuals(values: np.ndarray) -> list[np.ndarray]:
+            calibration: dict[str, Any] = dict(zip(MOTIONS, values.tolist(), strict=True))
+            replica.become(replace(gap, latency_steps=latency, **calibration))
+            return [
+                _ways(replica.replay(run[0].state, done)) - _ways(there)
+                for run, done, there in zip(runs[:count], actions, went, strict=False)
+            ]
+
+        return robust_fit(residuals, start, tuple(MOTIONS.values()), usual_m, (LEAST, MOST), evaluations)
+
+    start = tuple(getattr(gap, name) for name in MOTIONS)
+    tried = {latency: fit(latency, FEWEST, start, COARSE_M, 5) for latency in LATENCIES}
+    best = min(tried, key=lambda latency: tried[latency].cost)
+    return best, fit(best, len(runs), tried[best].values, USUAL_M, 12)
+
+
+def _ways(positions: np.ndarray) -> np.ndarray:
+    """Return how far the tool went in every ``WINDOW`` of control steps (n, 3)."""
+    return positions[WINDOW:] - positions[:-WINDOW]
+
+
+def _estimate(fit: Fit, at: int) -> Estimate:
+    value, half = float(fit.values[at]), float(fit.half[at])
+    return Estimate(value, value - half, value + half)
+
+
+def _with_cameras(gap: Gap, fit: Fit, front_m: np.ndarray) -> tuple[Gap, dict[str, Estimate]]:
+    """Return ``gap`` with the cameras that pictures of the arm tell of, and what they tell.
+
+    They tell where the front camera is as the robot sees it. If it stands just where a robot would see it that was
+    turned on its place, then the robot was turned: one thing that changed, not four.
+    """
+    names = [f"{camera}.{axis}" for camera, axis in itertools.product(("front_m",), "xyz")]
+    names += ["front_yaw_deg", *(f"wrist_m.{axis}" for axis in "xyz")]
+    found = {name: _estimate(fit, at) for at, name in enumerate(names)}
+    yaw, aside = found["front_yaw_deg"], fit.values[:3]
+    about_base = Rotation.from_euler("z", yaw.value, degrees=True).apply(front_m) - front_m
+    if abs(yaw.value) > TURNED_DEG and float(np.linalg.norm(aside - about_base)) < ABOUT_BASE_M:
+        found = {name: one for name, one in found.items() if not name.startswith("front")}
+        found["mounted_deg"] = Estimate(-yaw.value, -yaw.high, -yaw.low)
+        front: dict[str, Any] = {"mounted_deg": -yaw.value, "front_m": (0.0, 0.0, 0.0), "front_yaw_deg": 0.0}
+    else:
+        x, y, z = (float(value) for value in aside)
+        front = {"mounted_deg": 0.0, "front_m": (x, y, z), "front_yaw_deg": yaw.value}
+    x, y, z = (float(value) for value in fit.values[4:])
+    return replace(gap, **front, wrist_m=(x, y, z)), found
+
+
+def _shots(episodes: Sequence[Sequence[Transition]], config: IdentificationConfig) -> list[Shot]:
+    """Return steps with pictures of their own, from as many episodes as possible, the newest."""
+    rng, shots = np.random.default_rng(config.seed), list[Shot]()
+    each = math.ceil(config.shots / max(1, min(len(episodes), config.shots)))
+    for number, episode in enumerate(reversed(episodes)):
+        fresh = [b for a, b in itertools.pairwise(episode) if b.images and _came(a, b) and not b.source.covered_cameras]
+        for at in rng.choice(len(fresh), min(each, len(fresh)), replace=False).tolist():
+            shots.append(Shot(number, fresh[at].state, fresh[at].images))
+        if len(shots) >= config.shots:
+            break
+    return shots[: config.shots]
+
+
+def _came(before: Transition, now: Transition) -> bool:
+    """Tell whether the pictures of ``now`` are others than those of the step before."""
+    return any(not np.array_equal(now.images[name], seen) for name, seen in before.images.items() if name in now.images)
+
+
+def _dropped(runs: Sequence[Sequence[Transition]]) -> Estimate | None:
+    """Return the share of control steps of a moving arm whose pictures did not come; None: there are no such."""
+    pairs = [
+        _came(a, b)
+        for run in runs
+        for a, b in itertools.pairwise(run)
+        if a.images and b.images and float(np.abs(b.state[8:] - a.state[8:]).max()) > MOVING_RAD
+    ]
+    if not pairs:
+        return None
+    rate = wilson(pairs.count(False), len(pairs))
+    return Estimate(rate.rate, rate.low, rate.high)
