@@ -97,7 +97,7 @@ def get_gap(name: str) -> Gap:
     if name.endswith(".json"):
         return read_gap(Path(name).expanduser())
     if name not in GAPS:
-        raise unknown_name("gap", name, (*GAPS, "a .json file of engram identify"))
+        raise unknown_name("gap", name, (*GAPS, "yours.json of engram identify"))
     return GAPS[name]
 
 
