@@ -59,6 +59,9 @@ class ValidateConfig:
     """Processes that run episodes."""
     niceness: int = 10
     """How far they yield to other processes (Unix nice)."""
+    ray: str = ""
+    """Address of a Ray cluster that runs the episodes in place of the workers, as in 10.0.0.1:6379; local: a Ray is
+    started here. Needs engram[ray]. The verdict is the same."""
     work: Path = Path("runs/validate")
     """Folder for results and verdicts; with --learner they lie in the learner's."""
 
@@ -106,6 +109,7 @@ def validate(config: ValidateConfig) -> int:
         on=config.on,
         workers=config.workers,
         niceness=config.niceness,
+        ray=config.ray,
         worst_case=config.worst_case,
         told=told,
         found=lambda case: console.print(f"weakest place of {case}"),

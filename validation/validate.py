@@ -17,6 +17,7 @@ from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, writ
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import each_once
 from engram.validation.gate import OPEN, Gate, GateConfig
+from engram.validation.ray_pool import ray_pool
 from engram.validation.report import write_page
 from engram.validation.trials import (
     FIRST_SEED,
@@ -57,6 +58,7 @@ def validate(
     on: str = NOMINAL,
     workers: int = 1,
     niceness: int = 0,
+    ray: str = "",
     worst_case: int = 0,
     told: Callable[[Progress], None] = lambda progress: None,
     found: Callable[[WorstCase], None] = lambda case: None,
@@ -79,6 +81,7 @@ def validate(
         on: the gap that the robot has to the nominal tabletop, a name of ``engram.sim.gaps``.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
+        ray: address of a Ray cluster whose processes run the episodes in place of ours (:mod:`.ray_pool`); empty: none.
         worst_case: so many episodes a task search for the candidate's weakest places first; 0: none does.
         told: called after every round of scenes.
         found: called with every place that the search has found.
@@ -86,10 +89,10 @@ def validate(
 
     Raises:
         UnknownNameError: a task or a gap does not exist.
-        InvalidInputError: both are the same weights, or the search has too few episodes.
+        InvalidInputError: both are the same weights, the search has too few episodes, or Ray is not installed.
         WeightsError: weights do not fit their network, or hold values that are not finite.
         StoreError: another process writes ``folder``, or the disk refuses it.
-        EngramError: a worker died.
+        EngramError: a worker died, or no Ray cluster answers.
     """
     if candidate.key == approved.key:
         raise InvalidInputError(f"validate: candidate and approved are the same policy ({candidate.sha256[:12]})")
@@ -98,7 +101,8 @@ def validate(
     store = TrialStore(folder, on)
     try:
         cases = WorstCases(folder)
-        with spawned_pool(workers, niceness=niceness) as pool:
+        processes = ray_pool(ray, workers) if ray else spawned_pool(workers, niceness=niceness)
+        with processes as pool:
 
             def count() -> None:
                 ran[0] += 1
