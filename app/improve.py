@@ -63,7 +63,7 @@ class ImproveConfig:
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
     """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
-    updates: int = 20
+    updates: int = 40
     """Updates that each success pays for."""
     rehearsed: int = 0
     """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees

@@ -135,3 +135,43 @@ def gate_policies(results: Results) -> list[str]:
         "",
         *table(("candidates", "wanted", "n", "promoted", "rejected", "not shown", "pairs"), rows),
     ]
+
+
+IDENTIFIED = {
+    "yaw_deg": "direction of motions, deg",
+    "gain": "scale of motions",
+    "deadband": "deadband of motions",
+    "latency_steps": "latency, control steps",
+    "front_m": "front camera, m",
+    "front_yaw_deg": "turn of the front camera, deg",
+    "wrist_m": "wrist camera, m",
+    "mounted_deg": "turn of the robot on its place, deg",
+    "dropped": "share of lost pictures",
+}
+
+
+def identification(results: Results) -> list[str]:
+    """How far off a gap is that a record tells, and how policies rank in the simulation that has it."""
+    result, rows = results["identification"], []
+    for name, words in IDENTIFIED.items():
+        median, most = (result.figure(f"identification_{name}_{what}_error") for what in ("median", "largest"))
+        rows.append([words, number(median), number(most), target(most)])
+    before, after = (result.figure(f"rank_correlation_{when}") for when in ("before", "after"))
+    return [
+        f"Errors of `engram identify` on {result.figure('identification_gain_largest_error')['n']} simulated robots whose gaps "
+        "are known. Target of the largest error: less than the gate varies its robots. "
+        "[How it is found](how-to/validate.md#a-robot-that-differs-from-the-simulation).",
+        "",
+        *table(("value", "median error", "largest error", "target"), rows),
+        "",
+        f"On one of them, {before['n']} policies of mixed quality were tried, {result.content['policies'][0]['twin']['n']} "
+        "episodes each: on the robot itself, and in the gate's simulation without and with the gap that was found. Both are "
+        f"simulations. Spearman's rank correlation with the robot was {_with_interval(before)} without the gap and "
+        f"{_with_interval(after)} with it (target {after['target']}, {'met' if after['met'] else 'missed'}).",
+    ]
+
+
+def _with_interval(row: Mapping[str, Any]) -> str:
+    """Return a figure with its interval, in words."""
+    low, high = row["interval"]
+    return f"{row['value']:.2f} [{low:.2f}, {high:.2f}]"

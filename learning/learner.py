@@ -33,7 +33,7 @@ class EpisodeSource(Protocol):
 class LearnerConfig:
     """Pace and size of the learning."""
 
-    updates_per_episode: int = 20
+    updates_per_episode: int = 40
     """Updates that each new success pays for, so that learning keeps step with experience."""
     batch_size: int = 32
     """Control steps in an update."""

@@ -44,7 +44,7 @@ class PracticeConfig:
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
     """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
-    updates: int = 20
+    updates: int = 40
     """Updates that each success pays for; then the new weights drive."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
