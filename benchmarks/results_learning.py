@@ -157,16 +157,18 @@ def identification(results: Results) -> list[str]:
         median, most = (result.figure(f"identification_{name}_{what}_error") for what in ("median", "largest"))
         rows.append([words, number(median), number(most), target(most)])
     before, after = (result.figure(f"rank_correlation_{when}") for when in ("before", "after"))
+    robots = result.figure("identification_gain_largest_error")["n"]
+    episodes = result.content["policies"][0]["twin"]["n"]
     return [
-        f"Errors of `engram identify` on {result.figure('identification_gain_largest_error')['n']} simulated robots whose gaps "
-        "are known. Target of the largest error: less than the gate varies its robots. "
+        f"Errors of `engram identify` on {robots} simulated robots whose gaps are known. Target of the largest error: "
+        "less than the gate varies its robots. "
         "[How it is found](how-to/validate.md#a-robot-that-differs-from-the-simulation).",
         "",
         *table(("value", "median error", "largest error", "target"), rows),
         "",
-        f"On one of them, {before['n']} policies of mixed quality were tried, {result.content['policies'][0]['twin']['n']} "
-        "episodes each: on the robot itself, and in the gate's simulation without and with the gap that was found. Both are "
-        f"simulations. Spearman's rank correlation with the robot was {_with_interval(before)} without the gap and "
+        f"On one of them, {before['n']} policies of mixed quality were tried, {episodes} episodes each: on the robot "
+        "itself, and in the gate's simulation without and with the gap that was found. All of it is simulated. "
+        f"Spearman's rank correlation with the robot was {_with_interval(before)} without the gap and "
         f"{_with_interval(after)} with it (target {after['target']}, {'met' if after['met'] else 'missed'}).",
     ]
 

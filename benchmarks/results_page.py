@@ -64,6 +64,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "The gate's test": (learning.gate, ("gate",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),
+        "Finding a robot's gap": (learning.identification, ("identification",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
     "A new user's first hour": {"The commands of the README": (speed.first_hour, ("first_hour",))},

@@ -66,26 +66,27 @@ def followed_gap(
         told: takes what was found, in words.
         find: finds the gap, and may do so in another process.
     """
-    path = folder / GAP
+    path, kept = folder / GAP, _kept(folder / GAP, told)
     try:
-        last = _looked_at(path)
+        last = _looked_at(path) if kept is not None else 0
         newest = ExperienceReader(experience).catalogue(last)
         if last and len(newest) < AGAIN:
             return str(path)
         found, number = find(experience, get_gap(on))
+        what = ", ".join(f"{name} {one}" for name, one in found.estimates.items())
+        if kept is None:
+            told(f"the robot's gap: {what}")
+        elif changed := differing(kept, found.gap):
+            told(f"the robot has changed ({changed}): {what}")
+        else:
+            found = replace(found, gap=kept)
+        found.write(path, episode=number)
+        return str(path)
     except InvalidInputError as error:
         told(f"the robot's gap cannot be told yet: {error}")
-        return str(path) if path.exists() else on
-    except EngramError as error:
+    except (EngramError, OSError) as error:
         told(f"the robot's gap was not looked for: {error}")
-        return str(path) if path.exists() else on
-    if not path.exists() or (changed := differing(read_gap(path), found.gap)):
-        what = ", ".join(f"{name} {one}" for name, one in found.estimates.items())
-        told(f"the robot's gap: {what}" if not path.exists() else f"the robot has changed ({changed}): {what}")
-    else:
-        found = replace(found, gap=read_gap(path))
-    found.write(path, episode=number)
-    return str(path)
+    return on if kept is None else str(path)
 
 
 def differing(one: Gap, other: Gap) -> str:
@@ -96,6 +97,15 @@ def differing(one: Gap, other: Gap) -> str:
         if float(np.linalg.norm(np.subtract(getattr(one, name), getattr(other, name)))) > matters
     ]
     return ", ".join(far)
+
+
+def _kept(path: Path, told: Callable[[str], None]) -> Gap | None:
+    """Return the gap that was found before; None: there is none that can be read."""
+    try:
+        return read_gap(path) if path.exists() else None
+    except InvalidInputError as error:
+        told(f"the robot's gap is looked for anew: {error}")
+        return None
 
 
 def _looked_at(path: Path) -> int:

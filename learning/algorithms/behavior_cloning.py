@@ -30,8 +30,8 @@ class BehaviorCloningConfig:
     """AdamW with a constant learning rate; the weights that are shipped are a running average."""
 
     learning_rate: float = 3e-5
-    """Step size. Constant, because online learning has no last step to decay towards. Three times as much unlearns what
-    is not practised (docs/decisions/0031-rehearsal.md)."""
+    """Step size. Constant, because online learning has no last step to decay towards. Larger steps unlearn more of what
+    is not practised, and teach less (docs/decisions/0031-rehearsal.md)."""
     weight_decay: float = 1e-3
     """Weight decay of matrices; vectors are not decayed."""
     gradient_norm: float = 1.0

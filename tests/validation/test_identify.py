@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -250,3 +251,23 @@ def test_a_gate_without_a_record_simulates_what_it_was_told(tmp_path):
     assert followed_gap(tmp_path, tmp_path / "experience", "careful", told.append) == "careful"
     store.close()
     assert "was not looked for" in told[0] and "cannot be told yet" in told[1]
+
+
+def test_a_damaged_file_is_found_anew_and_a_full_disk_keeps_what_there_was(tmp_path, monkeypatch):
+    told, folder = [], tmp_path / "gate"
+    folder.mkdir()
+    (folder / "gap.json").write_text('{"gap": {"gain": -3}}')
+    store = stored(tmp_path / "experience", record(Gap(), 2, steps=3, image_size=0))
+    find, _ = found_at(Gap(yaw_deg=4.0), Gap(yaw_deg=9.0))
+    follow = partial(followed_gap, folder, tmp_path / "experience", "careful", told.append, find)
+    assert get_gap(follow()).yaw_deg == 4.0
+    assert "looked for anew" in told[0] and "Gap.gain: -3" in told[0]
+
+    def full(self, path, **about):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(following, "AGAIN", 0)
+    monkeypatch.setattr(Identification, "write", full)
+    assert get_gap(follow()).yaw_deg == 4.0
+    store.close()
+    assert "No space left on device" in told[-1]
