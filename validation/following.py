@@ -30,7 +30,9 @@ MATTERS = {
     "latency_steps": 0.5,
     "dropped": 0.05,
 }
-"""A smaller change is none: each trial of the gate varies the robot by more than that."""
+"""What a record tells. A smaller change is none: the gate's trials vary a robot by about as much."""
+UNTOLD = ("friction", "mass", "limits")
+"""What no record tells: it is as the gate was told."""
 
 Find = Callable[[Path, Gap], tuple[Identification, int]]
 """Folder of experience, gap whose other values stay -> what was found, and the number of the last episode."""
@@ -41,12 +43,15 @@ def identify_stored(
 ) -> tuple[Identification, int]:
     """Return what the newest episodes stored in ``experience`` say of the robot, and the number of the last of them.
 
+    Where several robots are stored, it is the one that worked last.
+
     Raises:
         StoreError: nothing is stored there, or it is damaged.
         InvalidInputError: it is too little, or another robot's.
     """
     config, store = config or IdentificationConfig(), ExperienceReader(experience)
     known = store.catalogue()
+    known = [one for one in known if one.robot_id == known[-1].robot_id]
     newest = known[-max(config.episodes, config.shots) :]
     episodes = [steps for one in newest if (steps := store.episode(one.number))]
     return identify(episodes, start, config, robot), known[-1].number if known else 0
@@ -68,15 +73,16 @@ def followed_gap(
     """
     path, kept = folder / GAP, _kept(folder / GAP, told)
     try:
-        last = _looked_at(path) if kept is not None else 0
+        start, last = get_gap(on), _looked_at(path) if kept is not None else 0
         newest = ExperienceReader(experience).catalogue(last)
-        if last and len(newest) < AGAIN:
+        as_told = kept is not None and all(getattr(kept, name) == getattr(start, name) for name in UNTOLD)
+        if last and as_told and len(newest) < AGAIN:
             return str(path)
-        found, number = find(experience, get_gap(on))
+        found, number = find(experience, start)
         what = ", ".join(f"{name} {one}" for name, one in found.estimates.items())
         if kept is None:
             told(f"the robot's gap: {what}")
-        elif changed := differing(kept, found.gap):
+        elif changed := differing(kept, found.gap) or ("" if as_told else "it was told so"):
             told(f"the robot has changed ({changed}): {what}")
         else:
             found = replace(found, gap=kept)

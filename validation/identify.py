@@ -208,8 +208,7 @@ def _with_cameras(gap: Gap, fit: Fit, front_m: np.ndarray) -> tuple[Gap, dict[st
     They tell where the front camera is as the robot sees it. If it stands just where a robot would see it that was
     turned on its place, then the robot was turned: one thing that changed, not four.
     """
-    names = [f"{camera}.{axis}" for camera, axis in itertools.product(("front_m",), "xyz")]
-    names += ["front_yaw_deg", *(f"wrist_m.{axis}" for axis in "xyz")]
+    names = [*(f"front_m.{axis}" for axis in "xyz"), "front_yaw_deg", *(f"wrist_m.{axis}" for axis in "xyz")]
     found = {name: _estimate(fit, at) for at, name in enumerate(names)}
     yaw, aside = found["front_yaw_deg"], fit.values[:3]
     about_base = Rotation.from_euler("z", yaw.value, degrees=True).apply(front_m) - front_m

@@ -186,6 +186,18 @@ def test_the_gap_is_read_beside_the_learner_that_writes(tmp_path, capsys):
     assert json.loads(json.dumps(asdict(get_gap(told["kept"])))) == told["gap"]
 
 
+def test_of_several_robots_the_one_that_worked_last_is_told(tmp_path, monkeypatch):
+    store = stored(tmp_path, record(Gap(), 3, steps=3, image_size=0))
+    for steps in record(Gap(), 2, steps=3, image_size=0):
+        store.append([replace(step, robot_id="other") for step in ended(steps)])
+        store.commit()
+    seen = []
+    monkeypatch.setattr(following, "identify", lambda episodes, *_: seen.extend(episodes))
+    _, last = following.identify_stored(tmp_path, Gap())
+    store.close()
+    assert ({step.robot_id for steps in seen for step in steps}, len(seen), last) == ({"other"}, 2, 5)
+
+
 def test_what_cannot_be_identified_is_refused_by_name(tmp_path, capsys):
     for words, why in (
         ([], "name a folder of experience, or a learner's"),
@@ -235,6 +247,8 @@ def test_the_gates_simulation_follows_the_robot(tmp_path, monkeypatch):
     assert len(told) == 1 and differing(first, near) == "" == differing(first, first)
     work("2")
     assert follow().yaw_deg == 9.0 and "has changed (yaw_deg)" in told[1]
+    find, asked = found_at(Gap(yaw_deg=9.1))  # whoever raises its limits says so to the gate
+    assert get_gap(followed_gap(folder, tmp_path / "experience", "none", told.append, find)) == Gap(yaw_deg=9.1)
     store.close()
     assert AGAIN > 2
 
