@@ -7,7 +7,8 @@ trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). The safety fil
 as in the gate's simulation. What happens:
 
 1. The policy practises one kind of goal. The memory alone says what went well; the learner learns from it.
-2. The gate tries the learner's candidates in simulation. What it promotes drives, and practises on.
+2. The gate finds in the robot's record how it differs from the simulation, and tries the learner's candidates in one
+   that differs likewise. What it promotes drives, and practises on.
 3. The next candidate that is promoted drives as a canary, and at this moment the robot is knocked: it stands
    differently from now on. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
@@ -43,6 +44,9 @@ from engram.learning.weights.manifest import make_manifest
 from engram.nodes import qos
 from engram.nodes.learner_client import LearnerClient
 from engram.sim.twin import GAP_FILE
+from engram.validation.following import GAP
+from engram.validation.of_learner import GATE
+from engram.validation.trials import NOMINAL
 from engram_interfaces.msg import GateVerdict
 
 DATA = Path(".local/share/engram/robot0")
@@ -64,7 +68,7 @@ class PromiseBenchmark:
     task: str = "pick_place"
     """What is practised."""
     on: str = "mounted"
-    """The gap that the robot has, and the gate's simulation with it."""
+    """The gap that the robot has; nobody tells the gate."""
     knocked: str = "knocked"
     """The gap that it has from the canary on."""
     practised: int = 400
@@ -73,7 +77,7 @@ class PromiseBenchmark:
     """Most goals until the canary is rolled back."""
     first_seed: int = 30_000
     """Scene of the first goal."""
-    candidate_updates: int = 600
+    candidate_updates: int = 1200
     """Updates of the learner between two candidates."""
     budget: int = 600
     """Most pairs of episodes of the gate on a task."""
@@ -178,7 +182,9 @@ class Promise:
         library.add(data, make_manifest(data, RUINED, lineage=manifest.lineage))
         self.tell("sabotage", "", RUINED)
         self.offer("before it was tried")
-        words = ["validate", RUINED, "--learner", str(folder), "--against", self.config.policy, "--on", self.config.on]
+        found = folder / GATE / GAP
+        on = str(found) if found.exists() else NOMINAL
+        words = ["validate", RUINED, "--learner", str(folder), "--against", self.config.policy, "--on", on]
         done = subprocess.run(
             [sys.executable, "-m", "engram.app.cli", *words], capture_output=True, text=True, env=self.loop.environment
         )
@@ -214,7 +220,12 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
             ("weights_for", ["robot0", "robot1"]),
         ),
         "safety_node": tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk")),
-        "gate_node": (("on", config.on), ("budget", config.budget), ("workers", config.workers)),
+        "gate_node": (
+            ("on", NOMINAL),
+            ("identify", True),
+            ("budget", config.budget),
+            ("workers", config.workers),
+        ),
     }
     world = "engram.sim.twin:ChangingWorkcell"
     environment = {GAP_FILE: str(gap.resolve())}

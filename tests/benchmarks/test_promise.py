@@ -57,12 +57,13 @@ def test_the_picture_shows_what_happened(story, tmp_path):
     assert all(f"<!-- {text}" in drawn for text in ("goals", " knocked", " rolled back v2: v1", " refused ruined"))
 
 
-def test_the_robot_trusts_the_learner_and_the_gate_knows_its_gap(tmp_path):
+def test_the_robot_trusts_the_learner_and_the_gate_finds_its_gap_by_itself(tmp_path):
     config = PromiseBenchmark(work=tmp_path)
     made = settings(config, tmp_path / "gap.txt")
     assert made.values["accept"] == "approved"
     assert (tmp_path / "nodes" / "home" / DATA / "keys" / "signing.pem").is_file()
-    assert dict(made.parameters["gate_node"])["on"] == "mounted"
+    gate = dict(made.parameters["gate_node"])
+    assert (gate["on"], gate["identify"]) == ("none", True)
     assert settings(config, tmp_path / "gap.txt") == made  # the key is made once
     json.dumps(dict(made.parameters))
 
