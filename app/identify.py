@@ -6,6 +6,7 @@ The last line is JSON. The gap goes to a file that ``--on`` of ``engram validate
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,13 +60,14 @@ def identify(config: IdentifyConfig) -> int:
     found, last = identify_stored(folder, get_gap(config.besides), sample, make_robot(config.robot))
     console, table = Console(stderr=True), Table("value", "found", "95 % interval", title=f"How {folder} differs")
     for name, one in found.estimates.items():
-        table.add_row(name, f"{one.value:.4g}", f"{one.low:.4g} .. {one.high:.4g}")
+        told = f"{one.low:.4g} .. {one.high:.4g}" if math.isfinite(one.low) else "too few episodes to say"
+        table.add_row(name, f"{one.value:.4g}", told)
     for name, why in found.untold.items():
         table.add_row(name, "cannot be told", why)
     console.print(table)
     command = " ".join(sys.argv[1:])
     found.write(output.expanduser(), episode=last, command=command, commit=commit())
     console.print(f"written: {output}")
-    told = {name: asdict(one) for name, one in found.estimates.items()}
-    print(json.dumps({"gap": asdict(found.gap), "found": told, "untold": found.untold, "kept": str(output)}))
+    estimates = {name: one.told() for name, one in found.estimates.items()}
+    print(json.dumps({"gap": asdict(found.gap), "found": estimates, "untold": found.untold, "kept": str(output)}))
     return 0

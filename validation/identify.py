@@ -75,10 +75,15 @@ class Estimate:
 
     value: float
     low: float
+    """Minus infinity where there were too few episodes to say, as ``high`` is infinity."""
     high: float
 
     def __str__(self) -> str:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+    def told(self) -> dict[str, float | None]:
+        """Return it for JSON, which has no infinity: null."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Identification:
 
     def write(self, path: Path, **about: Any) -> None:
         """Write the gap to ``path`` in one move, as ``engram.sim.gaps`` reads it, with what it rests on."""
-        told = {name: asdict(one) for name, one in self.estimates.items()}
+        told = {name: one.told() for name, one in self.estimates.items()}
         found = {"estimates": told, "untold": dict(self.untold), "errors": dict(self.errors), **about}
         write_atomic(path, (json.dumps({"gap": asdict(self.gap), "found": found}, indent=1) + "\n").encode())
 

@@ -142,7 +142,8 @@ def test_a_file_says_which_robot_a_gate_simulates(tmp_path):
     Identification(Gap(yaw_deg=4.0, wrist_m=(0.0, 0.001, 0.0)), {}).write(path, episode=3)
     assert get_gap(str(path)) == Gap(yaw_deg=4.0, wrist_m=(0.0, 0.001, 0.0))
     before = environment_digest(str(path))
-    Identification(Gap(yaw_deg=5.0), {}).write(path)
+    Identification(Gap(yaw_deg=5.0), {"yaw_deg": Estimate(5.0, -np.inf, np.inf)}).write(path)
+    assert '"low": null' in path.read_text() and "Infinity" not in path.read_text()
     assert environment_digest(str(path)) != before
 
 
