@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import Gap
 from engram.sim.replica import Replica
 from engram.validation.picture_fit import Shot, fit_cameras
-from engram.validation.robust_fit import Fit, robust_fit
+from engram.validation.robust_fit import Fit, rms, robust_fit
 
 LATENCIES = range(6)
 """Delays of commands that are compared [control steps]."""
@@ -180,21 +181,23 @@ def _fit_motions(runs: Sequence[Sequence[Transition]], gap: Gap, robot: RobotCon
     went = [np.array([step.state[:3] for step in run], float) for run in runs]
     actions = [[step.executed_action.astype(float) for step in run] for run in runs]
 
-    def fit(latency: int, count: int, start: Sequence[float] | np.ndarray, usual_m: float, evaluations: int) -> Fit:
-        def residuals(values: np.ndarray) -> list[np.ndarray]:
-            calibration: dict[str, Any] = dict(zip(MOTIONS, values.tolist(), strict=True))
-            replica.become(replace(gap, latency_steps=latency, **calibration))
-            return [
-                _ways(replica.replay(run[0].state, done)) - _ways(there)
-                for run, done, there in zip(runs[:count], actions, went, strict=False)
-            ]
+    def errors(latency: int, count: int, values: np.ndarray) -> list[np.ndarray]:
+        calibration: dict[str, Any] = dict(zip(MOTIONS, values.tolist(), strict=True))
+        replica.become(replace(gap, latency_steps=latency, **calibration))
+        return [
+            _ways(replica.replay(run[0].state, done)) - _ways(there)
+            for run, done, there in zip(runs[:count], actions, went, strict=False)
+        ]
 
+    def fit(latency: int, count: int, start: np.ndarray, usual_m: float, evaluations: int) -> Fit:
+        residuals = partial(errors, latency, count)
         return robust_fit(residuals, start, tuple(MOTIONS.values()), usual_m, (LEAST, MOST), evaluations)
 
-    start = tuple(getattr(gap, name) for name in MOTIONS)
+    start = np.array([getattr(gap, name) for name in MOTIONS], float)
     tried = {latency: fit(latency, FEWEST, start, COARSE_M, 5) for latency in LATENCIES}
     best = min(tried, key=lambda latency: tried[latency].cost)
-    return best, fit(best, len(runs), tried[best].values, USUAL_M, 12)
+    found = fit(best, len(runs), tried[best].values, USUAL_M, 12)
+    return best, replace(found, before=rms(errors(gap.latency_steps, len(runs), start)))
 
 
 def _ways(positions: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 from engram.core.robot import RobotConfig
 from engram.sim.gaps import Gap
 from engram.sim.replica import Replica
-from engram.validation.robust_fit import Fit, robust_fit
+from engram.validation.robust_fit import Fit, rms, robust_fit
 
 CAMERAS = ("front", "wrist")
 """Those that a gap can have moved."""
@@ -84,10 +84,9 @@ def _fit(
 
         fit = robust_fit(errors, values, STEPS, scale)
         values = fit.values
-    nowhere = np.concatenate([np.ravel(group) for group in errors(np.zeros(len(STEPS)))])
     alike = _correlation(pictures(values, *PASSES[-1][:2]), real)
     why_not = "" if alike >= ALIKE else f"the simulation's pictures look otherwise (correlation {alike:.2f})"
-    return CameraFit(replace(fit, before=float(np.sqrt(np.mean(nowhere**2)))), front_m, why_not)
+    return CameraFit(replace(fit, before=rms(errors(np.zeros(len(STEPS))))), front_m, why_not)
 
 
 def _gap(values: np.ndarray) -> Gap:

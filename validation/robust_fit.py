@@ -70,9 +70,7 @@ def robust_fit(
     )
     groups = residuals(found.x * unit)
     half = _half(jacobian(found.x), groups, scale) * unit
-    return Fit(
-        found.x * unit, half, float(found.cost), _rms(first), _rms(np.concatenate([np.ravel(g) for g in groups]))
-    )
+    return Fit(found.x * unit, half, float(found.cost), rms([first]), rms(groups))
 
 
 def _half(slopes: np.ndarray, groups: Sequence[np.ndarray], scale: float) -> np.ndarray:
@@ -93,5 +91,6 @@ def _half(slopes: np.ndarray, groups: Sequence[np.ndarray], scale: float) -> np.
     return np.asarray(spread * student.ppf(0.975, len(groups) - parameters))
 
 
-def _rms(residuals: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(residuals**2)))
+def rms(groups: Sequence[np.ndarray]) -> float:
+    """Return the root of the mean squared residual."""
+    return float(np.sqrt(np.mean(np.concatenate([np.ravel(group) for group in groups]) ** 2)))

@@ -64,6 +64,8 @@ def test_a_record_tells_calibration_latency_cameras_and_lost_pictures():
     assert found.estimates["dropped"].low < TRUE.dropped < found.estimates["dropped"].high
     assert (gap.friction, gap.limits) == (0.5, 0.3)
     assert {"friction", "mass", "limits"} == set(found.untold)
+    before, after = found.errors["motions_m"]
+    assert after < 0.2 * before
     assert found.errors["pictures"][1] < found.errors["pictures"][0]
 
 
