@@ -61,7 +61,7 @@ class ValidateConfig:
     """How far they yield to other processes (Unix nice)."""
     ray: str = ""
     """Address of a Ray cluster that runs the episodes in place of the workers, as in 10.0.0.1:6379; local: a Ray is
-    started here. Needs engram[ray]. The verdict is the same."""
+    started here. Needs Ray (pip install ray). The verdict is the same."""
     work: Path = Path("runs/validate")
     """Folder for results and verdicts; with --learner they lie in the learner's."""
 

@@ -2,8 +2,8 @@
 
     python -m engram.benchmarks.identification [--quick]
 
-Robots whose gaps are known, ten that have names and six drawn from a seed, work with ``base``, and ``engram identify``
-looks at what they recorded. On one of them, the twin, twenty policies of mixed quality are tried: on the twin itself,
+Robots whose gaps are known work with ``base``, and ``engram identify`` looks at what they recorded: ten that have
+names, six drawn from a seed, and the twin. On the twin, twenty policies of mixed quality are tried: on itself,
 in the gate's simulation as it is, and in the gate's simulation with the gap that was found. Success there should rank
 the policies as success on the twin does. All of it is simulation to simulation. What is finished is kept in ``work``.
 Prints tables; the last line is JSON, which also goes to benchmarks/results/identification.json.

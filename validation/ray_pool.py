@@ -43,7 +43,7 @@ def ray_pool(address: str, workers: int = 1) -> Iterator[Executor]:
         import ray
         from ray.exceptions import RayError, RayTaskError
     except ImportError as error:
-        raise InvalidInputError(f"ray {address!r}: Ray is not installed: pip install 'engram[ray]' ({error})") from None
+        raise InvalidInputError(f"ray {address!r}: Ray is not installed here: pip install ray ({error})") from None
     settings: dict[str, Any] = {}
     if address == LOCAL:
         settings = {"num_cpus": workers, "object_store_memory": STORE_BYTES, "include_dashboard": False}
