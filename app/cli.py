@@ -33,6 +33,7 @@ COMMANDS: dict[str, Command] = {
     "judge": Command("engram.app.operate", "judge", "say that a robot's goal succeeded or failed"),
     "promote": Command("engram.app.operate", "promote", "let weights that the learner made drive"),
     "rollback": Command("engram.app.operate", "rollback", "go back to weights that drove earlier"),
+    "weights": Command("engram.app.weights", "weights", "what a learner made, where it comes from, what became of it"),
     "stop": Command("engram.app.operate", "stop", "hold the robot until it is released (no emergency stop)"),
     "release": Command("engram.app.operate", "release", "release a stopped robot"),
     "record": Command(

@@ -21,10 +21,12 @@ last line is JSON, which also goes to benchmarks/results/promise.json.
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -38,9 +40,11 @@ from engram.benchmarks.report import RESULTS, save_report
 from engram.benchmarks.robot_twin import Twin, TwinSettings
 from engram.core.arrays import positive_int
 from engram.core.provenance import machine
+from engram.core.types import PolicyManifest
+from engram.learning.experience.database import write_atomic
 from engram.learning.weights.keys import PUBLIC, SIGNING, make_signing_key, trust
-from engram.learning.weights.library import WeightsLibrary
-from engram.learning.weights.manifest import make_manifest
+from engram.learning.weights.library import FILE, INSERT_VERSION, WeightsLibrary, checksum
+from engram.learning.weights.manifest import make_manifest, manifest_to_json
 from engram.nodes import qos
 from engram.nodes.learner_client import LearnerClient
 from engram.sim.twin import GAP_FILE
@@ -179,7 +183,7 @@ class Promise:
         library = WeightsLibrary(folder / "weights", read_only=True)
         data, manifest = library.get(library.current)
         data = save({name: -value for name, value in load(data).items()})
-        library.add(data, make_manifest(data, RUINED, lineage=manifest.lineage))
+        smuggle(folder / "weights", data, make_manifest(data, RUINED, lineage=manifest.lineage))
         self.tell("sabotage", "", RUINED)
         self.offer("before it was tried")
         found = folder / GATE / GAP
@@ -200,6 +204,14 @@ class Promise:
         taken, why = self.learner.promote(RUINED, "sabotage", ANSWER_S)
         self.tell("taken" if taken else "refused", why, RUINED)
         self.story.refusals[when] = "" if taken else why
+
+
+def smuggle(library: Path, data: bytes, manifest: PolicyManifest) -> None:
+    """Put weights into the folder of a running learner's library, past the learner."""
+    write_atomic(library / f"{manifest.sha256}.safetensors", data)
+    text = manifest_to_json(manifest)
+    with closing(sqlite3.connect(library / FILE)) as file, file:
+        file.execute(INSERT_VERSION, (manifest.version, text, checksum(manifest.version, text)))
 
 
 def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.eligibility import why_not
@@ -17,6 +19,9 @@ from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
+
+CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
+"""What makes a candidate, beside the experience; its digest is on the candidate's card."""
 
 
 class EpisodeSource(Protocol):
@@ -126,6 +131,7 @@ class Learner:
             transitions = self._source.episode(info.number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(info.number, transitions)
+                state.experience = _after(state.experience, transitions)
                 state.successes += 1
                 state.update_credit += self.config.updates_per_episode
                 found += 1
@@ -196,6 +202,7 @@ class Learner:
         state = self._progress
         data = self.algorithm.weights()
         metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
+        metrics |= {"experience": state.experience, "code": digest(*CODE)}
         manifest = make_manifest(data, "candidate", state.parent, metrics=metrics, lineage=self.lineage)
         manifest = replace(manifest, version=f"candidate-{state.updates:07d}-{manifest.sha256[:8]}")
         verify(data, manifest, self._specs)
@@ -219,6 +226,13 @@ class Learner:
             transitions = self._source.episode(number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
+
+
+def _after(before: str, episode: Sequence[Transition]) -> str:
+    """Return 16 hex digits that differ with what was learnt from ``before``, and with this episode."""
+    first = episode[0]
+    told = f"{before} {first.robot_id} {first.boot_id} {first.sequence} {len(episode)}"
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _with_chunk(config: LearnerConfig, chunk_steps: int) -> LearnerConfig:

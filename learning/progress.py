@@ -29,6 +29,8 @@ class Progress:
     """Episodes that were looked at."""
     successes: int = 0
     """Episodes that entered the replay buffer."""
+    experience: str = ""
+    """Digest of what has entered it, in that order."""
     passed_over: dict[str, int] = field(default_factory=dict)
     """Reason -> successful episodes that were not learnt from."""
     updates: int = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engram.core.contracts import Policy
-from engram.core.errors import StoreError, UnknownNameError, WeightsError
+from engram.core.errors import StoreError, StoreLockedError, UnknownNameError, WeightsError
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import set_aside
 from engram.learning.learner import EpisodeSource, Learner, LearnerConfig
@@ -40,10 +40,13 @@ def open_workspace(
 
     Raises:
         UnknownNameError, InvalidInputError: see :class:`engram.learning.learner.Learner`.
+        StoreLockedError: another process has the folder.
     """
     made = make_algorithm(algorithm, policy)
     try:
         return _open(folder, source, policy, made, config)
+    except StoreLockedError:
+        raise  # its writer is alive
     except (UnknownNameError, WeightsError, StoreError) as error:
         aside = set_aside(folder, PARTS)
         fresh = _open(folder, source, policy, make_algorithm(algorithm, policy), config)
@@ -57,15 +60,19 @@ def _open(
 ) -> Workspace:
     """Raise UnknownNameError, WeightsError or StoreError if what the folder holds is damaged or does not fit."""
     library = WeightsLibrary(folder / "weights")
-    first = algorithm.weights()
-    if library.current:
-        data, manifest = library.get(library.current)
-        what = f"{folder / 'weights'}: {library.current}"
-        compare_specs(tensor_specs(data), tensor_specs(first), what)
-        algorithm.lineage.check(manifest.lineage, what)
-    learner = Learner(source, policy, algorithm, folder=folder / "training", config=config)
-    if not library.current:  # the weights that training began with can always be gone back to
-        library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
-        library.approve(policy.version, "training began with these weights")
-    learner.promoted(library.current)
-    return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"))
+    try:
+        first = algorithm.weights()
+        if library.current:
+            data, manifest = library.get(library.current)
+            what = f"{folder / 'weights'}: {library.current}"
+            compare_specs(tensor_specs(data), tensor_specs(first), what)
+            algorithm.lineage.check(manifest.lineage, what)
+        learner = Learner(source, policy, algorithm, folder=folder / "training", config=config)
+        if not library.current:  # the weights that training began with can always be gone back to
+            library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
+            library.approve(policy.version, "training began with these weights")
+        learner.promoted(library.current)
+        return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"))
+    except BaseException:
+        library.close()
+        raise

@@ -52,6 +52,7 @@ class LearnerNode(EngramNode):
             self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
             self.health.note("moved aside", workspace.moved_aside)
         proof = proof_in(folder / "gate", self.config.policy)
+        self.library = workspace.library
         self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
@@ -76,8 +77,9 @@ class LearnerNode(EngramNode):
         self.session.end()
 
     def teardown(self) -> None:
-        """Close the store."""
+        """Let go of experience and weights."""
         self.store.close()
+        self.library.close()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 

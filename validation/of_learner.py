@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import InvalidInputError
 from engram.learning.experience.database import write_atomic
 from engram.learning.weights.library import WeightsLibrary
 from engram.validation.trials import Contender
@@ -39,11 +39,7 @@ def learner_contenders(learner: Path, began: Contender, version: str = "") -> tu
         InvalidInputError: there is no candidate.
         UnknownNameError, WeightsError: there is no such version, or it is damaged.
     """
-    folder = learner / "weights"
-    try:
-        library = WeightsLibrary(folder, read_only=True)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{folder}: cannot be read: {error}") from error
+    library = WeightsLibrary(learner / "weights", read_only=True)
     version = version or library.newest()
     if not version or not library.current:
         raise InvalidInputError(f"validate: there is no candidate in {learner}")

@@ -1,4 +1,4 @@
-"""Every version of the weights that a learner made, on its disk, and which of them were deployed.
+"""Every version of the weights that a learner made, on its disk: their ancestry, their stages, which were deployed.
 
 A candidate may be deployed in simulation before anybody has validated it. It does not outlive the learner's run: when
 the library is opened again, it goes, and the newest approved version drives.
@@ -6,75 +6,133 @@ the library is opened again, it goes, and the newest approved version drives.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from engram.core.errors import WeightsError, unknown_name
+from engram.core.errors import StoreError, WeightsError, unknown_name
 from engram.core.types import PolicyManifest
-from engram.learning.experience.database import write_atomic
+from engram.learning.experience.database import Database, read, write_atomic
 from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
 
 LASTING = ("canary", "approved", "retired", "rolled_back")
 """Stages of the versions that a new run still knows: somebody had approved them."""
+UNREADABLE = "unreadable"
+"""In place of a stage: the manifest is damaged."""
+FILE = "versions.sqlite"
+SCHEMA = """CREATE TABLE versions (
+    version TEXT PRIMARY KEY, added INTEGER NOT NULL, manifest TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE deployed (one INTEGER PRIMARY KEY CHECK (one = 0), versions TEXT NOT NULL, digest TEXT NOT NULL)"""
+INSERT_VERSION = """INSERT INTO versions
+    SELECT ?1, 1 + (SELECT coalesce(max(added), 0) FROM versions), ?2, ?3 WHERE true
+    ON CONFLICT (version) DO UPDATE SET manifest = ?2, digest = ?3"""
 
 
 class WeightsLibrary:
-    """A folder with ``<version>.safetensors``, a manifest beside each, and the list of deployed versions.
+    """A folder with a file of weights for each sha256, and a SQLite file of manifests and of what was deployed.
+
+    Each change is one transaction, durable when the method returns: kill -9 leaves it whole or undone. What a manifest
+    or the list of deployed versions says is kept with its digest, so that a flipped bit is an error and never another
+    stage. One process writes.
+
+    Args:
+        folder: the library's own.
+        keep: so many versions that were never deployed are kept at most.
+        read_only: beside the learner that writes it; nothing is forgotten, and nothing may be changed.
 
     Attributes:
-        deployed: versions that were deployed and not rolled back since, oldest first.
         forgotten: candidates of the run before that were deployed without an approval and are gone now.
         announcements: numbers what is announced to robots.
+
+    Raises:
+        StoreError: the folder cannot be written or read, another process writes it, or its file is damaged.
+        WeightsError: the list of deployed versions is damaged.
     """
 
     def __init__(self, folder: Path, keep: int = 10, *, read_only: bool = False) -> None:
-        """``read_only``: beside the learner that writes it; nothing is forgotten, and nothing may be changed."""
-        self._folder = folder
-        self._keep = keep
-        if not read_only:
-            folder.mkdir(parents=True, exist_ok=True)
-        log = folder / "deployed.json"
-        self.deployed: list[str] = json.loads(log.read_text()) if log.exists() else []
-        self.forgotten = () if read_only else self._forget_candidates()
+        self._folder, self._keep = folder, keep
+        self._database = None if read_only else Database(folder / FILE, SCHEMA, 1)
+        try:
+            self._check_file()
+            self.forgotten = () if read_only else self._forget_candidates()
+        except BaseException:
+            self.close()
+            raise
         self.announcements = AnnouncementCounter(folder / "announced.json")
+
+    def close(self) -> None:
+        """Let the next writer in; may be called twice."""
+        if self._database is not None:
+            self._database.close()
+
+    @property
+    def deployed(self) -> list[str]:
+        """Versions that were deployed and not rolled back since, oldest first."""
+        found = self._select("SELECT versions, digest FROM deployed")
+        if not found:
+            return []
+        ((text, digest),) = found
+        if digest != checksum(text):
+            raise WeightsError(f"{self._folder / FILE}: the list of deployed versions is damaged")
+        return [str(version) for version in json.loads(text)]
 
     @property
     def current(self) -> str:
         """The deployed version that drives now; empty before the first."""
-        return self.deployed[-1] if self.deployed else ""
+        deployed = self.deployed
+        return deployed[-1] if deployed else ""
 
     @property
     def versions(self) -> list[str]:
-        """Every version on disk."""
-        return sorted(path.stem for path in self._folder.glob("*.safetensors"))
+        """Every version, oldest first."""
+        return [version for (version,) in self._select("SELECT version FROM versions ORDER BY added")]
 
     def add(self, data: bytes, manifest: PolicyManifest) -> None:
         """Keep new weights; the oldest that were never deployed go when there are more than ``keep`` of them."""
-        write_atomic(self._path(manifest.version), data)
-        self._describe(manifest)
-        idle = [v for v in self.versions if v not in self.deployed and v != manifest.version]
-        idle.sort(key=lambda version: self._path(version).stat().st_mtime)
-        for version in idle[: max(0, len(idle) + 1 - self._keep)]:
-            self._delete(version)
+        if not manifest.version or "/" in manifest.version or manifest.version.startswith("."):
+            raise WeightsError(f"weights version {manifest.version!r}: not a file name")
+        write_atomic(self._path(manifest), data)
+        kept = {*self.deployed, manifest.version}
+        idle = [version for version in self.versions if version not in kept]
+        self._change({manifest.version: manifest}, gone=idle[: max(0, len(idle) + 1 - self._keep)])
 
     def newest(self) -> str:
         """Return the candidate that was added last; empty when there is none."""
-        candidates = [version for version in self.versions if self.stage(version) == "candidate"]
-        return max(candidates, key=lambda version: self._path(version).stat().st_mtime, default="")
+        return next((v for v in reversed(self.versions) if self.stage(v) == "candidate"), "")
 
     def get(self, version: str) -> tuple[bytes, PolicyManifest]:
         """Return weights and manifest, verified; raises UnknownNameError or WeightsError."""
-        if version not in self.versions:
+        manifest = self.manifest(version)
+        return verify(self._path(manifest), manifest), manifest
+
+    def manifest(self, version: str) -> PolicyManifest:
+        """Return what is said of ``version``; raises UnknownNameError, or WeightsError if it is damaged."""
+        found = self._select("SELECT manifest, digest FROM versions WHERE version = ?", (version,))
+        if not found:
             raise unknown_name("weights version", version, self.versions)
-        manifest = self._manifest(version)
-        return verify(self._path(version), manifest), manifest
+        ((text, digest),) = found
+        try:
+            if digest != checksum(version, text):
+                raise ValueError("its digest does not fit")
+            return manifest_from_json(text)
+        except (ValueError, TypeError) as error:
+            raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
+
+    def stage(self, version: str) -> str:
+        """Return what became of ``version``, one of ``engram.core.types.STAGES``, or ``unreadable``."""
+        try:
+            return self.manifest(version).stage
+        except WeightsError:
+            return UNREADABLE  # it stays: whoever asks for it is told
 
     def deploy(self, version: str) -> None:
         """Let ``version`` drive in this run, without an approval: it keeps its stage."""
         self.get(version)
-        self._deploy(version)
+        self._change(deployed=self._with(version))
 
     def approve(self, version: str, reason: str, *, canary: bool = False) -> tuple[bytes, PolicyManifest]:
         """Let ``version`` drive, in later runs too; return it with its manifest, stage approved, or canary.
@@ -84,11 +142,11 @@ class WeightsLibrary:
         data, manifest = self.get(version)
         stage = "canary" if canary else "approved"
         manifest = replace(manifest, stage=stage, metrics={**manifest.metrics, "approved_because": reason})
-        self._describe(manifest)
-        self._deploy(version)
-        for earlier in () if canary else self.deployed[:-1]:
-            if self.stage(earlier) in ("approved", "canary") and earlier != version:
-                self._describe(replace(self._manifest(earlier), stage="retired"))
+        changed, deployed = {version: manifest}, self._with(version)
+        for earlier in () if canary else deployed[:-1]:
+            if earlier != version and self.stage(earlier) in ("approved", "canary"):
+                changed[earlier] = replace(self.manifest(earlier), stage="retired")
+        self._change(changed, deployed)
         return data, manifest
 
     def roll_back(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
@@ -96,62 +154,86 @@ class WeightsLibrary:
 
         What was deployed since is marked: rolled_back if it was approved, else rejected.
         """
-        earlier = self.deployed[:-1]
+        deployed = self.deployed
+        earlier = deployed[:-1]
         target = version or (earlier[-1] if earlier else "")
         if target not in earlier:
             raise unknown_name("earlier weights version", target, earlier)
         keep = len(earlier) - earlier[::-1].index(target)
-        for later in self.deployed[keep:]:
-            _, manifest = self.get(later)
-            stage = "rolled_back" if manifest.stage in LASTING else "rejected"
-            metrics = {**manifest.metrics, "because": reason}
-            self._describe(replace(manifest, stage=stage, metrics=metrics))
-        self._set_deployed(self.deployed[:keep])
         data, manifest = self.get(target)
         if manifest.stage == "retired":
             manifest = replace(manifest, stage="approved")
-            self._describe(manifest)
+        changed = {target: manifest}
+        for later in deployed[keep:]:
+            if self.stage(later) == UNREADABLE:
+                continue  # it goes all the same
+            left = self.manifest(later)
+            stage = "rolled_back" if left.stage in LASTING else "rejected"
+            changed[later] = replace(left, stage=stage, metrics={**left.metrics, "because": reason})
+        self._change(changed, deployed[:keep])
         return data, manifest
+
+    def _check_file(self) -> None:
+        found = self._select("PRAGMA quick_check(1)")
+        if found and found[0] != ("ok",):
+            raise StoreError(f"{self._folder / FILE}: damaged: {found[0][0]}")
 
     def _forget_candidates(self) -> tuple[str, ...]:
         """Delete what nobody approved; return the versions among it that had been deployed."""
-        passing = {version for version in self.versions if self.stage(version) not in (*LASTING, "unreadable")}
-        forgotten = tuple(version for version in self.deployed if version in passing)
-        if forgotten:
-            self._set_deployed([version for version in self.deployed if version not in passing])
-        for version in passing:
-            self._delete(version)
-        return forgotten
+        passing = {version for version in self.versions if self.stage(version) not in (*LASTING, UNREADABLE)}
+        deployed = self.deployed
+        self._change(deployed=[version for version in deployed if version not in passing], gone=passing)
+        return tuple(version for version in deployed if version in passing)
 
-    def stage(self, version: str) -> str:
-        """Return what became of ``version``, one of ``engram.core.types.STAGES``, or ``unreadable``."""
+    def _with(self, version: str) -> list[str]:
+        deployed = self.deployed
+        return deployed if deployed[-1:] == [version] else [*deployed, version]
+
+    def _change(
+        self,
+        manifests: Mapping[str, PolicyManifest] | None = None,
+        deployed: Sequence[str] | None = None,
+        gone: Iterable[str] = (),
+    ) -> None:
+        """Keep ``manifests``, what is ``deployed``, and that versions are ``gone``, at once; then delete what is not
+        referred to any more."""
+        if self._database is None:
+            raise StoreError(f"{self._folder}: opened to be read only")
+        self._database.begin()
         try:
-            return self._manifest(version).stage
+            for version, manifest in (manifests or {}).items():
+                text = manifest_to_json(manifest)
+                self._database.execute(INSERT_VERSION, (version, text, checksum(version, text)))
+            if deployed is not None:
+                text = json.dumps(list(deployed))
+                self._database.execute("INSERT OR REPLACE INTO deployed VALUES (0, ?, ?)", (text, checksum(text)))
+            for version in gone:
+                self._database.execute("DELETE FROM versions WHERE version = ?", (version,))
+            self._database.commit()
+        except StoreError:
+            self._database.rollback()
+            raise
+        # A damaged write-ahead log is cut off without a word, and with it the last changes: let nothing stay there.
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._delete_unused()
+
+    def _delete_unused(self) -> None:
+        try:
+            used = {self._path(self.manifest(version)) for version in self.versions}
         except WeightsError:
-            return "unreadable"  # it stays: whoever asks for it is told
+            return  # nobody knows which file a damaged manifest means
+        for path in {*self._folder.glob("*.safetensors"), *self._folder.glob("*.safetensors.*.partial")} - used:
+            path.unlink(missing_ok=True)
 
-    def _manifest(self, version: str) -> PolicyManifest:
-        try:
-            return manifest_from_json(self._path(version).with_suffix(".json").read_text())
-        except (OSError, ValueError, TypeError) as error:
-            raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
+    def _select(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
+        """Return committed rows, in any thread; none where there is no library yet."""
+        path = self._folder / FILE
+        return read(path, statement, values) if self._database is not None or path.exists() else []
 
-    def _deploy(self, version: str) -> None:
-        if version != self.current:
-            self._set_deployed([*self.deployed, version])
+    def _path(self, manifest: PolicyManifest) -> Path:
+        return self._folder / f"{manifest.sha256}.safetensors"
 
-    def _set_deployed(self, deployed: list[str]) -> None:
-        self.deployed = deployed
-        write_atomic(self._folder / "deployed.json", json.dumps(deployed).encode())
 
-    def _describe(self, manifest: PolicyManifest) -> None:
-        write_atomic(self._path(manifest.version).with_suffix(".json"), manifest_to_json(manifest).encode())
-
-    def _delete(self, version: str) -> None:
-        self._path(version).unlink()
-        self._path(version).with_suffix(".json").unlink(missing_ok=True)
-
-    def _path(self, version: str) -> Path:
-        if not version or "/" in version or version.startswith("."):
-            raise WeightsError(f"weights version {version!r}: not a file name")
-        return self._folder / f"{version}.safetensors"
+def checksum(*texts: str) -> str:
+    """Return what is kept beside ``texts`` in the file, to tell when the disk has changed them."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

@@ -3,11 +3,15 @@
 import json
 import os
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
-from engram.benchmarks.promise import DATA, PromiseBenchmark, settings
+from engram.benchmarks.promise import DATA, PromiseBenchmark, settings, smuggle
 from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.robot_twin import Twin
+from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.manifest import make_manifest
 
 
 def goals(version, outcomes):
@@ -81,3 +85,11 @@ def test_what_a_robots_memory_calls_done_is_a_success_for_the_learner(tmp_path):
         assert twin.loop.value("learner_node", "live above") == "1 of 1"
     finally:
         twin.close()
+
+
+def test_what_is_smuggled_into_a_running_learners_library_is_one_of_its_candidates(tmp_path):
+    library = WeightsLibrary(tmp_path)
+    data = save({"w": np.ones(3, np.float32)})
+    smuggle(tmp_path, data, make_manifest(data, "ruined"))
+    assert (library.newest(), library.get("ruined")[0]) == ("ruined", data)
+    library.close()

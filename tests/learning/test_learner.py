@@ -95,6 +95,25 @@ def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store
     assert learner.candidate() is None
 
 
+def test_a_candidate_says_which_episodes_and_which_code_made_it(store, tmp_path):
+    feed(store, range(3))
+    feed(store, [3], success=False)
+
+    def made(*polls) -> dict:
+        learner = learner_of(store, trainer(), None, "base", CONFIG)
+        for _ in polls:
+            learner.poll()
+        return learner.run(1)[1].metrics
+
+    first = made()
+    assert len(first["experience"]) == 16 and len(first["code"]) == 12
+    assert made("once", "again")["experience"] == first["experience"]
+    feed(store, [4], success=False)
+    assert made()["experience"] == first["experience"]  # nothing was learnt from a failure
+    feed(store, [5])
+    assert made()["experience"] != first["experience"]
+
+
 def test_weights_of_another_shape_are_refused_by_the_tensors_name():
     narrow = TinyPolicy()
     narrow.body[3] = nn.Linear(32, 5)

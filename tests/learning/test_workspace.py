@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engram.core.errors import UnknownNameError
+from engram.core.errors import StoreLockedError, UnknownNameError
 from engram.core.types import ActionSource
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
@@ -48,6 +48,9 @@ def test_training_goes_on_and_the_first_weights_drive_again(store, tmp_path):
     assert space.library.get("v0")[0] == Counting(None).weights()
     space.learner.poll()
     candidate = trained(space)
+    with pytest.raises(StoreLockedError, match="already being written by process"):  # and nothing is moved aside
+        open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    space.library.close()
     again = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
     assert again.library.forgotten == (candidate,)
     assert (again.library.current, again.learner.metrics["parent"]) == ("v0", "v0")
@@ -59,11 +62,12 @@ def test_a_folder_of_another_lineage_is_moved_aside_though_names_and_shapes_fit(
     space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
     space.learner.poll()
     trained(space)
+    space.library.close()
     other = open_workspace(tmp_path, store, OneWeight(), FOREIGN, CONFIG)
     (aside,) = tmp_path.glob("set-aside-*")
     assert f"v0: of lineage {LINEAGE}, expected {OTHER}; they differ in root" in other.moved_aside
     assert str(aside) in other.moved_aside
-    assert (aside / "training" / "current").exists() and (aside / "weights" / "v0.safetensors").exists()
+    assert (aside / "training" / "current").exists() and (aside / "weights" / "versions.sqlite").exists()
     assert other.learner.metrics["updates"] == 0
     assert other.library.get("v0")[1].lineage == OTHER
     assert other.learner.poll() == 0
@@ -71,7 +75,9 @@ def test_a_folder_of_another_lineage_is_moved_aside_though_names_and_shapes_fit(
 
 
 def test_a_wrong_algorithm_moves_nothing(store, tmp_path):
-    open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG).learner.save()
+    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    space.learner.save()
+    space.library.close()
     with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'"):
         open_workspace(tmp_path, store, OneWeight(), "sac", CONFIG)
     assert (tmp_path / "training" / "current").exists()

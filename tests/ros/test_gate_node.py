@@ -51,6 +51,7 @@ def learner(graph, tmp_path):
     drives = add_candidate(library, "v0")
     library.approve("v0", "test")
     equal, worse = (add_candidate(library, name, factor) for name, factor in (("equal", 1.0001), ("worse", 1.0002)))
+    library.close()
     run_before(tmp_path, {drives: True, equal: True, worse: False})
     return Learner(graph, tmp_path)
 

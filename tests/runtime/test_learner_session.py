@@ -64,6 +64,7 @@ class Desk:
     def close(self):
         self.session.end()
         self.store.close()
+        self.session.library.close()
 
 
 @pytest.fixture

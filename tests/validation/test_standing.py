@@ -64,6 +64,7 @@ def folder(tmp_path):
     library.approve("v0", "test")
     equal = add_candidate(library, "equal", 1.0001)
     add_candidate(library, "new", 1.0002)  # nothing of it was run before
+    library.close()
     run_before(tmp_path, {drives: True, equal: True})
     return tmp_path
 

@@ -133,13 +133,14 @@ def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path
         file = Path(changed(tmp_path / "made", name, lambda value, f=factor: value * np.float32(f)).weights)
         library.add(file.read_bytes(), make_manifest(file.read_bytes(), name))
     library.approve("v0", "test")
+    library.close()
     code = main(["validate", "--learner", str(tmp_path), "--tasks", "reach", "--budget", "2"])
     verdict = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (code, verdict["decision"]) == (1, "not_shown")
     assert verdict["candidate"] == library.get("candidate-1")[1].sha256
     with pytest.raises(WeightsError, match="did not promote"):
         proof_in(tmp_path / "gate", "base")(verdict["candidate"], verdict["approved"])
-    assert WeightsLibrary(tmp_path / "weights", read_only=True).versions == ["candidate-1", "v0"]
+    assert WeightsLibrary(tmp_path / "weights", read_only=True).versions == ["v0", "candidate-1"]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,9 @@ def test_a_damaged_card_or_list_of_versions_is_named(tmp_path, capsys) -> None:
     assert main(["validate", str(copy), "--work", str(tmp_path / "work")]) == 2
     assert "card.json: cannot be read" in capsys.readouterr().err
     (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "deployed.json").write_text("[")
+    (tmp_path / "weights" / "versions.sqlite").write_text("[" * 100)
     assert main(["validate", "--learner", str(tmp_path)]) == 2
-    assert "weights: cannot be read" in capsys.readouterr().err
+    assert "versions.sqlite: file is not a database" in capsys.readouterr().err
 
 
 def test_a_setup_is_drawn_from_the_seed() -> None:
