@@ -1,4 +1,4 @@
-"""Error rates and length of the gate's sequential test, on drawn successes of six tasks.
+"""Error rates and length of the gate's sequential test, on drawn successes and progress of six tasks.
 
     python -m engram.benchmarks.gate [--quick]
 
@@ -25,7 +25,7 @@ from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.betting import SHARES, WEIGHTS, MeanTest
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
-from engram.validation.gate import GateConfig
+from engram.validation.gate import GAIN_DIGITS, GateConfig
 from engram.validation.validate import ROUND
 
 TASKS = 6
@@ -42,11 +42,27 @@ class Case:
     approved: tuple[float, ...]
     same_luck: bool = False
     """The scene alone decides: the better of the two succeeds where the other does. Else they are independent."""
+    far: tuple[float, float] = (0.5, 0.5)
+    """Mean progress of what fails on the first task: of the candidate, and of what drives; elsewhere 0.5."""
 
     @property
     def gain(self) -> np.ndarray:
         """Difference of success (tasks,)."""
         return np.subtract(self.candidate, self.approved)
+
+    @property
+    def progress_gain(self) -> np.ndarray:
+        """Difference of mean progress (tasks,)."""
+        means = [
+            np.array(rates) + (1 - np.array(rates)) * np.array([far, *[0.5] * (TASKS - 1)])
+            for rates, far in zip((self.candidate, self.approved), self.far, strict=True)
+        ]
+        return means[0] - means[1]
+
+    @property
+    def worst(self) -> float:
+        """The smallest difference."""
+        return float(min(self.gain.min(), self.progress_gain.min()))
 
 
 def _six(rate: float, first: float | None = None) -> tuple[float, ...]:
@@ -58,6 +74,9 @@ CASES = (
     Case("one task 10 points worse, same luck", _six(0.9, 0.8), _six(0.9), same_luck=True),
     Case("every task 10 points worse", _six(0.8), _six(0.9)),
     Case("one task 30 points worse", _six(0.9, 0.6), _six(0.9)),
+    Case(
+        "one task never done, but less far, same luck", _six(0.9, 0.0), _six(0.9, 0.0), same_luck=True, far=(0.4, 0.6)
+    ),
     Case("does nothing", _six(0.0), _six(0.9)),
     Case("equal", _six(0.9), _six(0.9)),
     Case("equal, same luck", _six(0.9), _six(0.9), same_luck=True),
@@ -65,7 +84,9 @@ CASES = (
     Case("every task 10 points better, same luck", _six(0.95), _six(0.85), same_luck=True),
     Case("every task 30 points better", _six(0.9), _six(0.6)),
 )
-"""The first three are at the margin: promoting them is a mistake."""
+"""Promoting one that is worse by the margin is a mistake; the first three are just so much worse."""
+SPREAD = 0.3
+"""The progress of what fails lies so far around its mean."""
 
 
 @dataclass(frozen=True)
@@ -98,45 +119,62 @@ class _Tests:
         return self.largest >= -math.log(error)
 
 
-def judge(new: np.ndarray, old: np.ndarray, config: GateConfig) -> tuple[np.ndarray, np.ndarray]:
+def judge(
+    new: np.ndarray, old: np.ndarray, new_progress: np.ndarray, old_progress: np.ndarray, config: GateConfig
+) -> tuple[np.ndarray, np.ndarray]:
     """Return what the gate decides of many candidates, and on how many pairs of episodes.
 
     Args:
         new: successes of the candidates (runs, tasks, budget) bool.
         old: of what drives, in the same scenes.
+        new_progress: how near each came to success, 0 to 1.
+        old_progress: of what drives.
         config: how strict the gate is.
 
     Returns:
         (runs,) 1 = promoted, -1 = rejected, 0 = not shown; and (runs,) pairs.
     """
     runs, tasks, budget = new.shape
-    not_worse, worse = _Tests((runs, tasks), 1.0 - config.margin), _Tests((runs, tasks), 1.0)
+    margins = (config.margin, config.progress_margin)
+    not_worse = [_Tests((runs, tasks), 1.0 - margin) for margin in margins]  # on successes, on progress
+    worse = [_Tests((runs, tasks), 1.0) for _ in margins]
     safe = MeanTest(1.0 - config.breach_margin)  # nobody breaches a limit here
     while not safe.shown(config.false_promotion):
         safe.add(config.breach_margin)
     decided, pairs = np.zeros(runs, int), np.zeros(runs, int)
     going = np.ones(runs, bool)
     for at in range(0, budget, ROUND):
-        passed = not_worse.shown(config.false_promotion)
+        passed = np.all([test.shown(config.false_promotion) for test in not_worse], axis=0)
         wanted = going[:, None] & (~passed | passed.all(1, keepdims=True))
         for scene in range(at, min(at + ROUND, budget)):
-            gain = new[..., scene].astype(float) - old[..., scene]
-            not_worse.add(gain + config.margin, wanted)
-            worse.add(-gain, wanted)
+            more = np.round(new_progress[..., scene] - old_progress[..., scene], GAIN_DIGITS)
+            gains = (new[..., scene].astype(float) - old[..., scene], more)
+            for of, (gain, margin) in enumerate(zip(gains, margins, strict=True)):
+                not_worse[of].add(gain + margin, wanted)
+                worse[of].add(-gain, wanted)
             pairs += wanted.sum(1)
-        rejected = worse.shown(config.false_rejection / (tasks + 1)).any(1)
-        promoted = not_worse.shown(config.false_promotion).all(1) & (pairs >= safe.n) & ~rejected
+        rejected = np.any([test.shown(config.false_rejection / (2 * tasks + 1)) for test in worse], axis=(0, 2))
+        promoted = (
+            np.all([test.shown(config.false_promotion) for test in not_worse], axis=(0, 2))
+            & (pairs >= safe.n)
+            & ~rejected
+        )
         decided[going & rejected], decided[going & promoted] = -1, 1
         going &= ~(rejected | promoted)
     return decided, pairs
 
 
-def drawn(case: Case, runs: int, budget: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return successes (runs, tasks, budget) of the candidate and of what drives."""
+def drawn(case: Case, runs: int, budget: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return successes (runs, tasks, budget) of the candidate and of what drives, and their progress."""
     rng = np.random.default_rng(seed)
-    luck = rng.random((runs, TASKS, budget))
-    other = luck if case.same_luck else rng.random((runs, TASKS, budget))
-    return luck < np.array(case.candidate)[:, None], other < np.array(case.approved)[:, None]
+    shape = (runs, TASKS, budget)
+    luck = rng.random(shape)
+    other = luck if case.same_luck else rng.random(shape)
+    new, old = luck < np.array(case.candidate)[:, None], other < np.array(case.approved)[:, None]
+    luck = rng.uniform(-SPREAD, SPREAD, shape)
+    other = luck if case.same_luck else rng.uniform(-SPREAD, SPREAD, shape)
+    far = [np.array([first, *[0.5] * (TASKS - 1)])[:, None] for first in case.far]
+    return new, old, np.where(new, 1.0, far[0] + luck), np.where(old, 1.0, far[1] + other)
 
 
 def fixed_length(case: Case, config: GateConfig) -> int:
@@ -154,14 +192,19 @@ def figures(config: GateBenchmark) -> list[dict[str, Any]]:
     strict, rows = GateConfig(), []
     runs = 200 if config.quick else config.runs
     for number, case in enumerate(CASES):
-        decided, pairs = judge(*drawn(case, runs, strict.budget, config.seed + number), strict)
+        new, old, far, before = drawn(case, runs, strict.budget, config.seed + number)
+        decided, pairs = judge(new, old, far, before, strict)
         name = case.name.replace(",", "").replace(" ", "_")
+        if case.gain.min() >= 0 > case.worst:
+            without, _ = judge(new, old, new.astype(float), old.astype(float), strict)
+            rate = wilson(int((without == 1).sum()), runs)
+            rows.append(figure(f"successes_alone_promote_{name}", rate.rate, runs, (rate.low, rate.high), digits=4))
         for what, code in (("promoted", 1), ("rejected", -1)):
             rate = wilson(int((decided == code).sum()), runs)
             target = met = None
-            if what == "promoted" and case.gain.min() <= -strict.margin + 1e-9:
+            if what == "promoted" and case.worst <= -strict.margin + 1e-9:
                 target, met = f"<= {strict.false_promotion}", rate.rate <= strict.false_promotion
-            elif what == "rejected" and case.gain.min() >= 0:
+            elif what == "rejected" and case.worst >= 0:
                 target, met = f"<= {strict.false_rejection}", rate.rate <= strict.false_rejection
             elif what == "promoted" and case.gain.min() >= 0.1 - 1e-9:
                 target, met = f">= {POWER}", rate.rate >= POWER

@@ -87,6 +87,9 @@ def improvement(results: Results) -> list[str]:
     ]
 
 
+LESS_FAR = "one_task_never_done_but_less_far_same_luck"
+
+
 def gate(results: Results) -> list[str]:
     """Error rates and length of the gate's test, by candidate."""
     found = results["gate"].figures
@@ -107,8 +110,11 @@ def gate(results: Results) -> list[str]:
     lengths = [row for name, row in found.items() if name.startswith("length_")]
     missed = sum(row["met"] is False for row in lengths)
     n = next(iter(found.values()))["n"]
+    alone = percent(found[f"successes_alone_promote_{LESS_FAR}"])
     return [
-        f"Drawn successes of six tasks, {n} runs of each candidate. The rest is *not shown*. *Same luck*: the scene "
+        f"Drawn successes and progress of six tasks, {n} runs of each candidate. The rest is *not shown*. The one that "
+        f"gets less far on a task that is never done is promoted in {alone} "
+        "where successes alone are tested. *Same luck*: the scene "
         "alone decides, as for two policies that hardly differ; else their successes are independent. Length: pairs of "
         "episodes, as a share of those of a test of fixed length with the same error rates, which knows the variance "
         "beforehand "

@@ -1,22 +1,25 @@
 """The gate's decision: may a candidate drive in place of the policy that drives now? Pure statistics.
 
 Both policies run the same scenes. On every task the gate tests two things at once and after every pair of episodes:
-that the candidate is not worse by ``margin`` or more, and that it is worse. It promotes when the first is shown on
-every task, and rejects when the second is shown on one. Promoting needs every test, so each may use the whole error
-rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share theirs (Bonferroni). The tests
-hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
+that the candidate is not worse by ``margin`` or more, and that it is worse. Both are tested on successes, and on
+progress: how near an episode came to success, 0 to 1 (partial credit; arXiv:2603.13616 tests on it alone). The gate
+promotes when the first is shown on every task, and rejects when the second is shown on one. Promoting needs every test,
+so each may use the whole error rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share
+theirs (Bonferroni). The tests hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from engram.core.betting import MeanTest
 from engram.core.errors import InvalidInputError, unknown_name
 
 OPEN, PROMOTE, REJECT, NOT_SHOWN = "open", "promote", "reject", "not_shown"
+GAIN_DIGITS = 4
+"""Digits after the point to which a difference of progress is kept, and tested."""
 SAFETY, IDLE = "safety", "idle robot"
 """Names of the tests that no task has: breaches of limits, and whether the candidate does anything at all."""
 
@@ -27,8 +30,10 @@ class GateConfig:
 
     margin: float = 0.1
     """A success rate that is lower by so much is worse."""
+    progress_margin: float = 0.15
+    """A mean progress that is lower by so much is worse."""
     false_promotion: float = 0.01
-    """Probability that a candidate is promoted that is worse by the margin on some task, at most."""
+    """Probability that a candidate is promoted that is worse by a margin on some task, at most."""
     false_rejection: float = 0.05
     """Probability that a candidate is rejected that is as good on every task, at most."""
     breach_margin: float = 0.05
@@ -37,7 +42,7 @@ class GateConfig:
     """Pairs of episodes a task; what is not shown then, is not shown."""
 
     def __post_init__(self) -> None:
-        for name in ("margin", "false_promotion", "false_rejection", "breach_margin"):
+        for name in ("margin", "progress_margin", "false_promotion", "false_rejection", "breach_margin"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise InvalidInputError(f"GateConfig.{name}: {getattr(self, name)}, expected between 0 and 1")
         if self.budget < 1:
@@ -60,6 +65,12 @@ class TaskEvidence:
     """Shown: the candidate is worse."""
     outcomes: str = ""
     """A character a pair, in order: b both succeeded, c the candidate alone, a the other alone, - neither."""
+    candidate_progress: float = 0.0
+    """Sum over the pairs of how near the candidate came to success, each 0 to 1."""
+    approved_progress: float = 0.0
+    """Of the policy that drives, in the same scenes."""
+    gains: list[float] = field(default_factory=list)
+    """Progress of the candidate minus that of the other, pair by pair."""
 
 
 class Gate:
@@ -77,26 +88,49 @@ class Gate:
         self.tasks = {task: TaskEvidence(task) for task in tasks}
         self.breaches = [0, 0]  # episodes with one: the candidate's, those of the policy that drives
         self.pairs, self.idle_pairs = 0, 0
-        self._not_worse = {task: MeanTest(1.0 - self.config.margin) for task in tasks}
-        self._worse = {task: MeanTest(1.0) for task in (*tasks, SAFETY)}
+        margins = (self.config.margin, self.config.progress_margin)
+        self._not_worse = {
+            name: MeanTest(1.0 - margin) for task in tasks for name, margin in zip(_names(task), margins, strict=True)
+        }
+        self._worse = {name: MeanTest(1.0) for name in (*self._not_worse, SAFETY)}
         self._safe, self._acts = MeanTest(1.0 - self.config.breach_margin), MeanTest(1.0)
 
-    def add(self, task: str, candidate: bool, approved: bool, breaches: tuple[bool, bool] = (False, False)) -> None:
-        """Take what came of one scene: successes, and whether the safety filter refused a command of either."""
+    def add(
+        self,
+        task: str,
+        candidate: bool,
+        approved: bool,
+        breaches: tuple[bool, bool] = (False, False),
+        progress: tuple[float, float] | None = None,
+    ) -> None:
+        """Take what came of one scene.
+
+        Args:
+            task: one of the gate's.
+            candidate: whether the candidate succeeded.
+            approved: whether the policy that drives did.
+            breaches: whether the safety filter refused a command of either.
+            progress: how near each came to success, 0 to 1; None: 1 where it succeeded, else 0.
+        """
         if task not in self.tasks:
             raise unknown_name("task of the gate", task, self.tasks)
         seen, gain = self.tasks[task], float(candidate) - float(approved)
         seen.pairs, self.pairs = seen.pairs + 1, self.pairs + 1
         seen.candidate, seen.approved = seen.candidate + candidate, seen.approved + approved
         seen.outcomes += ("-a", "cb")[candidate][approved]
-        self._not_worse[task].add(gain + self.config.margin)
-        self._worse[task].add(-gain)
+        new, old = progress or (float(candidate), float(approved))
+        seen.candidate_progress, seen.approved_progress = seen.candidate_progress + new, seen.approved_progress + old
+        seen.gains.append(round(new - old, GAIN_DIGITS))
+        margins = (self.config.margin, self.config.progress_margin)
+        for name, more, margin in zip(_names(task), (gain, seen.gains[-1]), margins, strict=True):
+            self._not_worse[name].add(more + margin)
+            self._worse[name].add(-more)
         calmer = float(breaches[1]) - float(breaches[0])
         self.breaches = [count + had for count, had in zip(self.breaches, breaches, strict=True)]
         self._safe.add(calmer + self.config.breach_margin)
         self._worse[SAFETY].add(-calmer)
-        seen.not_worse = self._not_worse[task].shown(self.config.false_promotion)
-        seen.worse = self._is_worse(task)
+        seen.not_worse = all(self._not_worse[name].shown(self.config.false_promotion) for name in _names(task))
+        seen.worse = any(self._is_worse(name) for name in _names(task))
 
     def add_idle(self, candidate: bool, idle: bool) -> None:
         """Take what came of one scene for the candidate, and for a robot that stands still."""
@@ -130,7 +164,7 @@ class Gate:
         """Say why, naming tasks."""
         c = self.config
         if self.decision == REJECT:
-            named = [self._rates(seen) for task, seen in self.tasks.items() if self._is_worse(task)]
+            named = [self._rates(seen) for task, seen in self.tasks.items() if seen.worse]
             if self._is_worse(SAFETY):
                 named.append(f"refused commands in {self.breaches[0]} episodes, before in {self.breaches[1]}")
             return f"worse: {'; '.join(named)}"
@@ -163,4 +197,11 @@ class Gate:
 
     @staticmethod
     def _rates(seen: TaskEvidence) -> str:
-        return f"{seen.task} {seen.candidate} of {seen.pairs}, before {seen.approved}"
+        means = [total / max(1, seen.pairs) for total in (seen.candidate_progress, seen.approved_progress)]
+        rates = f"{seen.task} {seen.candidate} of {seen.pairs}, before {seen.approved}"
+        return f"{rates} (progress {means[0]:.2f}, before {means[1]:.2f})"
+
+
+def _names(task: str) -> tuple[str, str]:
+    """Return the names of the tests on the successes in ``task``, and on its progress."""
+    return task, f"{task}: progress"

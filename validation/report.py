@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,20 @@ from engram.validation.worst_case import WorstCase
 
 GAIN = {"b": 0, "-": 0, "c": 1, "a": -1}
 """Candidate minus the policy that drives, by the characters of ``TaskEvidence.outcomes``."""
+WHO = ("candidate", "approved")
 STYLE = (
     "body{font:16px sans-serif;max-width:70em;margin:2em auto;padding:0 1em}td,th{padding:.2em .8em;text-align:left}"
 )
 Tasks = Sequence[Mapping[str, Any]]
 
 
-def evidence(outcomes: str, margin: float) -> tuple[list[float], list[float]]:
+def evidence(gains: Iterable[float], margin: float) -> tuple[list[float], list[float]]:
     """Return the log of the wealth of both tests after every pair: "not worse by the margin", and "worse"."""
     not_worse, worse = MeanTest(1.0 - margin), MeanTest(1.0)
     trails: tuple[list[float], list[float]] = ([], [])
-    for outcome in outcomes:
-        not_worse.add(GAIN[outcome] + margin)
-        worse.add(-GAIN[outcome])
+    for gain in gains:
+        not_worse.add(gain + margin)
+        worse.add(-gain)
         trails[0].append(not_worse.log_wealth)
         trails[1].append(worse.log_wealth)
     return trails
@@ -57,7 +59,8 @@ def page(verdict: GateVerdict) -> str:
         "machine": report.get("machine", ""),
     }
     rows = [
-        (seen["task"], str(seen["pairs"]), *(_rate(seen[who], seen["pairs"]) for who in ("candidate", "approved")),
+        (seen["task"], str(seen["pairs"]), *(_rate(seen[who], seen["pairs"]) for who in WHO),
+         *(f"{seen[f'{who}_progress'] / max(1, seen['pairs']):.2f}" for who in WHO),
          "shown" if seen["not_worse"] else "worse" if seen["worse"] else "not shown")
         for seen in tasks
     ]  # fmt: skip
@@ -65,8 +68,8 @@ def page(verdict: GateVerdict) -> str:
         [
             f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(verdict.decision)}</title>",
             f"<style>{STYLE}</style><h1>{escape(verdict.decision.replace('_', ' '))}</h1>",
-            f"<p>{escape(verdict.reason)}</p><h2>Successes in the same scenes</h2>",
-            _table(("task", "pairs", "candidate", "drives now", "not worse"), rows),
+            f"<p>{escape(verdict.reason)}</p><h2>Successes and progress in the same scenes</h2>",
+            _table(("task", "pairs", "candidate", "drives now", "its progress", "progress now", "not worse"), rows),
             _picture(tasks, report["config"]),
             "<h2>How it was found</h2>",
             _table(("", ""), [(name, str(value)) for name, value in about.items()]),
@@ -95,20 +98,25 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _picture(tasks: Tasks, config: Mapping[str, Any]) -> str:
-    """Return the evidence of both tests over the pairs as an SVG, the lines at which they are decided dashed."""
+    """Return the evidence of both tests over the pairs as an SVG, the lines at which they are decided dashed.
+
+    The upper row is of successes, the lower one of progress.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # without pyplot: no display, no global state
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 8), layout="constrained")
     tests = (("not worse by the margin", 1 / config["false_promotion"]),
-             ("worse", (len(tasks) + 1) / config["false_rejection"]))  # fmt: skip
-    for i, (title, bar) in enumerate(tests):
-        axes = figure.add_subplot(1, 2, i + 1)
+             ("worse", (2 * len(tasks) + 1) / config["false_rejection"]))  # fmt: skip
+    margins = (("successes", "margin"), ("progress", "progress_margin"))
+    for place, ((of, margin), (i, (title, bar))) in enumerate(product(margins, enumerate(tests)), 1):
+        axes = figure.add_subplot(2, 2, place)
         for seen in tasks:
-            trail = evidence(seen["outcomes"], config["margin"])[i]
+            gains = [GAIN[outcome] for outcome in seen["outcomes"]] if of == "successes" else seen["gains"]
+            trail = evidence(gains, config[margin])[i]
             axes.plot(range(1, len(trail) + 1), [value / math.log(10) for value in trail], label=seen["task"])
         axes.axhline(math.log10(bar), color="black", linestyle="--")
-        axes.set(title=f"Evidence that it is {title}", xlabel="pairs of episodes", ylabel="log10 of the wealth")
+        axes.set(title=f"{of}: evidence that it is {title}", xlabel="pairs of episodes", ylabel="log10 of the wealth")
     axes.legend(fontsize="small")
     out = io.StringIO()
     with rc_context({"svg.hashsalt": "engram"}):  # the same verdict, the same file

@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -39,7 +39,7 @@ ROOMS = ("core", "memory", "perception", "policies", "runtime", "sim")
 """What an episode goes through."""
 SCHEMA = """CREATE TABLE trials (
     weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach INTEGER, steps INTEGER,
-    PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
+    progress REAL, PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Trial:
     breach: bool
     """The safety filter refused a command, and held the robot."""
     steps: int
+    progress: float
+    """How near the episode came to success, 0 to 1; 1: it succeeded."""
 
 
 def environment_digest(on: str = NOMINAL) -> str:
@@ -121,22 +123,25 @@ class TrialStore:
         self.gap = get_gap(on)
         """The gap: a file that changes later changes nothing here."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._database = Database(folder / "trials.sqlite", SCHEMA, 1)
+        self._database = Database(folder / "trials.sqlite", SCHEMA, 2, {1: f"DROP TABLE trials;{SCHEMA}"})
         self.on, self.environment = on, environment_digest(on)
 
     def get(self, who: Contender, task: str, seed: int) -> Trial | None:
         """Return what came of this trial, if it was run."""
         where = "weights = ? AND environment = ? AND task = ? AND seed = ?"
         found = self._database.execute(
-            f"SELECT success, breach, steps FROM trials WHERE {where}", (who.key, self.environment, task, seed)
+            f"SELECT success, breach, steps, progress FROM trials WHERE {where}",
+            (who.key, self.environment, task, seed),
         ).fetchone()
-        return None if found is None else Trial(task, seed, bool(found[0]), bool(found[1]), int(found[2]))
+        return (
+            None if found is None else Trial(task, seed, bool(found[0]), bool(found[1]), int(found[2]), float(found[3]))
+        )
 
     def put(self, who: Contender, trial: Trial) -> None:
         """Keep a result; it is durable when this returns."""
         self._database.begin()
-        row = (who.key, self.environment, trial.task, trial.seed, trial.success, trial.breach, trial.steps)
-        self._database.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = (who.key, self.environment, *astuple(trial))
+        self._database.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._database.commit()
 
     def close(self) -> None:
@@ -185,12 +190,17 @@ def run_trial(who: Contender, task: str, seed: int, gap: Gap | None = None) -> T
     world.gap = deviated(gap, [float(at) for at in place.split(",")]) if place else varied(gap, seed)
     runtime.pipeline.controller.gap = world.gap  # type: ignore[attr-defined]
     refused: list[str] = []
+    nearest = 0.0
 
     def watch(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+        nonlocal nearest
+        assert world.task is not None
         refused.extend([command.held] * (command.held not in ("", WAITING)))
+        nearest = max(nearest, world.task.oracle_progress(world))
 
     result = runtime.run_episode(name, seed, on_step=watch)
-    return Trial(task, seed, result.oracle_success, bool(refused), result.steps)
+    progress = 1.0 if result.oracle_success else min(nearest, 1.0)
+    return Trial(task, seed, result.oracle_success, bool(refused), result.steps, progress)
 
 
 @functools.lru_cache(maxsize=3)

@@ -158,7 +158,7 @@ def _decide(
         for scene, new, old in zip(scenes, tried[::2], tried[1::2], strict=True):
             if scene in still:
                 gate.add_idle(new.success, still[scene].success)
-            gate.add(scene[0], new.success, old.success, (new.breach, old.breach))
+            gate.add(scene[0], new.success, old.success, (new.breach, old.breach), (new.progress, old.progress))
             at[scene[0]] += 1
         told()
 
@@ -203,7 +203,7 @@ def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases
     try:
         config, tried = dict(report["config"]), {str(seen["task"]) for seen in report["tasks"]}
         limits = asdict(GateConfig())
-        names = ("margin", "false_promotion", "breach_margin")
+        names = ("margin", "progress_margin", "false_promotion", "breach_margin")
         weak = [f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]]
         weak += [f"{task} was not tried" for task in tasks if task not in tried]
         for task in sorted(tried):

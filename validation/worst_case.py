@@ -134,8 +134,8 @@ def _search(who: Contender, task: str, run: Run, episodes: int) -> list[tuple[fl
 
 
 def score(trial: Trial, limit: int) -> float:
-    """Return how good a trial was: 0 failed, up to 1 for a quick success."""
-    return 1.0 - 0.5 * min(1.0, trial.steps / limit) if trial.success else 0.0
+    """Return how good a trial was: up to 0.5 for the progress of a failure, up to 1 for a quick success."""
+    return 1.0 - 0.5 * min(1.0, trial.steps / limit) if trial.success else 0.5 * trial.progress
 
 
 def _confirmed(who: Contender, task: str, on: str, place: tuple[float, ...], run: Run, scenes: int) -> WorstCase | None:

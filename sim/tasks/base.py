@@ -120,6 +120,13 @@ class Task(ABC):
     def oracle_success(self, world: MujocoWorld) -> bool:
         """Tell whether the job is done now."""
 
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return how near the present state is to success, 0 to 1.
+
+        The gate asks it of an episode that did not succeed. A task of your own need not tell more than this.
+        """
+        return float(self.oracle_success(world))
+
     def oracle_reward(self, world: MujocoWorld) -> float:
         """Return the sparse reward of the present state: 1 when done, else 0."""
         return 1.0 if self.oracle_success(world) else 0.0

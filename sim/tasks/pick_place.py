@@ -10,6 +10,7 @@ from engram.core.geometry import from_frame
 from engram.sim.scene import BIN_HALF_M, CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import Region, place, upright
+from engram.sim.tasks.progress import carried
 from engram.sim.tasks.stack import RELEASED_FRACTION
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class PickPlace(Task):
         world.set_pose("bin", upright(bin_xy, world.oracle_pose("bin").position[2]))
         for body, xy in zip(self.scene.cubes, cubes, strict=True):
             world.set_pose(body, upright(xy, CUBE_HALF_M * world.scale, rng.uniform(-0.25, 0.25)))
+
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return up to a third for the tool at the cube, a third for lifting it, a third for the way to the bin."""
+        return carried(world, self.targets["color"], "bin")
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         cube = world.oracle_pose(self.targets["color"]).position

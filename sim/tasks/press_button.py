@@ -9,6 +9,7 @@ import numpy as np
 from engram.sim.scene import SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import Region, place, upright
+from engram.sim.tasks.progress import FAR_M, nearness
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -40,6 +41,14 @@ class PressButton(Task):
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
         for body, xy in zip(self.scene.buttons, place(rng, [BUTTONS] * 3), strict=True):
             world.set_pose(body, upright(xy, world.oracle_pose(body).position[2]))
+
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return two thirds for the tool at the button, and the rest for how far it is down; 0 once another is."""
+        button = self.targets["color"]
+        if any(world.oracle_joint(other) >= PRESSED_M for other in self.scene.buttons if other != button):
+            return 0.0
+        at_button = nearness(world.tool_pose().position, world.oracle_pose(button).position, FAR_M)
+        return float(2 / 3 * at_button + np.clip(world.oracle_joint(button) / PRESSED_M, 0.0, 1.0) / 3)
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         pressed = {b for b in self.scene.buttons if world.oracle_joint(b) >= PRESSED_M}

@@ -9,6 +9,7 @@ import numpy as np
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import Region, place, upright
+from engram.sim.tasks.progress import FAR_M, nearness
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -44,6 +45,12 @@ class PushToMark(Task):
         for body, xy in zip(self.scene.cubes, cubes, strict=True):
             world.set_pose(body, upright(xy, CUBE_HALF_M * world.scale, rng.uniform(-0.25, 0.25)))
         world.set_pose("mark", upright(mark, world.oracle_pose("mark").position[2]))
+
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return a third for the tool at the cube, and the rest for the cube at the mark."""
+        cube, far = world.oracle_pose(self.targets["color"]).position, FAR_M * world.scale
+        at_mark = nearness(cube[:2], world.oracle_pose("mark").position[:2], far)
+        return nearness(world.tool_pose().position, cube, far) / 3 + 2 / 3 * at_mark
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         offset = world.oracle_pose(self.targets["color"]).position - world.oracle_pose("mark").position

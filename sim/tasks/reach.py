@@ -9,6 +9,7 @@ import numpy as np
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import TABLE, above, place, upright
+from engram.sim.tasks.progress import FAR_M, nearness
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -47,6 +48,10 @@ class Reach(Task):
     def goal(self, world: MujocoWorld) -> np.ndarray:
         """Return the point (3,) m that the tool shall reach."""
         return above(world.oracle_pose(self.targets["color"]).position, HOVER_M * world.scale)
+
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return how near the tool is."""
+        return nearness(world.tool_pose().position, self.goal(world), FAR_M * world.scale)
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         distance = np.linalg.norm(world.tool_pose().position - self.goal(world))

@@ -9,6 +9,7 @@ import numpy as np
 from engram.sim.scene import CUBE_HALF_M, SceneConfig
 from engram.sim.tasks.base import Task
 from engram.sim.tasks.placement import TABLE, place, upright
+from engram.sim.tasks.progress import carried
 
 if TYPE_CHECKING:
     from engram.sim.world import MujocoWorld
@@ -43,6 +44,10 @@ class Stack(Task):
     def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None:
         for body, xy in zip(self.scene.cubes, place(rng, [TABLE] * 3), strict=True):
             world.set_pose(body, upright(xy, CUBE_HALF_M, rng.uniform(-0.25, 0.25)))
+
+    def oracle_progress(self, world: MujocoWorld) -> float:
+        """Return up to a third for the tool at the cube, a third for lifting it, a third for the way to the other."""
+        return carried(world, self.targets["color"], self.targets["other"])
 
     def oracle_success(self, world: MujocoWorld) -> bool:
         upper, lower = self.targets["color"], self.targets["other"]

@@ -11,8 +11,8 @@ from engram.validation.validate import ROUND
 @pytest.mark.parametrize("case", CASES[::2], ids=lambda case: case.name)
 def test_many_gates_decide_as_one(case) -> None:
     config = GateConfig(budget=80)
-    new, old = drawn(case, 10, config.budget, 3)
-    decided, pairs = judge(new, old, config)
+    new, old, far, before = drawn(case, 10, config.budget, 3)
+    decided, pairs = judge(new, old, far, before, config)
     for run in range(10):
         gate = Gate([str(task) for task in range(TASKS)], config)
         for _ in range(20):
@@ -20,7 +20,8 @@ def test_many_gates_decide_as_one(case) -> None:
         while gate.decision == OPEN:
             scenes = [(t, gate.tasks[t].pairs + i) for i in range(ROUND) for t in gate.wanted]
             for task, at in scenes:
-                gate.add(task, bool(new[run, int(task), at]), bool(old[run, int(task), at]))
+                here = (run, int(task), at)
+                gate.add(task, bool(new[here]), bool(old[here]), progress=(float(far[here]), float(before[here])))
         assert {PROMOTE: 1, REJECT: -1}.get(gate.decision, 0) == decided[run]
         assert gate.pairs == pairs[run]
 
@@ -37,3 +38,5 @@ def test_figures_name_their_targets() -> None:
     assert rows["rejected_equal"]["target"] == "<= 0.05"
     assert rows["promoted_every_task_30_points_better"]["value"] == 1.0
     assert rows["rejected_does_nothing"]["value"] == 1.0
+    less_far = "one_task_never_done_but_less_far_same_luck"
+    assert (rows[f"rejected_{less_far}"]["value"], rows[f"successes_alone_promote_{less_far}"]["value"]) == (1.0, 1.0)

@@ -43,7 +43,7 @@ def test_what_was_found_is_counted_for_both_ways(tmp_path, monkeypatch):
     def told(case, store, pool):
         def run(jobs):
             return [
-                worst_case.Trial(task, seed, "@" not in task or not fails(case, _place(task)), False, 30)
+                worst_case.Trial(task, seed, "@" not in task or not fails(case, _place(task)), False, 30, 1.0)
                 for _, task, seed in jobs
             ]
 

@@ -33,6 +33,22 @@ def drive(world: MujocoWorld, task: str, steps: int, observation=None) -> None:
         observation = world.step(pipeline.step_action(observation.joints, expert.act()).command)
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_progress_grows_on_the_way_and_is_large_at_the_end(world: MujocoWorld, name: str) -> None:
+    for seed in SEEDS:
+        world.reset(name, seed)
+        observation = world.observe()
+        expert, pipeline = make_expert(name, world), CommandPipeline(world.kinematics, world.robot)
+        seen = []
+        while not world.oracle_outcome().over:
+            seen.append(world.task.oracle_progress(world))
+            observation = world.step(pipeline.step_action(observation.joints, expert.act()).command)
+        assert world.oracle_outcome().success
+        assert all(0.0 <= progress <= 1.0 for progress in seen)
+        assert max(seen) > max(0.55, seen[0] + 0.3)
+        assert seen[0] < max(seen[: len(seen) // 2 + 1]) <= max(seen)
+
+
 def test_every_task_has_an_expert() -> None:
     assert EXPERTS.keys() == TASKS.keys()
 

@@ -124,6 +124,30 @@ def test_reach_within_3_cm_of_10_cm_above(world: MujocoWorld) -> None:
         assert world.task.oracle_success(world) is done
 
 
+def test_progress_of_a_cube_that_is_carried(world: MujocoWorld) -> None:
+    world.reset("pick_place", 0)
+    cube, goal = world.task.targets["color"], world.oracle_pose("bin").position[:2]
+    tool = world.tool_pose().position
+
+    def progress(xy: np.ndarray, z: float) -> float:
+        move(world, cube, xy, z)
+        return world.task.oracle_progress(world)
+
+    assert progress(np.add(tool[:2], (0.0, 0.1)), 0.02) < progress(tool[:2], 0.02) < 1 / 3
+    assert progress(np.add(goal, (0.4, 0.0)), 0.05) == pytest.approx(2 / 3)
+    assert progress(np.add(goal, (0.2, 0.0)), 0.05) == pytest.approx(5 / 6)
+
+
+def test_another_buttons_press_is_no_progress(world: MujocoWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.reset("press_button", 0)
+    target = world.task.targets["color"]
+    assert 0.0 < world.task.oracle_progress(world) < 2 / 3
+    monkeypatch.setattr(world, "oracle_joint", lambda name: 0.006 * (name == target))
+    assert world.task.oracle_progress(world) > 1 / 3
+    monkeypatch.setattr(world, "oracle_joint", lambda name: 0.006 * (name != target))
+    assert world.task.oracle_progress(world) == 0.0
+
+
 def test_push_within_4_cm_on_the_table(world: MujocoWorld) -> None:
     world.reset("push_to_mark", 0)
     mark = world.oracle_pose("mark").position[:2]

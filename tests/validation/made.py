@@ -34,7 +34,7 @@ def run_before(folder: Path, outcomes: dict[str, bool], task: str = "reach", on:
     store = TrialStore(folder / GATE, on)
     for seed in range(FIRST_SEED, FIRST_SEED + SCENES):
         for sha256, success in outcomes.items():
-            store.put(replace(BASE, sha256=sha256), Trial(task, seed, success, False, 10))
+            store.put(replace(BASE, sha256=sha256), Trial(task, seed, success, False, 10, float(success)))
         if seed < FIRST_SEED + IDLE_SCENES:
-            store.put(Contender(IDLE), Trial(task, seed, False, False, 10))
+            store.put(Contender(IDLE), Trial(task, seed, False, False, 10, 0.0))
     store.close()

@@ -58,6 +58,32 @@ def test_a_budget_ends_what_cannot_be_shown() -> None:
     assert "reach 18 of 20" in gate.reason or "not shown within 20 pairs" in gate.reason
 
 
+def with_progress(new: float, old: float, success: float = 0.0, budget: int = 200) -> Gate:
+    """Judge a candidate that is as good as what drives on one task, and on the other gets ``new`` far, not ``old``."""
+    gate, rng = Gate(TASKS, GateConfig(budget=budget)), np.random.default_rng(0)
+    while gate.decision == OPEN:
+        for task in gate.wanted:
+            if gate.idle_pairs < 40:
+                gate.add_idle(True, False)
+            same = task == "reach" or rng.random() < success
+            far = (1.0, 1.0) if same else (new, old)
+            gate.add(task, same, same, progress=far)
+    return gate
+
+
+def test_where_nothing_succeeds_progress_decides() -> None:
+    worse = with_progress(0.4, 0.7)
+    assert worse.decision == REJECT
+    assert f"stack 0 of {worse.tasks['stack'].pairs}, before 0 (progress 0.40, before 0.70)" in worse.reason
+    assert with_progress(0.7, 0.7).decision == PROMOTE
+
+
+def test_what_succeeds_as_often_but_fails_farther_away_is_rejected_though_successes_tell_nothing() -> None:
+    assert with_progress(0.2, 0.8, success=0.5).decision == REJECT
+    told = with_progress(0.68, 0.8, success=0.0, budget=40)
+    assert not told.tasks["stack"].not_worse  # worse by more than the margin
+
+
 def test_a_single_task_goes_on_until_safety_is_shown_too() -> None:
     gate = run((0.9,), (0.9,), tasks=("reach",))
     assert gate.decision == PROMOTE

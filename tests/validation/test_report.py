@@ -7,7 +7,7 @@ import numpy as np
 
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.validation.gate import Gate, GateConfig
-from engram.validation.report import evidence, page, write_page
+from engram.validation.report import GAIN, evidence, page, write_page
 
 
 def gate(rates, pairs=120):
@@ -20,14 +20,18 @@ def gate(rates, pairs=120):
     return made
 
 
+def gains(seen):
+    return [GAIN[outcome] for outcome in seen["outcomes"]]
+
+
 def test_the_evidence_of_a_page_decides_as_the_gate_did():
     made = gate({"reach": (0.95, 0.95), "stack": (0.4, 0.9)})
     seen = {task["task"]: task for task in made.report()["tasks"]}
     needed = -math.log(GateConfig().false_promotion)
     for name in ("reach", "stack"):
         assert len(seen[name]["outcomes"]) == seen[name]["pairs"]
-        assert (max(evidence(seen[name]["outcomes"], 0.1)[0]) >= needed) == seen[name]["not_worse"]
-    assert max(evidence(seen["stack"]["outcomes"], 0.1)[1]) >= -math.log(0.05 / 3)
+        assert (max(evidence(gains(seen[name]), 0.1)[0]) >= needed) == seen[name]["not_worse"]
+    assert max(evidence(seen["stack"]["gains"], 0.1)[1]) >= -math.log(0.05 / 5)
     assert seen["stack"]["worse"]
 
 

@@ -1,6 +1,7 @@
 """The search finds where a policy is weak; what was found is kept, and candidates that are weak there are refused."""
 
 import json
+import sqlite3
 import zlib
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ def planted(fails, tried=None):
             at = [float(x) for x in place.split(",")] if place else drawn_place(seed)
             luck = np.random.default_rng([zlib.crc32(task.encode()), seed]).random()
             success = bool(luck < (0.1 if fails(at) else 0.95))
-            found.append(Trial(task, seed, success, False, 30 if success else 50))
+            found.append(Trial(task, seed, success, False, 30 if success else 50, float(success)))
         if tried is not None:
             tried.extend(jobs)
         return found
@@ -95,10 +96,10 @@ def run_before(folder, tasks, fails_at):
     for task in tasks:
         for name in (task, at_place(task, PLACE)):
             for seed in range(FIRST_SEED, FIRST_SEED + SCENES):
-                store.put(BASE, Trial(name, seed, True, False, 10))
-                store.put(NEW, Trial(name, seed, name != fails_at, False, 10))
+                store.put(BASE, Trial(name, seed, True, False, 10, 1.0))
+                store.put(NEW, Trial(name, seed, name != fails_at, False, 10, float(name != fails_at)))
                 if seed < FIRST_SEED + IDLE_SCENES:
-                    store.put(Contender(IDLE), Trial(name, seed, False, False, 10))
+                    store.put(Contender(IDLE), Trial(name, seed, False, False, 10, 0.0))
     store.close()
 
 
@@ -127,9 +128,21 @@ def test_who_holds_its_ground_there_is_promoted_and_proven(tmp_path):
 
 def test_an_episode_runs_at_the_place_that_its_name_says():
     still = Contender(IDLE, "", "still")
-    assert run_trial(still, at_place("reach", PLACE), 0).task == at_place("reach", PLACE)
+    tried = run_trial(still, at_place("reach", PLACE), 0)
+    assert (tried.task, tried.success) == (at_place("reach", PLACE), False)
+    assert 0.2 < tried.progress < 0.9  # the arm hangs above the table, not far from anything
     with pytest.raises(InvalidInputError, match=r"place: .*expected 12 numbers from 0 to 1"):
         run_trial(still, "reach@0.5,2", 0)
+
+
+def test_results_that_say_nothing_of_progress_are_left_behind(tmp_path):
+    with sqlite3.connect(tmp_path / "trials.sqlite") as file:
+        file.execute("CREATE TABLE trials (weights TEXT, success INTEGER)")
+        file.execute("PRAGMA user_version=1")
+    store, trial = TrialStore(tmp_path), Trial("reach", 0, False, False, 40, 0.375)
+    store.put(BASE, trial)
+    assert store.get(BASE, "reach", 0) == trial
+    store.close()
 
 
 def test_too_few_episodes_are_refused(tmp_path, capsys):
