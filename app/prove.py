@@ -287,6 +287,11 @@ def prove_gate(config: ProveConfig) -> list[Figure]:
     return [_benchmark_figure(row) for row in run(["-m", "engram.benchmarks.gate", *words])["figures"]]
 
 
+def prove_gate_kills(config: ProveConfig) -> list[Figure]:
+    """kill -9 of the gate, its workers and the learner's library: what is lost, doubled or wrong."""
+    return _benchmark_figures("gate_kills", config)
+
+
 def prove_promise(config: ProveConfig) -> list[Figure]:
     """A robot practises, the gate lets it drive what it learnt, what is bad is refused or rolled back (hours)."""
     return _benchmark_figures("promise", config)
@@ -310,7 +315,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
     "learner": (prove_verdicts, prove_twin, prove_improvement),
-    "gate": (prove_gate,),
+    "gate": (prove_gate, prove_gate_kills),
     "promise": (prove_promise,),
 }
 """Part -> its measurements."""

@@ -8,7 +8,8 @@ as in the gate's simulation. What happens:
 
 1. The policy practises one kind of goal. The memory alone says what went well; the learner learns from it.
 2. The gate finds in the robot's record how it differs from the simulation, and tries the learner's candidates in one
-   that differs likewise. What it promotes drives, and practises on.
+   that differs likewise. What it promotes drives, and practises on. The robot rests while a candidate is judged, so
+   that two cores suffice.
 3. The next candidate that is promoted drives as a canary, and at this moment the robot is knocked: it stands
    differently from now on. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
@@ -49,9 +50,11 @@ from engram.nodes import qos
 from engram.nodes.learner_client import LearnerClient
 from engram.sim.twin import GAP_FILE
 from engram.validation.following import GAP
+from engram.validation.gate import OPEN, PROMOTE
 from engram.validation.of_learner import GATE
 from engram.validation.trials import NOMINAL
 from engram_interfaces.msg import GateVerdict
+from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 
 DATA = Path(".local/share/engram/robot0")
 """Of the robot, in its home."""
@@ -75,13 +78,13 @@ class PromiseBenchmark:
     """The gap that the robot has; nobody tells the gate."""
     knocked: str = "knocked"
     """The gap that it has from the canary on."""
-    practised: int = 400
+    practised: int = 200
     """Most goals until the gate has promoted a candidate, and then another."""
     watched: int = 80
     """Most goals until the canary is rolled back."""
     first_seed: int = 30_000
     """Scene of the first goal."""
-    candidate_updates: int = 1200
+    candidate_updates: int = 600
     """Updates of the learner between two candidates."""
     budget: int = 600
     """Most pairs of episodes of the gate on a task."""
@@ -117,14 +120,22 @@ class Promise:
         self.verdicts: dict[str, GateVerdict] = {}  # newest of each version
         self.learner = LearnerClient(domain=config.domain)
         self.began = time.monotonic()
-        self.loop.client.node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
+        self.candidate = ""  # the newest; the gate may pass over those before
+        node = self.loop.client.node
+        node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
+        node.create_subscription(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
         self._drove = ""
 
     def _on_verdict(self, msg: GateVerdict) -> None:
         told = self.verdicts.get(msg.candidate)
         self.verdicts[msg.candidate] = msg
-        if msg.decision != "open" and (told is None or told.decision != msg.decision):
+        if msg.decision != OPEN and (told is None or told.decision != msg.decision):
             self.tell("verdict", f"{msg.decision}: {msg.reason}", msg.candidate)
+
+    def _on_manifest(self, msg: PolicyManifestMsg) -> None:
+        if msg.stage == "candidate" and msg.version != self.candidate:
+            self.candidate = msg.version
+            self.tell("candidate", "", msg.version)
 
     @property
     def drives(self) -> str:
@@ -143,10 +154,28 @@ class Promise:
     def practise(self, until: Callable[[], bool], most: int) -> bool:
         """Give goals until ``until``, at most ``most``; tell whether it came to that."""
         for _ in range(most):
+            self.rest()
             if until():
                 return True
             self.goal()
         return until()
+
+    def rest(self) -> None:
+        """Wait until the newest candidate is judged; one that is promoted then has a minute to drive."""
+        version, client = self.candidate, self.loop.client
+        if not version:
+            return
+
+        def decision() -> str:
+            return self.verdicts[version].decision if version in self.verdicts else OPEN
+
+        client.wait_for(lambda: decision() != OPEN, self.config.verdict_s, f"a verdict on {version}")
+        for _ in range(60 if decision() == PROMOTE else 0):
+            if self.drives == version:
+                break
+            client.spin(1.0)
+        if self.candidate == version:
+            self.candidate = ""
 
     def goal(self) -> None:
         """Give one goal."""
@@ -172,13 +201,14 @@ class Promise:
         """Let the robot stand differently; practise until what drives is rolled back."""
         gap.write_text(self.config.knocked)
         driving = self.drives
+        before = {one.version for one in self.story.happenings if one.what == "drives"} - {driving}
         self.tell("knocked", self.config.knocked)
-        gone = self.practise(self._drives_other_than(driving), self.config.most(self.config.watched))
+        gone = self.practise(lambda: self.drives in before, self.config.most(self.config.watched))
         self.tell("rolled back" if gone else "not rolled back", self.drives, driving)
 
     def sabotage(self, home: Path) -> None:
         """Offer a ruined candidate, before anybody has tried it, and after the gate has."""
-        self.loop.client.wait_for(self._gate_rests, self.config.verdict_s, "the gate")
+        self.rest()
         folder = home / DATA / "learner"
         library = WeightsLibrary(folder / "weights", read_only=True)
         data, manifest = library.get(library.current)
@@ -195,9 +225,6 @@ class Promise:
         lines = (done.stdout if done.returncode in (0, 1) else done.stderr).strip().splitlines()
         self.tell("tried", lines[-1][:200] if lines else "", RUINED)
         self.offer("after it was tried")
-
-    def _gate_rests(self) -> bool:
-        return all(told.decision != "open" for told in self.verdicts.values())
 
     def offer(self, when: str) -> None:
         """Ask the learner to let the ruined candidate drive."""

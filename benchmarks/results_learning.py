@@ -143,6 +143,67 @@ def gate_policies(results: Results) -> list[str]:
     ]
 
 
+KILLED = {"gate": "the gate", "worker": "a worker of it", "library": "the learner, while it changes its versions"}
+
+
+def gate_kills(results: Results) -> list[str]:
+    """What kill -9 leaves of verdicts, results and stages."""
+    result = results["gate_kills"]
+    wrong, orphans = result.figure("gate_kills_wrong"), result.figure("gate_kills_orphans")
+    rows = [[words, str(result.figure(f"gate_kills_of_the_{who}")["value"])] for who, words in KILLED.items()]
+    return [
+        "The process is killed at a random instant and started again. A verdict and its results then have to be those "
+        "of a run that nobody killed; the learner's versions have to be as after the last change that was told to be "
+        f"durable, or after the next. Lost, doubled or wrong after {wrong['n']} kills: {number(wrong)} "
+        f"(target {wrong['target']}). Validations that came to their end: "
+        f"{number(result.figure('gate_kills_verdicts'))}. Kills of the gate that left a worker running: "
+        f"{number(orphans)} of {orphans['n']}.",
+        "",
+        *table(("killed", "kills"), rows),
+    ]
+
+
+HAPPENED = {
+    "promise_promoted_by_the_gate": "candidates that the gate promoted",
+    "promise_goals_until_promoted": "goals until the first promotion",
+    "promise_goals_until_rolled_back": "goals after the knock until the rollback",
+    "promise_ruined_refused": "attempts to let the ruined candidate drive that were refused",
+}
+VERSIONS = ("first", "second", "third")
+
+
+def promise(results: Results) -> list[str]:
+    """What happened, from practice to rollback and sabotage."""
+    result = results["promise"]
+    rows = [
+        [f"goals reached by the {which} version", percent(row), str(row["n"]), ""]
+        for which in VERSIONS
+        if (row := result.figures.get(f"promise_success_{which}_version")) is not None
+    ]
+    right = result.figure("promise_verdict_right")
+    rows.append(["goals whose end was right", percent(right), str(right["n"]), ""])
+    rows += [
+        [words, number(row), "", target(row)]
+        for name, words in HAPPENED.items()
+        if (row := result.figures.get(name)) is not None
+    ]
+    told = [
+        [f"{one['at_s'] / 60:.0f}", str(one["goals"]), one["what"], f"{one['version'][:24]} {one['text'][:90]}".strip()]
+        for one in result.content["happenings"]
+    ]
+    return [
+        "The nodes of `engram up robot` with learner and gate; a simulation that stands turned by 5 degrees plays the "
+        "robot. It practises, the gate finds its gap and tries what it learnt, and what is promoted drives. Then the "
+        "robot is knocked, and at last a ruined candidate is offered. `engram prove promise`.",
+        "",
+        "![Success of the last goals, what drove, and what happened](img/promise.svg)",
+        "",
+        *table(("figure", "value", "n", "target"), rows),
+        "",
+        *table(("minute", "goals before", "what", ""), told),
+    ]
+
+
 IDENTIFIED = {
     "yaw_deg": "direction of motions, deg",
     "gain": "scale of motions",
