@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS, slug
 from engram.benchmarks.result_files import ResultFile, number, percent, table, target
 from engram.validation.gate import NOT_SHOWN, PROMOTE, REJECT
 
@@ -140,6 +141,31 @@ def gate_policies(results: Results) -> list[str]:
         "worn `base`. Pairs of episodes until the decision, their median.",
         "",
         *table(("candidates", "wanted", "n", "promoted", "rejected", "not shown", "pairs"), rows),
+    ]
+
+
+PEERS = ("Engram", "STEP", "SAVI")
+
+
+def gate_peers(results: Results) -> list[str]:
+    """The gate's test of one task beside published tests."""
+    result = results["gate_peers"]
+    rows = []
+    for case in CASES:
+        cells = []
+        for peer in PEERS:
+            name = f"{peer.lower()}_{slug(case)}"
+            cells.append(f"{percent(result.figure(f'shown_{name}'))}, {number(result.figure(f'pairs_{name}'))} pairs")
+        rows.append([case, *cells])
+    n = result.figure(f"shown_engram_{slug(next(iter(CASES)))}")["n"]
+    return [
+        f"Is it shown that a candidate is worse on one task, within {PAIRS} pairs and at an error rate of {ERROR}? {n} "
+        "runs each, mean number of pairs. STEP and SAVI compare two policies whose successes are independent "
+        f"([{PACKAGE}](https://pypi.org/project/{PACKAGE}/), as published). The gate runs both in the same scenes and "
+        "tests the difference: *same luck* is what it is made for. Where successes are independent and the "
+        "difference is small, STEP needs fewer pairs.",
+        "",
+        *table(("candidate", *PEERS), rows),
     ]
 
 

@@ -74,6 +74,17 @@ def test_a_folder_of_another_lineage_is_moved_aside_though_names_and_shapes_fit(
     assert other.learner.passed_over == {"other lineage": 1}
 
 
+def test_a_damaged_file_of_versions_is_moved_aside_and_named(store, tmp_path):
+    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    space.library.close()
+    file = tmp_path / "weights" / "versions.sqlite"
+    file.write_bytes(b"nonsense" * 1000)
+    again = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
+    assert "versions.sqlite: file is not a database" in again.moved_aside
+    assert again.library.current == "v0"
+    again.library.close()
+
+
 def test_a_wrong_algorithm_moves_nothing(store, tmp_path):
     space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
     space.learner.save()
