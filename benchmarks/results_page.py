@@ -64,6 +64,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "The gate's test": (learning.gate, ("gate",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),
+        "The gate under kill -9": (learning.gate_kills, ("gate_kills",)),
         "Finding a robot's gap": (learning.identification, ("identification",)),
     },
     "Perception": {"Objects from RGB-D frames": (speed.perception, ("perception",))},
