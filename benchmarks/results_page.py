@@ -63,6 +63,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Goals of a robot": (learning.twin, ("twin",)),
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "The gate's test": (learning.gate, ("gate",)),
+        "The gate's test beside others": (learning.gate_peers, ("gate_peers",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),
         "The gate under kill -9": (learning.gate_kills, ("gate_kills",)),
         "Finding a robot's gap": (learning.identification, ("identification",)),
