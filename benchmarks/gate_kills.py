@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class GateKillsBenchmark:
     seed: int = 0
     """Of the instants."""
     work: Path = Path("runs/gate_kills")
-    """Folder of the learner that is killed; it is emptied first."""
+    """Folder for what is killed, in a folder ``killed`` of its own, which is emptied first."""
     output: Path = RESULTS / "gate_kills.json"
     """Where the JSON goes."""
 
@@ -247,10 +247,11 @@ def main(config: GateKillsBenchmark | None = None) -> None:
     """Kill, compare, print, save."""
     config = config or tyro.cli(GateKillsBenchmark)
     where, account = machine(), Account()
-    shutil.rmtree(config.work, ignore_errors=True)
-    config.work.mkdir(parents=True)
-    kill_library(config, account)
-    GateKiller(config, account).run()
+    own = replace(config, work=config.work / "killed")
+    shutil.rmtree(own.work, ignore_errors=True)
+    own.work.mkdir(parents=True)
+    kill_library(own, account)
+    GateKiller(own, account).run()
     rows = figures(account)
     table = Table("figure", "value", "n", "target", title="kill -9 of gate, workers and library")
     for row in rows:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
@@ -76,3 +77,11 @@ def test_a_changed_result_a_lost_one_and_another_verdict_are_told(killer, tmp_pa
     killer._check(tmp_path, 2, True)
     assert any("the verdict is lost" in told for told in killer.account.wrong)
     assert any("start 2: 209 results, without a kill 210" in told for told in killer.account.wrong)
+
+
+def test_what_else_is_in_the_folder_stays(tmp_path, monkeypatch):
+    (tmp_path / "mine").write_text("dear")
+    monkeypatch.setattr(gate_kills, "kill_library", lambda config, account: account.kills.update(library=1))
+    monkeypatch.setattr(gate_kills, "GateKiller", lambda config, account: Mock())
+    gate_kills.main(GateKillsBenchmark(quick=True, work=tmp_path, output=tmp_path / "report.json"))
+    assert (tmp_path / "mine").read_text() == "dear"
