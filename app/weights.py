@@ -35,7 +35,7 @@ def weights(config: WeightsConfig) -> int:
     if not library.versions:
         raise InvalidInputError(f"WeightsConfig.learner: {learner} holds no weights of a learner")
     rows, current = [], library.current
-    table = Table("version", "stage", "learnt from", "successes", "updates", "because", title=f"Weights in {learner}")
+    table = Table("version", "stage", "trained from", "successes", "updates", "why", title=f"Weights in {learner}")
     for version in library.versions:
         try:
             manifest = library.manifest(version)

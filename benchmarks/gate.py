@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import norm
 
-from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.benchmarks.report import RESULTS, figure, save_report, slug
 from engram.core.betting import SHARES, WEIGHTS, MeanTest
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
@@ -194,7 +194,7 @@ def figures(config: GateBenchmark) -> list[dict[str, Any]]:
     for number, case in enumerate(CASES):
         new, old, far, before = drawn(case, runs, strict.budget, config.seed + number)
         decided, pairs = judge(new, old, far, before, strict)
-        name = case.name.replace(",", "").replace(" ", "_")
+        name = slug(case.name)
         if case.gain.min() >= 0 > case.worst:
             without, _ = judge(new, old, new.astype(float), old.astype(float), strict)
             rate = wilson(int((without == 1).sum()), runs)

@@ -169,8 +169,11 @@ class GateKiller:
             return False
         except subprocess.TimeoutExpired:
             pass
-        gate = psutil.Process(process.pid)
-        workers = [child for child in gate.children() if "spawn_main" in " ".join(child.cmdline())]
+        try:
+            children = psutil.Process(process.pid).children()
+            workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        except psutil.NoSuchProcess:  # something ended by itself at this moment
+            workers = []
         if who == "worker" and not workers:
             who = "gate"  # there is none yet
         killed = process.pid if who == "gate" else workers[int(self.rng.integers(len(workers)))].pid

@@ -22,7 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.benchmarks.report import RESULTS, figure, save_report, slug
 from engram.core.arrays import positive_int
 from engram.core.betting import MeanTest
 from engram.core.errors import EngramError
@@ -105,11 +105,6 @@ def drawn(case: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     luck = rng.random(PAIRS)
     return luck < candidate, (luck if same_luck else rng.random(PAIRS)) < approved
-
-
-def slug(case: str) -> str:
-    """Return the name of a case as figures have it."""
-    return case.replace(",", "").replace(" ", "_")
 
 
 def figures(config: GatePeersBenchmark) -> list[dict[str, Any]]:

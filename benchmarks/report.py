@@ -35,6 +35,11 @@ def figure(
     return {"name": name, "value": round(value, digits), "interval": ends, "n": n, "target": target, "met": met, **more}
 
 
+def slug(words: str) -> str:
+    """Return ``words`` as the name of a figure has them."""
+    return words.replace(",", "").replace(" ", "_")
+
+
 def result_file(output: Path, quick: bool, figures: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Return where a run writes: ``output``, but part of a run goes to ``runs/bench`` and leaves quoted figures alone.
 

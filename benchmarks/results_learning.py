@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS, slug
+from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS
+from engram.benchmarks.report import slug
 from engram.benchmarks.result_files import ResultFile, number, percent, table, target
 from engram.validation.gate import NOT_SHOWN, PROMOTE, REJECT
 
@@ -186,47 +187,6 @@ def gate_kills(results: Results) -> list[str]:
         f"{number(orphans)} of {orphans['n']}.",
         "",
         *table(("killed", "kills"), rows),
-    ]
-
-
-HAPPENED = {
-    "promise_promoted_by_the_gate": "candidates that the gate promoted",
-    "promise_goals_until_promoted": "goals until the first promotion",
-    "promise_goals_until_rolled_back": "goals after the knock until the rollback",
-    "promise_ruined_refused": "attempts to let the ruined candidate drive that were refused",
-}
-VERSIONS = ("first", "second", "third")
-
-
-def promise(results: Results) -> list[str]:
-    """What happened, from practice to rollback and sabotage."""
-    result = results["promise"]
-    rows = [
-        [f"goals reached by the {which} version", percent(row), str(row["n"]), ""]
-        for which in VERSIONS
-        if (row := result.figures.get(f"promise_success_{which}_version")) is not None
-    ]
-    right = result.figure("promise_verdict_right")
-    rows.append(["goals whose end was right", percent(right), str(right["n"]), ""])
-    rows += [
-        [words, number(row), "", target(row)]
-        for name, words in HAPPENED.items()
-        if (row := result.figures.get(name)) is not None
-    ]
-    told = [
-        [f"{one['at_s'] / 60:.0f}", str(one["goals"]), one["what"], f"{one['version'][:24]} {one['text'][:90]}".strip()]
-        for one in result.content["happenings"]
-    ]
-    return [
-        "The nodes of `engram up robot` with learner and gate; a simulation that stands turned by 5 degrees plays the "
-        "robot. It practises, the gate finds its gap and tries what it learnt, and what is promoted drives. Then the "
-        "robot is knocked, and at last a ruined candidate is offered. `engram prove promise`.",
-        "",
-        "![Success of the last goals, what drove, and what happened](img/promise.svg)",
-        "",
-        *table(("figure", "value", "n", "target"), rows),
-        "",
-        *table(("minute", "goals before", "what", ""), told),
     ]
 
 

@@ -19,6 +19,7 @@ from engram.validation.worst_case import WorstCase
 GAIN = {"b": 0, "-": 0, "c": 1, "a": -1}
 """Candidate minus the policy that drives, by the characters of ``TaskEvidence.outcomes``."""
 WHO = ("candidate", "approved")
+PROGRESS = ("progress of the candidate", "progress of what drives")
 STYLE = (
     "body{font:16px sans-serif;max-width:70em;margin:2em auto;padding:0 1em}td,th{padding:.2em .8em;text-align:left}"
 )
@@ -69,7 +70,7 @@ def page(verdict: GateVerdict) -> str:
             f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(verdict.decision)}</title>",
             f"<style>{STYLE}</style><h1>{escape(verdict.decision.replace('_', ' '))}</h1>",
             f"<p>{escape(verdict.reason)}</p><h2>Successes and progress in the same scenes</h2>",
-            _table(("task", "pairs", "candidate", "drives now", "its progress", "progress now", "not worse"), rows),
+            _table(("task", "pairs", "candidate", "drives now", *PROGRESS, "not worse"), rows),
             _picture(tasks, report["config"]),
             "<h2>How it was found</h2>",
             _table(("", ""), [(name, str(value)) for name, value in about.items()]),

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from engram.benchmarks.gate_peers import CASES, ERROR, PAIRS, drawn, ours, peers, slug
+from engram.benchmarks.gate_peers import CASES, ERROR, PAIRS, drawn, ours, peers
+from engram.benchmarks.report import slug
 from engram.core.errors import EngramError
 from engram.validation.gate import Gate, GateConfig
 

@@ -2,16 +2,18 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from engram.benchmarks.promise import DATA, PromiseBenchmark, settings, smuggle
+from engram.benchmarks.promise import DATA, Promise, PromiseBenchmark, settings, smuggle
 from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.robot_twin import Twin
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+from engram_interfaces.msg import GateVerdict
 
 
 def goals(version, outcomes):
@@ -93,3 +95,28 @@ def test_what_is_smuggled_into_a_running_learners_library_is_one_of_its_candidat
     smuggle(tmp_path, data, make_manifest(data, "ruined"))
     assert (library.newest(), library.get("ruined")[0]) == ("ruined", data)
     library.close()
+
+
+def told(version, decision):
+    return GateVerdict(candidate=version, decision=decision)
+
+
+def test_the_robot_rests_until_the_newest_candidate_is_judged_and_what_was_promoted_drives():
+    promise, waited = Promise.__new__(Promise), []
+    promise.config, promise.candidate = PromiseBenchmark(), "new"
+    promise.verdicts = {"old": told("old", "reject"), "new": told("new", "open")}
+
+    class Client:
+        def wait_for(self, condition, timeout_s, what):
+            assert not condition()
+            promise.verdicts["new"] = told("new", "promote")
+            assert condition()
+
+        def spin(self, seconds):
+            waited.append(seconds)
+
+    versions = iter(["old", "old", "new"])
+    promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions))
+    promise.rest()
+    assert (len(waited), promise.candidate) == (2, "")
+    promise.rest()  # nothing is judged: no wait
