@@ -1,6 +1,5 @@
 """The gate's test beside published ones: how many pairs of episodes until it is shown that a candidate is worse?
 
-    uv sync --group bench
     python -m engram.benchmarks.gate_peers [--quick]
 
 Peers are STEP (Snyder et al. 2025, arXiv:2503.10966), a near-optimal test for policies whose successes are independent,
@@ -78,7 +77,7 @@ def peers() -> dict[str, Test]:
     try:
         import sequentialized_barnard_tests as published
     except ImportError as error:
-        raise EngramError(f"{PACKAGE} is not installed: uv sync --group bench") from error
+        raise EngramError(f"{PACKAGE} is not installed: make setup") from error
     worse = published.Hypothesis.P0LessThanP1
     shown = published.Decision.AcceptAlternative
 

@@ -1,6 +1,5 @@
 """The gate's test of one task, alone and beside published tests."""
 
-import importlib.util
 import sys
 
 import numpy as np
@@ -10,8 +9,6 @@ from engram.benchmarks.gate_peers import CASES, ERROR, PAIRS, drawn, ours, peers
 from engram.benchmarks.report import slug
 from engram.core.errors import EngramError
 from engram.validation.gate import Gate, GateConfig
-
-INSTALLED = importlib.util.find_spec("sequentialized_barnard_tests") is not None
 
 
 def test_the_test_is_that_of_the_gate():
@@ -35,11 +32,10 @@ def test_same_luck_is_the_same_scene():
 
 def test_peers_that_are_not_installed_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sequentialized_barnard_tests", None)
-    with pytest.raises(EngramError, match=r"sequentialized-barnard-tests is not installed: uv sync --group bench"):
+    with pytest.raises(EngramError, match=r"sequentialized-barnard-tests is not installed: make setup"):
         peers()
 
 
-@pytest.mark.skipif(not INSTALLED, reason="needs the group bench")
 def test_peers_show_what_is_plain_and_nothing_of_equals():
     for test in peers().values():
         assert 0 < test(np.zeros(PAIRS, bool), np.ones(PAIRS, bool), 0) < 20
