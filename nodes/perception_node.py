@@ -6,6 +6,7 @@ is lost, so that memory is the same on a slow machine.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NoReturn
 
 from engram.core.registry import make_robot
@@ -42,12 +43,14 @@ class PerceptionNode(EngramNode):
         transforms = TransformBuffer()
         self.inbox = make_camera(self.camera, transforms, depth=True)
         self.watch = CameraWatch(self.inbox, raw_topic(self.camera, "color"))
-        self.frames = 0
+        self.since = self.config.every  # frames since one was looked at
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.skipped: CameraFrame | None = None  # the newest frame that was not looked at, because of ``every``
-        self.over_ns = -1  # stamp of the last step of an episode that is over: how it ended is always looked at
-        self.subscribe(TaskStatus, "task/step", self._on_step, qos.COMMAND)
+        self.episode = -1
+        self.wanted: deque[int] = deque(maxlen=4)  # stamps at which an episode began or ended: always looked at
+        topic, profile = qos.every_status(lockstep=True)  # an episode's first step may not be missed
+        self.subscribe(TaskStatus, topic, self._on_step, profile)
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
@@ -55,21 +58,27 @@ class PerceptionNode(EngramNode):
             if frame.stamp_ns == self.watch.complete_ns:  # shown again
                 continue
             self.watch.completed(frame.stamp_ns)
-            self.frames += 1
+            self.since += 1
             self.health.count("frames")
-            if (self.frames - 1) % self.config.every == 0 or frame.stamp_ns == self.over_ns:
-                self.skipped = None
-                self.thread.put(frame)
+            if self.since >= self.config.every or frame.stamp_ns in self.wanted:
+                self._look_at(frame)
             else:
                 self.skipped = frame
+
+    def _look_at(self, frame: CameraFrame) -> None:
+        self.since, self.skipped = 0, None
+        self.thread.put(frame)
 
     def _on_step(self, msg: TaskStatus) -> None:
         status = messages.status_from_msg(msg)
         self.watch.resting_ns = status.stamp_ns if status.state == "idle" else -1
-        self.over_ns = -1 if status.running or status.state == "idle" else status.stamp_ns
-        if self.skipped is not None and self.skipped.stamp_ns == self.over_ns:
-            last, self.skipped = self.skipped, None
-            self.thread.put(last)
+        if status.state == "idle":
+            return
+        if status.episode != self.episode or not status.running:
+            self.wanted.append(status.stamp_ns)
+        self.episode = status.episode
+        if self.skipped is not None and self.skipped.stamp_ns in self.wanted:
+            self._look_at(self.skipped)
 
     def _detect(self, frame: CameraFrame) -> None:
         """Run the detector; in the worker's thread."""

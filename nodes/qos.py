@@ -30,7 +30,7 @@ TF = _profile(100)
 TF_STATIC = _profile(100, latched=True)
 """Subscriptions to tf_static."""
 COMMAND = _profile(1)
-"""command, memory/context, task/step as perception reads it: the newest counts."""
+"""command, memory/context: the newest counts."""
 CHUNK = _profile(1, latched=True)
 """policy/action_chunk: a safety node that was restarted in mid-episode goes on with the chunk at hand."""
 LATCHED = _profile(1, latched=True)

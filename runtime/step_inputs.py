@@ -22,7 +22,8 @@ class StepInputsConfig:
     memory: str = "latest"
     """Memory context: off, latest (the newest there is) or wait (for the one of the same observation)."""
     context_age_s: float = 0.3
-    """In lock-step a policy that reads contexts waits for one at most so much older than the observation [s]."""
+    """In lock-step a policy that reads contexts waits for one of its episode, at most so much older than the
+    observation [s]."""
     missing_after_s: float = 2.0
     """It waits no longer than this [s]."""
 
@@ -62,6 +63,7 @@ class StepInputs:
         self._memory: StampedBuffer[MemoryTokens] = StampedBuffer(KEPT)
         self.status: EpisodeStatus | None = None  # as told last
         self._stale_since: float | None = None  # since when a fresh context is waited for
+        self._episode, self._begun_ns = -1, 0  # the episode that runs, or ran last, and the stamp of its first step
 
     def observed(self, observation: Observation) -> None:
         """Take in an observation."""
@@ -73,6 +75,8 @@ class StepInputs:
         for buffer in (self._ready, self._memory):
             if buffer.restarts(status.stamp_ns):
                 buffer.clear()
+        if status.running and status.episode != self._episode:
+            self._episode, self._begun_ns = status.episode, status.stamp_ns
         self.status = status
         self._statuses.add(status.stamp_ns, status)
 
@@ -114,7 +118,8 @@ class StepInputs:
             return stamp_ns not in self._memory
         if config.memory == "off" or not config.lockstep or not self._reads_context():
             return False
-        newest_ns, oldest_ns = self._memory.newest_ns, stamp_ns - round(config.context_age_s * 1e9)
+        oldest_ns = max(stamp_ns - round(config.context_age_s * 1e9), self._begun_ns)  # before, another scene was seen
+        newest_ns = self._memory.newest_ns
         if newest_ns is not None and newest_ns >= oldest_ns:
             self._stale_since = None
             return False

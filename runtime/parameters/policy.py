@@ -47,9 +47,9 @@ class PolicyNodeConfig(BoundNodeConfig):
     memory: str = param("latest", choices=("off", "latest", "wait"))
     """memory/context: not used, the newest there is, or wait for the one of the same observation."""
     context_age_s: float = param(0.3, 0.0, 60.0)
-    """In lock-step a policy that acts on memory/context waits until the newest context is at most this much older
-    than the observation [s of the node's clock], but no longer than missing_after_s. Not less than the period at
-    which perception processes frames."""
+    """In lock-step a policy that acts on memory/context waits until the newest context is of this episode and at most
+    this much older than the observation [s of the node's clock], but no longer than missing_after_s. Not less than the
+    period at which perception processes frames."""
     missing_after_s: float = param(2.0, 0.1, 60.0)
     """Report what an observation lacks after waiting this long [s]."""
     episodes: str = param("status", choices=("status", "goal"))

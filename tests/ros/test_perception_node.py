@@ -1,5 +1,7 @@
 """The perception node as a process: pictures that it cannot use are named, and it goes on."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
@@ -91,6 +93,34 @@ def test_a_picture_without_depth_is_named_but_for_a_simulation_at_rest(graph):
     graph.wait_telling(lambda: status.publish(rest), said, 60, "the node misses nothing")
     status.publish(TaskStatus(header=messages.header(2 * 10**8), state="running"))
     camera.problem(lambda: camera.color(3), lacking)
+
+
+def test_of_every_hundredth_frame_the_first_of_an_episode_is_seen_too(graph):
+    graph.start("perception_node", camera="front", every=100)
+    graph.active("perception_node")
+    camera, status = Camera(graph), graph.node.create_publisher(TaskStatus, "task/step", qos.COMMAND)
+    graph.matched(status)
+    camera.look(LOOKS_DOWN)
+    camera.sees(1)
+    seen = lambda: [messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes]  # noqa: E731
+    firsts = []
+
+    def begin(status_first):
+        """Begin another episode: what comes best effort may be lost."""
+        episode, first = len(firsts) + 1, 10 * len(firsts) + 10
+        said = TaskStatus(header=messages.header(first * 10**8), episode=episode, state="running")
+        parts = (partial(status.publish, said), partial(camera.show, first))
+        for part in parts if status_first else parts[::-1]:
+            part()
+        said.header = messages.header((first + 1) * 10**8)
+        status.publish(said)
+        camera.show(first + 1)
+        firsts.append(first)
+
+    for status_first in (False, True):
+        camera.scenes.clear()
+        graph.wait_telling(partial(begin, status_first), lambda: set(firsts) & set(seen()), 60, "a first step")
+        assert not {first + 1 for first in firsts} & set(seen())
 
 
 def test_of_every_hundredth_frame_the_last_of_an_episode_is_seen_too(graph):

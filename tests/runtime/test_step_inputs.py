@@ -83,6 +83,7 @@ def test_wait_is_for_the_memory_of_the_same_instant_and_steps_come_out_in_order(
 
 def test_who_reads_contexts_waits_for_a_fresh_one_but_not_for_ever():
     inputs = Inputs(reads_context=True, lockstep=True, context_age_s=0.3, missing_after_s=2.0)
+    inputs.tell(1)
     inputs.see(10)
     inputs.tell(10)
     inputs.remember(6)
@@ -97,6 +98,19 @@ def test_who_reads_contexts_waits_for_a_fresh_one_but_not_for_ever():
     inputs.now += 0.2
     assert inputs.steps() == [(11, 11, 7)]
     assert inputs.problems == ["memory/context: none since 0.3 s before the observation: goes on"]
+
+
+def test_who_reads_contexts_does_not_act_on_the_scene_before_its_episode():
+    inputs = Inputs(reads_context=True, lockstep=True, context_age_s=0.3)
+    inputs.remember(9)  # the scene was arranged anew since
+    inputs.see(10)
+    inputs.tell(10)
+    assert inputs.steps() == []
+    inputs.remember(10)
+    assert inputs.steps() == [(10, 10, 10)]
+    inputs.see(11)
+    inputs.tell(11)
+    assert inputs.steps() == [(11, 11, 10)]
 
 
 def test_what_never_becomes_complete_is_given_up_and_counted():
