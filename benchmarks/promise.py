@@ -6,12 +6,12 @@ All nodes of ``engram up robot`` run, learner and gate with them; a simulation t
 trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). The safety filter lets the robot's full speed through,
 as in the gate's simulation. What happens:
 
-1. The policy practises one kind of goal. The memory alone says what went well; the learner learns from it.
-2. The gate finds in the robot's record how it differs from the simulation, and tries the learner's candidates in one
-   that differs likewise. What it promotes drives, and practises on. The robot rests while a candidate is judged, so
-   that two cores suffice.
-3. The next candidate that is promoted drives as a canary, and at this moment the robot is knocked: it stands
-   differently from now on. The learner sees goals fail, and rolls back.
+1. The robot works on one kind of goal. The memory alone says what went well; the learner learns from it.
+2. The gate finds in the robot's record how it differs from the simulation. In a simulation that differs likewise the
+   policy practises, and the learner's candidates are tried. Meanwhile the robot rests, so that two cores suffice. What
+   the gate promotes drives, and the robot works again.
+3. It rests and works once more. The next candidate that is promoted drives as a canary, and at this moment the robot is
+   knocked: it stands differently from now on. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
    refused with the gate's reason.
 
@@ -48,9 +48,10 @@ from engram.learning.weights.library import FILE, INSERT_VERSION, WeightsLibrary
 from engram.learning.weights.manifest import make_manifest, manifest_to_json
 from engram.nodes import qos
 from engram.nodes.learner_client import LearnerClient
+from engram.runtime.episode_report import LoopError
 from engram.sim.twin import GAP_FILE
 from engram.validation.following import GAP
-from engram.validation.gate import OPEN, PROMOTE
+from engram.validation.gate import OPEN
 from engram.validation.of_learner import GATE
 from engram.validation.trials import NOMINAL
 from engram_interfaces.msg import GateVerdict
@@ -78,24 +79,24 @@ class PromiseBenchmark:
     """The gap that the robot has; nobody tells the gate."""
     knocked: str = "knocked"
     """The gap that it has from the canary on."""
-    practised: int = 200
-    """Most goals until the gate has promoted a candidate, and then another."""
+    worked: int = 30
+    """Goals before the robot rests for the first time, and again before the second."""
     watched: int = 80
     """Most goals until the canary is rolled back."""
     first_seed: int = 30_000
     """Scene of the first goal."""
-    candidate_updates: int = 600
+    candidate_updates: int = 3600
     """Updates of the learner between two candidates."""
     budget: int = 600
     """Most pairs of episodes of the gate on a task."""
     workers: int = 2
     """Processes of the gate, at the lowest priority."""
     exploration: float = 0.1
-    """Noise on the chunks, as of engram improve."""
+    """Noise on the robot's chunks, as of engram improve."""
     goal_s: float = 12.0
     """Time limit of a goal [s]."""
-    verdict_s: float = 3600.0
-    """Longest wait for a verdict of the gate [s]."""
+    rest_s: float = 3600.0
+    """Longest rest: so long is waited for something better to drive [s]."""
     domain: int = 46
     """ROS_DOMAIN_ID of the nodes."""
     work: Path = Path("runs/promise")
@@ -104,7 +105,7 @@ class PromiseBenchmark:
     """Where the JSON goes."""
 
     def __post_init__(self) -> None:
-        for name in ("practised", "watched", "candidate_updates", "budget", "workers"):
+        for name in ("worked", "watched", "candidate_updates", "budget", "workers"):
             positive_int(f"PromiseBenchmark.{name}", getattr(self, name))
 
     def most(self, goals: int) -> int:
@@ -120,7 +121,7 @@ class Promise:
         self.verdicts: dict[str, GateVerdict] = {}  # newest of each version
         self.learner = LearnerClient(domain=config.domain)
         self.began = time.monotonic()
-        self.candidate = ""  # the newest; the gate may pass over those before
+        self.candidate = ""  # the newest
         node = self.loop.client.node
         node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
         node.create_subscription(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
@@ -148,34 +149,30 @@ class Promise:
         self.story.happenings.append(Happening(what, text, version, len(self.story.goals), at))
         print(f"{at:.0f} s, goal {len(self.story.goals)}: {what} {version} {text}", file=sys.stderr, flush=True)
 
-    def _drives_other_than(self, version: str) -> Callable[[], bool]:
-        return lambda: self.drives not in ("", version)
-
-    def practise(self, until: Callable[[], bool], most: int) -> bool:
+    def work(self, most: int, until: Callable[[], bool] = lambda: False) -> bool:
         """Give goals until ``until``, at most ``most``; tell whether it came to that."""
         for _ in range(most):
-            self.rest()
             if until():
                 return True
             self.goal()
         return until()
 
-    def rest(self) -> None:
-        """Wait until the newest candidate is judged; one that is promoted then has a minute to drive."""
-        version, client = self.candidate, self.loop.client
-        if not version:
-            return
+    def rest(self) -> bool:
+        """Wait until another version drives; tell whether it came to that."""
+        driving = self.drives
+        self.tell("rests", "")
+        try:
+            self.loop.client.wait_for(
+                lambda: self.drives not in ("", driving), self.config.rest_s, "something better to drive"
+            )
+        except LoopError as error:
+            self.tell("nothing promoted", str(error))
+            return False
+        return True
 
-        def decision() -> str:
-            return self.verdicts[version].decision if version in self.verdicts else OPEN
-
-        client.wait_for(lambda: decision() != OPEN, self.config.verdict_s, f"a verdict on {version}")
-        for _ in range(60 if decision() == PROMOTE else 0):
-            if self.drives == version:
-                break
-            client.spin(1.0)
-        if self.candidate == version:
-            self.candidate = ""
+    def judged(self) -> bool:
+        """Tell whether the gate has told what becomes of the newest candidate."""
+        return not self.candidate or self.verdicts.get(self.candidate, GateVerdict(decision=OPEN)).decision != OPEN
 
     def goal(self) -> None:
         """Give one goal."""
@@ -190,25 +187,26 @@ class Promise:
 
     # -- the parts -------------------------------------------------------------------------------------------------
 
-    def learn(self) -> None:
-        """Practise until the gate has let a candidate drive, and until another one drives as a canary."""
+    def learn(self) -> bool:
+        """Work and rest until the gate has let a candidate drive, and another one as a canary; tell whether it has."""
         for _ in range(2):
-            if not self.practise(self._drives_other_than(self.drives), self.config.most(self.config.practised)):
-                self.tell("nothing promoted", "")
-                return
+            self.work(self.config.most(self.config.worked))
+            if not self.rest():
+                return False
+        return True
 
     def knock(self, gap: Path) -> None:
-        """Let the robot stand differently; practise until what drives is rolled back."""
+        """Let the robot stand differently; work until what drives is rolled back."""
         gap.write_text(self.config.knocked)
         driving = self.drives
         before = {one.version for one in self.story.happenings if one.what == "drives"} - {driving}
         self.tell("knocked", self.config.knocked)
-        gone = self.practise(lambda: self.drives in before, self.config.most(self.config.watched))
+        gone = self.work(self.config.most(self.config.watched), lambda: self.drives in before)
         self.tell("rolled back" if gone else "not rolled back", self.drives, driving)
 
     def sabotage(self, home: Path) -> None:
         """Offer a ruined candidate, before anybody has tried it, and after the gate has."""
-        self.rest()
+        self.loop.client.wait_for(self.judged, self.config.rest_s, f"a verdict on {self.candidate}")
         folder = home / DATA / "learner"
         library = WeightsLibrary(folder / "weights", read_only=True)
         data, manifest = library.get(library.current)
@@ -262,6 +260,7 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
         "gate_node": (
             ("on", NOMINAL),
             ("identify", True),
+            ("practise", True),
             ("budget", config.budget),
             ("workers", config.workers),
         ),
@@ -281,8 +280,8 @@ def tell_story(config: PromiseBenchmark) -> Story:
         twin.loop.wait_active()
         promise = Promise(config, twin)
         try:
-            promise.learn()
-            promise.knock(gap)
+            if promise.learn():
+                promise.knock(gap)
             promise.sabotage(config.work / "nodes" / "home")
         finally:
             promise.learner.close()

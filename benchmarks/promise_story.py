@@ -74,6 +74,7 @@ def figures(story: Story) -> list[dict[str, Any]]:
     )
     if promoted:
         rows.append(figure("promise_goals_until_promoted", promoted[0].goals, 1))
+        rows.append(figure("promise_minutes_until_promoted", promoted[0].at_s / 60, 1))
     goals = back.goals - knocked.goals if back is not None and knocked is not None else -1
     rows.append(figure("promise_goals_until_rolled_back", goals, 1, target=">= 0", met=goals >= 0))
     refused = sum(bool(why) for why in story.refusals.values())

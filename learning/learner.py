@@ -71,6 +71,7 @@ class Learner:
             already made for ``policy``.
         folder: for :meth:`save`. What was saved there is gone on from, bit for bit.
         parent: version that drives the robots; default: the policy's.
+        practised: episodes of practice in simulation, which are learnt from beside the experience.
         config: pace and size; the length of a chunk is the policy's, where the algorithm knows it.
 
     Raises:
@@ -87,12 +88,13 @@ class Learner:
         *,
         folder: Path | str | None = None,
         parent: str = "",
+        practised: EpisodeSource | None = None,
         config: LearnerConfig | None = None,
     ) -> None:
         self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
         self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
         self.lineage = self.algorithm.lineage
-        self._source = source
+        self._source, self._practised = source, practised
         self._folder = None if folder is None else Path(folder)
         self._specs = tensor_specs(self.algorithm.weights())
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
@@ -108,7 +110,7 @@ class Learner:
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        names = ("episodes", "successes", "updates", "update_credit", "candidates", "loss", "parent")
+        names = ("episodes", "successes", "practised", "updates", "update_credit", "candidates", "loss", "parent")
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
 
     @property
@@ -121,21 +123,39 @@ class Learner:
         state, found = self._progress, 0
         for info in self._source.catalogue(state.cursor):
             state.cursor = info.number
-            state.episodes += 1
-            if not info.success:
-                continue
-            reason = why_not(info.sources, self.lineage)
-            if reason:
-                state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
-                continue
-            transitions = self._source.episode(info.number)
-            if transitions:  # the store's bound may have let it go
-                self._replay.add(info.number, transitions)
-                state.experience = _after(state.experience, transitions)
-                state.successes += 1
-                state.update_credit += self.config.updates_per_episode
-                found += 1
+            found += self._take(info, info.number)
+        if self._practised is not None:
+            for info in self._practised.catalogue(state.practised_cursor):
+                state.practised_cursor = info.number
+                taken = self._take(info, -info.number)
+                state.practised += taken
+                found += taken
         return found
+
+    def _take(self, info: EpisodeInfo, number: int) -> int:
+        """Learn from the episode from now on, if it may be learnt from; return 1 if so, else 0."""
+        state = self._progress
+        state.episodes += 1
+        if not info.success:
+            return 0
+        reason = why_not(info.sources, self.lineage)
+        if reason:
+            state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
+            return 0
+        transitions = self._episode(number)
+        if not transitions:  # the store's bound has let it go
+            return 0
+        self._replay.add(number, transitions)
+        state.experience = _after(state.experience, transitions)
+        state.successes += 1
+        state.update_credit += self.config.updates_per_episode
+        return 1
+
+    def _episode(self, number: int) -> Sequence[Transition]:
+        """Return the transitions of an episode, of practice in simulation where ``number`` is negative."""
+        if number > 0:
+            return self._source.episode(number)
+        return () if self._practised is None else self._practised.episode(-number)
 
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
@@ -182,7 +202,7 @@ class Learner:
             raise InvalidInputError("Learner.save: this learner has no folder")
         self._progress.replay = list(self._replay.numbers)
         self._progress.streams = [] if self._stream is None else self._stream.places
-        save_progress(self._folder, self._progress, self.algorithm.save())
+        save_progress(self._folder, self._progress, self.algorithm.save(), self.algorithm.weights())
 
     def _update(self) -> Mapping[str, float]:
         state = self._progress
@@ -223,7 +243,7 @@ class Learner:
         if self._stream is not None and progress.streams:
             self._stream.places = progress.streams
         for number in progress.replay:
-            transitions = self._source.episode(number)
+            transitions = self._episode(number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
 

@@ -1,4 +1,4 @@
-"""The learner's state on disk: its counters and the algorithm's own state, always replaced together."""
+"""The learner's state on disk: its counters, the algorithm's own state and the weights, always replaced together."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ class Progress:
     """Episodes that were looked at."""
     successes: int = 0
     """Episodes that entered the replay buffer."""
+    practised_cursor: int = 0
+    """Number of the last episode of practice in simulation that was looked at."""
+    practised: int = 0
+    """Episodes of practice in simulation that entered the replay buffer; they are among ``successes``."""
     experience: str = ""
     """Digest of what has entered it, in that order."""
     passed_over: dict[str, int] = field(default_factory=dict)
@@ -47,10 +51,11 @@ class Progress:
     """Position of the stream through whole episodes."""
 
 
-def save_progress(folder: Path, progress: Progress, algorithm_state: bytes) -> None:
+def save_progress(folder: Path, progress: Progress, algorithm_state: bytes, weights: bytes) -> None:
     """Write everything; a crash leaves this state or the one before, never half of either."""
     name = f"state-{progress.updates:09d}-{progress.cursor:09d}"
     write_atomic(folder / name / "algorithm.safetensors", algorithm_state)
+    write_atomic(folder / name / "weights.safetensors", weights)
     write_atomic(folder / name / "progress.json", json.dumps(asdict(progress), indent=1).encode())
     write_atomic(folder / "current", name.encode())
     for old in folder.glob("state-*"):
@@ -87,3 +92,20 @@ def load_progress(folder: Path, config: Mapping[str, Any], lineage: Lineage) -> 
             f"{folder}: was trained with another {', '.join(changed)} ({values}); use that or another folder"
         )
     return saved, state
+
+
+def saved_state(folder: Path) -> str:
+    """Return the name of what :func:`save_progress` wrote last; empty: it never did."""
+    try:
+        return (folder / "current").read_text()
+    except OSError:
+        return ""
+
+
+def read_weights(folder: Path, name: str) -> tuple[Progress, bytes] | None:
+    """Return counters and weights of the state ``name``, beside the learner; None: it was replaced meanwhile."""
+    try:
+        progress = Progress(**json.loads((folder / name / "progress.json").read_text()))
+        return progress, (folder / name / "weights.safetensors").read_bytes()
+    except (OSError, ValueError, TypeError):
+        return None

@@ -6,20 +6,53 @@ It is then moved aside, and training begins anew with the experience that there 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engram.core.contracts import Policy
 from engram.core.errors import StoreError, StoreLockedError, UnknownNameError, WeightsError
+from engram.core.types import Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import set_aside
+from engram.learning.experience.reader import EpisodeInfo, ExperienceReader, experience_file
 from engram.learning.learner import EpisodeSource, Learner, LearnerConfig
 from engram.learning.live import LiveRecord
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import compare_specs, make_manifest, tensor_specs
 
-PARTS = ("training", "weights", "live")
+EXPERIENCE, TRAINING, PRACTICE = "experience", "training", "practice"
+"""Folders of the robots' experience, of the training state, and of what was practised in simulation."""
+PARTS = (TRAINING, PRACTICE, "weights", "live")
 """Folders that belong to one policy; the experience beside them does not."""
+
+
+class PractisedEpisodes:
+    """What another process practises in simulation and keeps in ``folder``; nothing, until there is something.
+
+    A damaged store is passed over: experience goes on being learnt from. ``trouble`` then says so.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.trouble = folder, ""
+
+    def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
+        """Return the complete episodes with a number above ``after``, oldest first."""
+        if not experience_file(self._folder).exists():
+            return ()
+        try:
+            return ExperienceReader(self._folder).catalogue(after)
+        except StoreError as error:
+            self.trouble = str(error)
+            return ()
+
+    def episode(self, number: int) -> Sequence[Transition]:
+        """Return the transitions of one episode; empty when it is gone."""
+        try:
+            return ExperienceReader(self._folder).episode(number)
+        except StoreError as error:
+            self.trouble = str(error)
+            return ()
 
 
 @dataclass(frozen=True)
@@ -29,6 +62,7 @@ class Workspace:
     learner: Learner
     library: WeightsLibrary
     live: LiveRecord
+    practised: PractisedEpisodes
     moved_aside: str = ""
     """Why the folder's training state and weights were moved aside, and where to; empty: they were not."""
 
@@ -51,7 +85,8 @@ def open_workspace(
         aside = set_aside(folder, PARTS)
         fresh = _open(folder, source, policy, make_algorithm(algorithm, policy), config)
         return Workspace(
-            fresh.learner, fresh.library, fresh.live, f"{error}; training state and weights lie in {aside} now"
+            *(fresh.learner, fresh.library, fresh.live, fresh.practised),
+            f"{error}; training state and weights lie in {aside} now",
         )
 
 
@@ -67,12 +102,13 @@ def _open(
             what = f"{folder / 'weights'}: {library.current}"
             compare_specs(tensor_specs(data), tensor_specs(first), what)
             algorithm.lineage.check(manifest.lineage, what)
-        learner = Learner(source, policy, algorithm, folder=folder / "training", config=config)
+        practised = PractisedEpisodes(folder / PRACTICE)
+        learner = Learner(source, policy, algorithm, folder=folder / TRAINING, practised=practised, config=config)
         if not library.current:  # the weights that training began with can always be gone back to
             library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
             library.approve(policy.version, "training began with these weights")
         learner.promoted(library.current)
-        return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"))
+        return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"), practised)
     except BaseException:
         library.close()
         raise

@@ -79,6 +79,7 @@ class GateNode(EngramNode):
             on=config.on,
             identify=config.identify,
             worst_case=config.worst_case,
+            practise=config.practise,
             workers=config.workers,
             niceness=0,  # its processes have this node's already
         )
@@ -124,6 +125,11 @@ class GateNode(EngramNode):
         """Tell what was found out of the robot's gap."""
         self.get_logger().info(what)
         self.health.note("robot", what)
+
+    def practised(self, what: str) -> None:
+        """Tell what was practised in simulation, or why nothing is."""
+        self.get_logger().info(f"practice: {what}")
+        self.health.note("practice", what)
 
     def failed(self, version: str, error: EngramError) -> None:
         """Tell why ``version`` could not be judged."""

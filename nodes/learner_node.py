@@ -18,7 +18,7 @@ from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.weights.keys import load_private_key
-from engram.learning.workspace import open_workspace
+from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.process import run
@@ -46,7 +46,7 @@ class LearnerNode(EngramNode):
         signing_key = self.config.signing_key.replace("{robot_id}", self.config.robot_id)
         key = load_private_key(signing_key) if signing_key else None
         policy = make_learnable(self.config.policy)
-        self.store = ExperienceStore(folder / "experience", self.section["store"])
+        self.store = ExperienceStore(folder / EXPERIENCE, self.section["store"])
         workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
         if workspace.moved_aside:
             self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")

@@ -68,6 +68,7 @@ class LearnerSession:
         proof: Callable[[str, str], str] | None = None,
     ) -> None:
         self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
+        self._practised = workspace.practised
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
         self._config, self._store, self._key = config, store, key
         self._outputs, self._health, self._wall_ns, self._proof = outputs, health, wall_ns, proof
@@ -241,6 +242,8 @@ class LearnerSession:
             note(f"learner {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
+        if self._practised.trouble:
+            note("practice in simulation is not learnt from", self._practised.trouble)
         note("stored transitions", str(self._stored))
         note("transitions gone before they came", str(self._missing))
         note("lineage", str(self.learner.lineage))

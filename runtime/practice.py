@@ -32,7 +32,7 @@ SCENES = "scenes.safetensors"
 """What the policy saw before practice while it carried out other goals."""
 FIRST_REHEARSED_SEED = 95_000
 """Scenes of other goals; nothing is practised or measured on them."""
-_STREAM = ("practice", "0")
+STREAM = ("practice", "0")
 """Robot and boot of the transitions."""
 
 
@@ -71,6 +71,34 @@ class PracticeEpisode:
     updates: int  # so far
 
 
+class PracticeRecord:
+    """Keeps what is practised in ``store``, an episode at a time: ``add`` and ``next`` are for a recorder."""
+
+    def __init__(self, store: ExperienceStore) -> None:
+        self._store, self._steps = store, list[Transition]()
+        self._acked = store.commit().get(STREAM, 0)  # transitions that are stored
+
+    def begin(self) -> None:
+        """Forget what was not kept."""
+        self._steps.clear()
+
+    def add(self, step: Transition) -> None:
+        """Take in a step of the episode."""
+        self._steps.append(step)
+
+    def next(self) -> int:
+        """Return the number of the next transition."""
+        return self._acked + 1
+
+    def keep(self) -> bool:
+        """Make the episode durable; tell whether its end says that it went well."""
+        robot, boot = STREAM
+        numbered = enumerate(self._steps, self.next())
+        self._store.append([replace(one, robot_id=robot, boot_id=boot, sequence=number) for number, one in numbered])
+        self._acked = self._store.commit().get(STREAM, 0)
+        return bool(self._steps and self._steps[-1].success)
+
+
 class Practice:
     """A policy that learns a task from its own verdicts.
 
@@ -105,13 +133,13 @@ class Practice:
         others: Sequence[str] = (),
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
-        self._folder, self._steps = folder, list[Transition]()
+        self._folder = folder
         self.driving = folder / "driving.safetensors"
         """Weights that were learnt last."""
         about = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
         self._check(about | asdict(self.config))
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
-        self._acked = self.store.commit().get(_STREAM, 0)  # transitions that are stored
+        self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
             updates_per_episode=self.config.updates,
             first_episodes=self.config.first_successes,
@@ -129,7 +157,8 @@ class Practice:
         if (folder / SCENES).exists():
             self.learner.algorithm.see(Scenes.read(folder / SCENES))
         controller = pipeline.controller
-        recorder = ExperienceRecorder(controller.kinematics, controller.robot, self._steps.append, self._next)
+        record = self._record
+        recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
         explore = Exploration(ExplorationConfig(size=self.config.exploration), self.config.seed)
         self.runtime = Runtime(
             world,
@@ -146,17 +175,9 @@ class Practice:
         """Run the next episode and learn from it; it is durable when this returns."""
         number = len(self.episodes) + 1
         seed = self.config.first_seed + number - 1
-        self._steps.clear()
+        self._record.begin()
         result = self.runtime.run_episode(self.task, seed)
-        robot, boot = _STREAM
-        self.store.append(
-            [
-                replace(step, robot_id=robot, boot_id=boot, sequence=self._acked + 1 + i)
-                for i, step in enumerate(self._steps)
-            ]
-        )
-        self._acked = self.store.commit().get(_STREAM, 0)
-        told = bool(self._steps and self._steps[-1].success)
+        told = self._record.keep()
         self._learn()
         updates = self.learner.metrics["updates"]
         done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates)
@@ -184,10 +205,6 @@ class Practice:
         """Let the policy drive with ``weights`` from its next episode on."""
         write_atomic(self.driving, weights)
         self.policy.load_weights(self.driving, version)
-
-    def _next(self) -> int:
-        """Return the number of the next transition."""
-        return self._acked + 1
 
     def _check(self, about: dict[str, object]) -> None:
         """Write what is practised into the folder; InvalidInputError if it is another practice's."""

@@ -1,22 +1,32 @@
-"""The gate beside a running learner: judges the candidates that it hears of, the newest first, in its own thread."""
+"""The gate beside a running learner: judges the candidates that it hears of, the newest first, in its own thread.
+
+In between it lets the policy practise in the same simulation, if that is wanted (:mod:`engram.validation.practising`).
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from engram.core.child import run_apart
 from engram.core.errors import EngramError
+from engram.learning.experience.reader import experience_file
 from engram.learning.weights.gate_verdict import GateVerdict
+from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
+from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored
 from engram.validation.gate import GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
+from engram.validation.practising import PracticeJob, asked_lately, practise
 from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress, validate
+
+LOOKS_EVERY_S = 5.0
+"""How often it is looked whether there is something to practise [s]."""
 
 
 class GateOutputs(Protocol):
@@ -31,12 +41,19 @@ class GateOutputs(Protocol):
     def found(self, what: str) -> None:
         """Something was found out of the robot's gap."""
 
+    def practised(self, what: str) -> None:
+        """Something was practised in simulation, or it is told why nothing is."""
+
     def failed(self, version: str, error: EngramError) -> None:
         """It could not be judged, and why."""
 
 
 class _StoppedError(Exception):
     pass
+
+
+class _WantedError(Exception):
+    """A candidate is to be judged: practice ends."""
 
 
 class StandingGate:
@@ -54,6 +71,7 @@ class StandingGate:
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
         worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
+        practise: while nothing is judged, practise what the robot was asked for lately.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
 
@@ -73,6 +91,7 @@ class StandingGate:
         on: str = NOMINAL,
         identify: bool = False,
         worst_case: int = 0,
+        practise: bool = False,
         workers: int = 1,
         niceness: int = 19,
     ) -> None:
@@ -80,7 +99,8 @@ class StandingGate:
         self._began = contender(policy_folder(policy))
         self.tasks = tuple(tasks) or tasks_of(self._began)
         self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
-        self._workers, self._niceness = workers, niceness
+        self._workers, self._niceness, self._practises = workers, niceness, practise
+        self._told = ""  # of practice
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -106,16 +126,25 @@ class StandingGate:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._stopped)
+                wait_s = LOOKS_EVERY_S if self._practises else None
+                self._changed.wait_for(lambda: self._wanted or self._stopped, wait_s)
                 if self._stopped:
                     return
                 version, self._wanted = self._wanted, ""
             try:
-                self._outputs.judged(version, self._judge(version))
+                if version:
+                    self._outputs.judged(version, self._judge(version))
+                else:
+                    self._practise()
+            except _WantedError:
+                continue
             except _StoppedError:
                 return
             except EngramError as error:
-                self._outputs.failed(version, error)
+                if version:
+                    self._outputs.failed(version, error)
+                else:
+                    self._tell(f"cannot practise: {error}")
 
     def _judge(self, version: str) -> GateVerdict:
         def check() -> None:
@@ -123,16 +152,49 @@ class StandingGate:
                 raise _StoppedError
 
         _, candidate, drives = learner_contenders(self._folder, self._began, version)
-        gate, on = self._folder / GATE, self._on
-        if self._identify:
-            find = partial(run_apart, identify_stored, check=check, niceness=self._niceness)
-            on = followed_gap(gate, self._folder / "experience", on, self._outputs.found, find)
         return validate(
-            *(candidate, drives, self.tasks, gate, self._config),
-            on=on,
+            *(candidate, drives, self.tasks, self._folder / GATE, self._config),
+            on=self._followed(self._outputs.found, check),
             workers=self._workers,
             niceness=self._niceness,
             worst_case=self._worst_case,
             told=lambda progress: self._outputs.progress(version, progress),
             check=check,
         )
+
+    def _followed(self, told: Callable[[str], None], check: Callable[[], None]) -> str:
+        """Return the gap that the robot has, by its record if that is to be asked."""
+        if not self._identify:
+            return self._on
+        find = partial(run_apart, identify_stored, check=check, niceness=self._niceness)
+        return followed_gap(self._folder / GATE, self._folder / EXPERIENCE, self._on, told, find)
+
+    def _practise(self) -> None:
+        """Practise for a while, until a candidate is to be judged."""
+
+        def check() -> None:
+            if self._stopped:
+                raise _StoppedError
+            if self._wanted:
+                raise _WantedError
+
+        if not experience_file(self._folder / EXPERIENCE).exists():
+            self._tell("waits: the robot has not been asked for anything yet")
+            return
+        asked = asked_lately(self._folder / EXPERIENCE, self.tasks)
+        if not asked:
+            self._tell(f"waits: of what the robot was asked for, nothing is one of {', '.join(self.tasks)}")
+            return
+        on = self._followed(self._tell, check)
+        if self._identify and on == self._on:
+            return  # how the robot differs is not known yet, as was told
+        others = tuple(task for task in self.tasks if task not in asked)
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), asked, others)
+        done = run_apart(practise, job, check=check, niceness=self._niceness)
+        if done.episodes:
+            self._tell(str(done))
+
+    def _tell(self, what: str) -> None:
+        if what != self._told:
+            self._told = what
+            self._outputs.practised(what)

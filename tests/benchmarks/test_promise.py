@@ -13,6 +13,7 @@ from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.robot_twin import Twin
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+from engram.runtime.episode_report import LoopError
 from engram_interfaces.msg import GateVerdict
 
 
@@ -69,7 +70,7 @@ def test_the_robot_trusts_the_learner_and_the_gate_finds_its_gap_by_itself(tmp_p
     assert made.values["accept"] == "approved"
     assert (tmp_path / "nodes" / "home" / DATA / "keys" / "signing.pem").is_file()
     gate = dict(made.parameters["gate_node"])
-    assert (gate["on"], gate["identify"]) == ("none", True)
+    assert (gate["on"], gate["identify"], gate["practise"]) == ("none", True, True)
     assert settings(config, tmp_path / "gap.txt") == made  # the key is made once
     json.dumps(dict(made.parameters))
 
@@ -101,22 +102,31 @@ def told(version, decision):
     return GateVerdict(candidate=version, decision=decision)
 
 
-def test_the_robot_rests_until_the_newest_candidate_is_judged_and_what_was_promoted_drives():
-    promise, waited = Promise.__new__(Promise), []
-    promise.config, promise.candidate = PromiseBenchmark(), "new"
-    promise.verdicts = {"old": told("old", "reject"), "new": told("new", "open")}
+def test_the_robot_rests_until_something_else_drives_and_tells_when_nothing_did():
+    promise, story = Promise.__new__(Promise), Story()
+    promise.config, promise.story, promise.began = PromiseBenchmark(), story, 0.0
+    versions = iter(["old", "old", "", "new"])
 
     class Client:
         def wait_for(self, condition, timeout_s, what):
-            assert not condition()
-            promise.verdicts["new"] = told("new", "promote")
-            assert condition()
+            for _ in range(3):
+                if condition():
+                    return
+            raise LoopError(f"{what}: not within {timeout_s} s")
 
-        def spin(self, seconds):
-            waited.append(seconds)
+    promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions, "new"))
+    assert promise.rest()
+    assert not promise.rest()
+    assert [one.what for one in story.happenings] == ["rests", "rests", "nothing promoted"]
 
-    versions = iter(["old", "old", "new"])
-    promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions))
-    promise.rest()
-    assert (len(waited), promise.candidate) == (2, "")
-    promise.rest()  # nothing is judged: no wait
+
+def test_a_candidate_is_judged_once_the_gate_has_told_more_than_progress():
+    promise = Promise.__new__(Promise)
+    promise.candidate, promise.verdicts = "", {}
+    assert promise.judged()
+    promise.candidate = "new"
+    assert not promise.judged()
+    promise.verdicts["new"] = told("new", "open")
+    assert not promise.judged()
+    promise.verdicts["new"] = told("new", "reject")
+    assert promise.judged()

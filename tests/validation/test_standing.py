@@ -8,14 +8,18 @@ from dataclasses import replace
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
+from engram.learning.workspace import EXPERIENCE, PRACTICE
 from engram.sim.gaps import Gap
+from engram.sim.tasks import task_for
 from engram.validation.following import GAP
 from engram.validation.identify import Identification
 from engram.validation.of_learner import GATE, learner_contenders
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
+from tests.learning.transitions import episode
 from tests.validation.made import BASE, SCENES, add_candidate, run_before
 from tests.validation.records import record
 
@@ -35,7 +39,7 @@ class Told:
 
     def __init__(self):
         self.verdicts, self.failures, self.changed = [], [], threading.Event()
-        self.reports, self.robot = [], []
+        self.reports, self.robot, self.practice = [], [], []
 
     def progress(self, version, progress):
         assert progress.gate.pairs
@@ -47,6 +51,9 @@ class Told:
 
     def found(self, what):
         self.robot.append(what)
+
+    def practised(self, what):
+        self.practice.append(what)
 
     def failed(self, version, error):
         self.failures.append((version, str(error)))
@@ -116,6 +123,57 @@ def test_a_stop_while_the_gap_is_looked_for_ends_that_too(folder, tmp_path):
     assert gate.stop(10.0)
     store.close()
     assert not (told.verdicts or told.failures or told.robot)
+
+
+def until(condition, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def asked(folder, words):
+    """Keep that the robot was asked for ``words``."""
+    store = ExperienceStore(folder / EXPERIENCE)
+    store.append([replace(step, task="", instruction=words) for step in episode(0)])
+    store.commit()
+    return store
+
+
+def test_in_between_it_practises_what_the_robot_was_asked_for_until_a_candidate_comes(folder, tmp_path):
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)
+    gate.start()
+    until(lambda: told.practice)
+    assert told.practice == ["waits: the robot has not been asked for anything yet"]
+    store = asked(tmp_path, "go to the red cube")
+    file = experience_file(tmp_path / PRACTICE)
+    until(lambda: file.exists() and ExperienceReader(tmp_path / PRACTICE).catalogue())
+    gate.offer("gone")
+    told.wait()
+    assert "unknown weights version 'gone'" in told.failures[0][1]
+    assert gate.stop()
+    store.close()
+    words = {one.instruction for one in ExperienceReader(tmp_path / PRACTICE).catalogue()}
+    assert all(task_for(one) == "reach" for one in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "identify", "why"),
+    [
+        ("sing a song", False, "waits: of what the robot was asked for, nothing is one of reach"),
+        ("go to the red cube", True, "the robot's gap cannot be told yet"),
+    ],
+)
+def test_it_says_why_nothing_is_practised(folder, tmp_path, words, identify, why):
+    store, told = asked(tmp_path, words), Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True, identify=identify)
+    gate.start()
+    until(lambda: told.practice)
+    assert gate.stop()
+    store.close()
+    assert why in told.practice[0]
+    assert not (tmp_path / PRACTICE).exists()
 
 
 def test_a_stop_in_the_middle_of_a_validation_keeps_what_was_run(folder):
