@@ -57,7 +57,7 @@ class PracticeJob:
     """What the robot was asked for."""
     others: tuple[str, ...] = ()
     """What the policy shall not unlearn meanwhile."""
-    share_others: float = 0.4
+    share_others: float = 0.6
     """Share of the episodes that go to ``others``."""
     exploration: float = 0.1
     """Noise on the policy's chunks, as a share of an edit's reach."""

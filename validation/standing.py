@@ -19,7 +19,7 @@ from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored
-from engram.validation.gate import GateConfig
+from engram.validation.gate import PROMOTE, GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
 from engram.validation.practising import PracticeJob, asked_lately, practise
 from engram.validation.trials import NOMINAL
@@ -71,7 +71,8 @@ class StandingGate:
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
         worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
-        practise: while nothing is judged, practise what the robot was asked for lately.
+        practise: while nothing is judged, practise what the robot was asked for lately, and that on which the newest
+            candidate was worse than what drives, if it was refused.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
 
@@ -101,6 +102,7 @@ class StandingGate:
         self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
         self._workers, self._niceness, self._practises = workers, niceness, practise
         self._told = ""  # of practice
+        self._behind: tuple[str, ...] = ()  # tasks on which the newest candidate that was refused did worse
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -133,7 +135,9 @@ class StandingGate:
                 version, self._wanted = self._wanted, ""
             try:
                 if version:
-                    self._outputs.judged(version, self._judge(version))
+                    verdict = self._judge(version)
+                    self._behind = _behind(verdict)
+                    self._outputs.judged(version, verdict)
                 else:
                     self._practise()
             except _WantedError:
@@ -188,8 +192,9 @@ class StandingGate:
         on = self._followed(self._tell, check)
         if self._identify and on == self._on:
             return  # how the robot differs is not known yet, as was told
-        others = tuple(task for task in self.tasks if task not in asked)
-        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), asked, others)
+        wanted = tuple(task for task in self.tasks if task in asked or task in self._behind)
+        others = tuple(task for task in self.tasks if task not in wanted)
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted, others)
         done = run_apart(practise, job, check=check, niceness=self._niceness)
         if done.episodes:
             self._tell(str(done))
@@ -198,3 +203,10 @@ class StandingGate:
         if what != self._told:
             self._told = what
             self._outputs.practised(what)
+
+
+def _behind(verdict: GateVerdict) -> tuple[str, ...]:
+    """Return the tasks on which a candidate that was refused succeeded less often than what drives."""
+    if verdict.decision == PROMOTE:
+        return ()
+    return tuple(str(seen["task"]) for seen in verdict.report["tasks"] if seen["candidate"] < seen["approved"])
