@@ -6,7 +6,7 @@ It is then moved aside, and training begins anew with the experience that there 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ PARTS = (TRAINING, PRACTICE, "weights", "live")
 class PractisedEpisodes:
     """What another process practises in simulation and keeps in ``folder``; nothing, until there is something.
 
-    A damaged store is passed over: experience goes on being learnt from. ``trouble`` then says so.
+    A store that cannot be read is passed over: experience goes on being learnt from. ``trouble`` says so while it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,18 +38,18 @@ class PractisedEpisodes:
 
     def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
         """Return the complete episodes with a number above ``after``, oldest first."""
-        if not experience_file(self._folder).exists():
-            return ()
-        try:
-            return ExperienceReader(self._folder).catalogue(after)
-        except StoreError as error:
-            self.trouble = str(error)
-            return ()
+        return self._read(lambda store: store.catalogue(after))
 
     def episode(self, number: int) -> Sequence[Transition]:
         """Return the transitions of one episode; empty when it is gone."""
+        return self._read(lambda store: store.episode(number))
+
+    def _read[T](self, read: Callable[[ExperienceReader], Sequence[T]]) -> Sequence[T]:
+        self.trouble = ""
+        if not experience_file(self._folder).exists():
+            return ()
         try:
-            return ExperienceReader(self._folder).episode(number)
+            return read(ExperienceReader(self._folder))
         except StoreError as error:
             self.trouble = str(error)
             return ()

@@ -82,6 +82,8 @@ class LearnerSession:
         A robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate.
         """
         self._receiver = ExperienceReceiver(self._store)
+        if not self.learner.metrics["updates"]:
+            self.learner.save()  # who practises in simulation looks there for weights and pace
         if len(self.library.deployed) > 1 or self.library.forgotten:
             self._announce(*self.library.get(self.library.current))
 

@@ -37,7 +37,8 @@ RECENT = 20
 DRIVING = "driving.safetensors"
 """File of the weights that drive, beside what is practised."""
 AHEAD = 5
-"""Practice waits while the learner has so many of its successes still to learn from."""
+"""Practice waits while the learner has so many successes still to learn from, or as many as it begins with if those are
+more."""
 EPISODES, LASTS_S = 100, 300.0
 """Most episodes of a run of :func:`practise`, and how long it lasts at most [s]; what the robot does is then looked at
 again."""
@@ -57,7 +58,7 @@ class PracticeJob:
     """What the robot was asked for."""
     others: tuple[str, ...] = ()
     """What the policy shall not unlearn meanwhile."""
-    share_others: float = 0.6
+    share_others: float = 0.4
     """Share of the episodes that go to ``others``."""
     exploration: float = 0.1
     """Noise on the policy's chunks, as a share of an edit's reach."""
@@ -150,10 +151,10 @@ class _Simulated:
             copy = self._job.learner / PRACTICE / DRIVING
             write_atomic(copy, weights)  # the learner deletes its own
             self._policy.load_weights(copy, f"training-{self._progress.updates:07d}")
-        progress = self._progress
-        paid = int(progress.config.get("updates_per_episode", 1))
+        progress, config = self._progress, self._progress.config
+        paid, first = int(config.get("updates_per_episode", 1)), int(config.get("first_episodes", 0))
         unseen = sum(one.success for one in self._store.catalogue(progress.practised_cursor))
-        return unseen + progress.update_credit / paid >= AHEAD
+        return unseen + progress.update_credit / paid >= max(AHEAD, first)
 
     def episode(self) -> tuple[str, bool]:
         """Run one episode, and keep it; return its task and whether it went well."""

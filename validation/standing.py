@@ -25,8 +25,8 @@ from engram.validation.practising import PracticeJob, asked_lately, practise
 from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress, validate
 
-LOOKS_EVERY_S = 5.0
-"""How often it is looked whether there is something to practise [s]."""
+LOOKS_EVERY_S, AFTER_FAILURE_S = 5.0, 60.0
+"""How often it is looked whether there is something to practise, and how long nothing is after practice failed [s]."""
 
 
 class GateOutputs(Protocol):
@@ -126,9 +126,9 @@ class StandingGate:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        wait_s = LOOKS_EVERY_S if self._practises else None
         while True:
             with self._changed:
-                wait_s = LOOKS_EVERY_S if self._practises else None
                 self._changed.wait_for(lambda: self._wanted or self._stopped, wait_s)
                 if self._stopped:
                     return
@@ -139,16 +139,13 @@ class StandingGate:
                     self._behind = _behind(verdict)
                     self._outputs.judged(version, verdict)
                 else:
-                    self._practise()
+                    wait_s = self._try_to_practise()
             except _WantedError:
                 continue
             except _StoppedError:
                 return
             except EngramError as error:
-                if version:
-                    self._outputs.failed(version, error)
-                else:
-                    self._tell(f"cannot practise: {error}")
+                self._outputs.failed(version, error)
 
     def _judge(self, version: str) -> GateVerdict:
         def check() -> None:
@@ -172,6 +169,15 @@ class StandingGate:
             return self._on
         find = partial(run_apart, identify_stored, check=check, niceness=self._niceness)
         return followed_gap(self._folder / GATE, self._folder / EXPERIENCE, self._on, told, find)
+
+    def _try_to_practise(self) -> float:
+        """Practise for a while; return when to do so again [s]."""
+        try:
+            self._practise()
+        except EngramError as error:
+            self._tell(f"cannot practise: {error}")
+            return AFTER_FAILURE_S
+        return LOOKS_EVERY_S
 
     def _practise(self) -> None:
         """Practise for a while, until a candidate is to be judged."""
@@ -209,4 +215,6 @@ def _behind(verdict: GateVerdict) -> tuple[str, ...]:
     """Return the tasks on which a candidate that was refused succeeded less often than what drives."""
     if verdict.decision == PROMOTE:
         return ()
-    return tuple(str(seen["task"]) for seen in verdict.report["tasks"] if seen["candidate"] < seen["approved"])
+    return tuple(
+        str(seen["task"]).partition("@")[0] for seen in verdict.report["tasks"] if seen["candidate"] < seen["approved"]
+    )

@@ -125,6 +125,8 @@ def test_damaged_practice_is_told_and_experience_is_learnt_from_all_the_same(sto
     own_success(store)
     assert space.learner.poll() == 1
     assert str(tmp_path / PRACTICE) in space.practised.trouble
+    experience_file(tmp_path / PRACTICE).unlink()
+    assert (space.learner.poll(), space.practised.trouble) == (0, "")
     space.library.close()
 
 

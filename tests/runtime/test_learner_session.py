@@ -13,9 +13,10 @@ from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
+from engram.learning.progress import read_weights, saved_state
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.manifest import check_signature
-from engram.learning.workspace import open_workspace
+from engram.learning.workspace import TRAINING, open_workspace
 from engram.runtime.health import Health
 from engram.runtime.learner_session import BURST, LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
@@ -286,3 +287,12 @@ def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes,
     assert again.session.library.stage(version) == stage
     assert again.session.library.stage("v0") == ("retired" if stage == "approved" else "approved")
     again.close()
+
+
+def test_what_it_begins_with_is_there_for_who_practises_in_simulation(tmp_path):
+    desk = Desk(tmp_path)
+    desk.session.begin()
+    progress, weights = read_weights(tmp_path / TRAINING, saved_state(tmp_path / TRAINING))
+    assert (progress.updates, progress.config["updates_per_episode"]) == (0, 20)
+    assert weights == desk.session.learner.algorithm.weights()
+    desk.close()

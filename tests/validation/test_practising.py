@@ -25,10 +25,10 @@ def job(folder, **how):
     return PracticeJob(folder, str(BASE), **{"gap": Gap(), "tasks": ("reach",), "episodes": 2} | how)
 
 
-def learnt(folder, *, updates=0, credit=0, cursor=0, factor=1.0):
+def learnt(folder, *, updates=0, credit=0, cursor=0, factor=1.0, **config):
     """Save a training state whose weights are those of ``base`` times ``factor``."""
     weights = save({name: one * one.dtype.type(factor) for name, one in load_file(BASE / "model.safetensors").items()})
-    progress = Progress("base", "", asdict(LearnerConfig()), updates=updates, update_credit=credit)
+    progress = Progress("base", "", asdict(LearnerConfig(**config)), updates=updates, update_credit=credit)
     progress.practised_cursor = cursor
     save_progress(folder / TRAINING, progress, b"", weights)
 
@@ -61,6 +61,11 @@ def test_practice_waits_for_the_learner(tmp_path):
     learnt(tmp_path, updates=1, credit=(AHEAD - 1) * per_success)
     done = practise(job(tmp_path, episodes=50, lasts_s=20.0))
     assert done.successes == 1  # then there are enough for it again
+
+
+def test_practice_goes_on_until_the_learner_has_what_it_begins_with(tmp_path):
+    learnt(tmp_path, first_episodes=AHEAD + 2)
+    assert practise(job(tmp_path, episodes=50, lasts_s=40.0)).successes == AHEAD + 2
 
 
 def test_tasks_are_those_that_the_newest_goals_ask_for_in_words(tmp_path):

@@ -7,16 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.learning.experience.reader import ExperienceReader, experience_file
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
+from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
-from engram.learning.workspace import EXPERIENCE, PRACTICE
+from engram.learning.workspace import EXPERIENCE, PRACTICE, PractisedEpisodes
 from engram.sim.gaps import Gap
 from engram.sim.tasks import task_for
+from engram.validation import standing
 from engram.validation.following import GAP
 from engram.validation.identify import Identification
 from engram.validation.of_learner import GATE, learner_contenders
+from engram.validation.practising import Practised
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
 from tests.learning.transitions import episode
@@ -26,7 +28,7 @@ from tests.validation.records import record
 pytestmark = pytest.mark.timeout(300)
 
 
-BEFORE = 2 * SCENES + IDLE_SCENES
+BEFORE = 3 * SCENES + IDLE_SCENES
 
 
 def count(folder):
@@ -69,10 +71,10 @@ def folder(tmp_path):
     library = WeightsLibrary(tmp_path / "weights")
     drives = add_candidate(library, "v0")
     library.approve("v0", "test")
-    equal = add_candidate(library, "equal", 1.0001)
+    equal, worse = add_candidate(library, "equal", 1.0001), add_candidate(library, "worse", 1.0003)
     add_candidate(library, "new", 1.0002)  # nothing of it was run before
     library.close()
-    run_before(tmp_path, {drives: True, equal: True})
+    run_before(tmp_path, {drives: True, equal: True, worse: False})
     return tmp_path
 
 
@@ -147,8 +149,7 @@ def test_in_between_it_practises_what_the_robot_was_asked_for_until_a_candidate_
     until(lambda: told.practice)
     assert told.practice == ["waits: the robot has not been asked for anything yet"]
     store = asked(tmp_path, "go to the red cube")
-    file = experience_file(tmp_path / PRACTICE)
-    until(lambda: file.exists() and ExperienceReader(tmp_path / PRACTICE).catalogue())
+    until(PractisedEpisodes(tmp_path / PRACTICE).catalogue)
     gate.offer("gone")
     told.wait()
     assert "unknown weights version 'gone'" in told.failures[0][1]
@@ -156,6 +157,56 @@ def test_in_between_it_practises_what_the_robot_was_asked_for_until_a_candidate_
     store.close()
     words = {one.instruction for one in ExperienceReader(tmp_path / PRACTICE).catalogue()}
     assert all(task_for(one) == "reach" for one in words)
+
+
+def test_that_on_which_a_refused_candidate_was_worse_is_practised_too(folder, tmp_path, monkeypatch):
+    """In the results that were run before, ``worse`` never reaches, and ``v0`` always does."""
+    jobs = []
+
+    def note(_, job, **how):
+        jobs.append(job)
+        return Practised()
+
+    monkeypatch.setattr(standing, "run_apart", note)
+    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.2)
+    store, told = asked(tmp_path, "press the red button"), Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)
+    gate.tasks = ("press_button", "stack")
+    gate.start()
+    until(lambda: jobs)
+    assert (jobs[-1].tasks, jobs[-1].others) == (("press_button",), ("stack",))
+    told_then = (("worse", "reject", ("reach", "press_button")), ("equal", "promote", ("press_button",)))
+    for version, decision, tasks in told_then:
+        gate.tasks = ("reach",)
+        gate.offer(version)
+        told.wait()
+        assert told.verdicts[-1] == (version, decision)
+        gate.tasks = ("reach", "press_button", "stack")
+        until(lambda wanted=tasks: jobs[-1].tasks == wanted)
+    assert gate.stop()
+    store.close()
+
+
+def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_path, monkeypatch):
+    tried = []
+
+    def fail(*_, **how):
+        tried.append(how)
+        raise EngramError("a worker process died")
+
+    monkeypatch.setattr(standing, "run_apart", fail)
+    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.1)
+    store, told = asked(tmp_path, "go to the red cube"), Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)
+    gate.start()
+    until(lambda: told.practice)
+    time.sleep(1.0)
+    gate.offer("equal")  # it judges all the same
+    told.wait()
+    assert gate.stop()
+    store.close()
+    assert told.practice == ["cannot practise: a worker process died"] and len(tried) == 1
+    assert told.verdicts == [("equal", "promote")]
 
 
 @pytest.mark.parametrize(
