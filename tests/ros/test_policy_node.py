@@ -118,6 +118,8 @@ def test_who_acts_on_memory_context_waits_in_lock_step_for_one_that_is_fresh_and
             np.ones(1, bool), ("a",),
         )))  # fmt: skip
 
+    begun = EpisodeStatus(5 * STEP_NS, "robot0", 1, "", "go", 5, "running")
+    robot.status.publish(messages.status_to_msg(begun))
     tell(6)
     robot.show(10)  # 0.4 s after what is known, and 0.3 s is the limit
     graph.spin(1.0)
