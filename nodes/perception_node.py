@@ -47,7 +47,7 @@ class PerceptionNode(EngramNode):
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.skipped: CameraFrame | None = None  # the newest frame that was not looked at, because of ``every``
-        self.episode = -1
+        self.episode, self.told_ns = -1, -1  # of the newest step of an episode
         self.wanted: deque[int] = deque(maxlen=4)  # stamps at which an episode began or ended: always looked at
         topic, profile = qos.every_status(lockstep=True)  # an episode's first step may not be missed
         self.subscribe(TaskStatus, topic, self._on_step, profile)
@@ -74,9 +74,10 @@ class PerceptionNode(EngramNode):
         self.watch.resting_ns = status.stamp_ns if status.state == "idle" else -1
         if status.state == "idle":
             return
-        if status.episode != self.episode or not status.running:
+        restarted = status.stamp_ns < self.told_ns  # the simulation, which counts episodes anew
+        if status.episode != self.episode or restarted or not status.running:
             self.wanted.append(status.stamp_ns)
-        self.episode = status.episode
+        self.episode, self.told_ns = status.episode, status.stamp_ns
         if self.skipped is not None and self.skipped.stamp_ns in self.wanted:
             self._look_at(self.skipped)
 

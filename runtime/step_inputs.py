@@ -75,7 +75,7 @@ class StepInputs:
         for buffer in (self._ready, self._memory):
             if buffer.restarts(status.stamp_ns):
                 buffer.clear()
-        if status.running and status.episode != self._episode:
+        if status.running and (status.episode != self._episode or status.stamp_ns < self._begun_ns):
             self._episode, self._begun_ns = status.episode, status.stamp_ns
         self.status = status
         self._statuses.add(status.stamp_ns, status)

@@ -95,14 +95,19 @@ def test_a_picture_without_depth_is_named_but_for_a_simulation_at_rest(graph):
     camera.problem(lambda: camera.color(3), lacking)
 
 
-def test_of_every_hundredth_frame_the_first_of_an_episode_is_seen_too(graph):
+def every_hundredth(graph):
+    """Start a node that looks at every 100th frame; return its camera, who tells steps, and what gives those seen."""
     graph.start("perception_node", camera="front", every=100)
     graph.active("perception_node")
     camera, status = Camera(graph), graph.node.create_publisher(TaskStatus, "task/step", qos.COMMAND)
     graph.matched(status)
     camera.look(LOOKS_DOWN)
     camera.sees(1)
-    seen = lambda: [messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes]  # noqa: E731
+    return camera, status, lambda: [messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes]
+
+
+def test_of_every_hundredth_frame_the_first_of_an_episode_is_seen_too(graph):
+    camera, status, seen = every_hundredth(graph)
     firsts = []
 
     def begin(status_first):
@@ -124,14 +129,8 @@ def test_of_every_hundredth_frame_the_first_of_an_episode_is_seen_too(graph):
 
 
 def test_of_every_hundredth_frame_the_last_of_an_episode_is_seen_too(graph):
-    graph.start("perception_node", camera="front", every=100)
-    graph.active("perception_node")
-    camera, status = Camera(graph), graph.node.create_publisher(TaskStatus, "task/step", qos.COMMAND)
-    graph.matched(status)
-    camera.look(LOOKS_DOWN)
-    camera.sees(1)
+    camera, status, seen = every_hundredth(graph)
     over = TaskStatus(header=messages.header(5 * 10**8), episode=1, state="succeeded")
-    seen = lambda: [messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes]  # noqa: E731
     tell = lambda: (camera.show(4), camera.show(5), status.publish(over))  # noqa: E731
     graph.wait_telling(tell, lambda: 5 in seen(), 60, "step 5")
     over.header = messages.header(8 * 10**8)

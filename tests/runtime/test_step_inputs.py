@@ -113,6 +113,15 @@ def test_who_reads_contexts_does_not_act_on_the_scene_before_its_episode():
     assert inputs.steps() == [(11, 11, 10)]
 
 
+def test_after_a_restart_of_the_simulation_the_same_number_is_another_episode():
+    inputs = Inputs(reads_context=True, lockstep=True)
+    inputs.tell(1000)
+    inputs.see(1)
+    inputs.tell(1)
+    inputs.remember(1)
+    assert inputs.steps() == [(1, 1, 1)]
+
+
 def test_what_never_becomes_complete_is_given_up_and_counted():
     inputs = Inputs(lockstep=True)
     for step in range(KEPT + 3):
