@@ -8,8 +8,8 @@ as in the gate's simulation. What happens:
 
 1. The robot works on one kind of goal. The memory alone says what went well; the learner learns from it.
 2. The gate finds in the robot's record how it differs from the simulation. In a simulation that differs likewise the
-   policy practises, and the learner's candidates are tried. Meanwhile the robot rests, so that two cores suffice. What
-   the gate promotes drives, and the robot works again.
+   policy practises, with that simulation's truth as the judge, and the learner's candidates are tried. Meanwhile the
+   robot rests, so that two cores suffice. What the gate promotes drives, and the robot works again.
 3. It rests and works once more. The next candidate that is promoted drives as a canary, and at this moment the robot is
    knocked: it stands differently from now on. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is

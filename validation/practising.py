@@ -1,8 +1,9 @@
 """Practice in the simulation that follows the robot: what the robot is asked for is tried again and again there.
 
 A robot makes a few hundred episodes a day, and what drives it may not change before a gate has allowed it. Here
-what was learnt last drives at once, as in ``engram improve``, and the simulator knows what went well. The learner takes
-the successes beside those of the robot; its candidates have to pass the gate as before.
+what was learnt last drives at once, as in ``engram improve``, and the simulator says what went well (``oracle``: its
+truth is that of the simulation, never of the robot). The learner takes the successes beside those of the robot; its
+candidates have to pass the gate as before.
 """
 
 from __future__ import annotations
@@ -39,9 +40,6 @@ DRIVING = "driving.safetensors"
 AHEAD = 5
 """Practice waits while the learner has so many successes still to learn from, or as many as it begins with if those are
 more."""
-EPISODES, LASTS_S = 100, 300.0
-"""Most episodes of a run of :func:`practise`, and how long it lasts at most [s]; what the robot does is then looked at
-again."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,10 @@ class PracticeJob:
     """Noise on the policy's chunks, as a share of an edit's reach."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
-    episodes: int = EPISODES
-    lasts_s: float = LASTS_S
+    episodes: int = 100
+    """Most episodes; what the robot does is then looked at again."""
+    lasts_s: float = 300.0
+    """Longest duration [s]."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ def practise(job: PracticeJob) -> Practised:
         simulated, ends_s = _Simulated(job, store), time.monotonic() + job.lasts_s
         told: list[tuple[str, bool]] = []
         while len(told) < job.episodes and time.monotonic() < ends_s:
+            simulated.take_newest()
             if simulated.learner_is_behind():
                 time.sleep(0.5)
             else:
@@ -143,14 +144,17 @@ class _Simulated:
     def _add(self, step: Transition) -> None:
         self._record.add(replace(step, task=""))  # as a robot's: its words say what it is about
 
-    def learner_is_behind(self) -> bool:
-        """Look at the learner's training, whose newest weights drive from now on; tell whether to wait for it."""
+    def take_newest(self) -> None:
+        """Let the newest weights of the learner's training drive."""
         newest = saved_state(self._job.learner / TRAINING)
         if newest != self._drives and (found := read_weights(self._job.learner / TRAINING, newest)) is not None:
             (self._progress, weights), self._drives = found, newest
             copy = self._job.learner / PRACTICE / DRIVING
             write_atomic(copy, weights)  # the learner deletes its own
             self._policy.load_weights(copy, f"training-{self._progress.updates:07d}")
+
+    def learner_is_behind(self) -> bool:
+        """Tell whether the learner has enough to learn from as it is."""
         progress, config = self._progress, self._progress.config
         paid, first = int(config.get("updates_per_episode", 1)), int(config.get("first_episodes", 0))
         unseen = sum(one.success for one in self._store.catalogue(progress.practised_cursor))

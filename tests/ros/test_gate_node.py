@@ -96,3 +96,11 @@ def test_a_person_may_keep_the_last_word_and_what_cannot_be_simulated_is_said(gr
     start(graph, tmp_path, policy="tests.ros.policies:OneWeight")
     told = graph.wait(lambda: graph.value("gate_node", "judges"), 60, "a diagnostic")
     assert told.startswith("nothing: policy 'tests.ros.policies:OneWeight' is no checkpoint")
+
+
+def test_between_verdicts_it_practises_or_says_why_it_does_not(graph, tmp_path, learner):
+    start(graph, tmp_path, practise=True)
+    told = graph.wait(lambda: graph.value("gate_node", "practice"), 60, "a diagnostic")
+    assert told == "waits: the robot has not been asked for anything yet"
+    learner.announce("equal")
+    assert learner.verdict("equal").decision == "promote"
