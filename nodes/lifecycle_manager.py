@@ -76,17 +76,21 @@ def main() -> int:
         executor = KeptExecutor(on_error=manager.report)
         executor.add_node(manager)
         published = 0.0
-        while rclpy.ok():
-            executor.spin_once(timeout_sec=0.1)
-            manager.managed.tick()
-            if time.monotonic() - published >= 1.0:
-                published = time.monotonic()
-                manager.publish_diagnostics()
+        with own_process.finishing_callbacks():
+            while rclpy.ok() and not own_process.interrupted():
+                executor.spin_once(timeout_sec=0.1)
+                manager.managed.tick()
+                if time.monotonic() - published >= 1.0:
+                    published = time.monotonic()
+                    manager.publish_diagnostics()
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except EngramError as error:
         print(f"error: {error}", file=sys.stderr)
         status = EXIT_MISCONFIGURED
+    except Exception:
+        if rclpy.ok():  # else it was publishing while the context was ended
+            raise
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
             own_process.ignore_signals()

@@ -72,7 +72,8 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None, ahead: It
         with suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
             own_process.ignore_signals()
         own_process.ignore_signals()
-        _leave(node, executor)
+        with own_process.leaving():
+            _leave(node, executor)
         if mark is not None:
             mark.release()
     return status
@@ -85,13 +86,15 @@ def _executor_for(node: EngramNode) -> SingleThreadedExecutor:
 
 def _spin(node: EngramNode, executor: SingleThreadedExecutor) -> None:
     """Call what is ready until the context ends or the node turns out unfit; no callback ends it."""
-    while rclpy.ok() and node.unfit is None and not own_process.interrupted():
-        try:
-            executor.spin_once()
-        except (ExternalShutdownException, ShutdownException):
-            return
-        except Exception as error:  # rclpy's own executor raises what a callback raised
-            node.report("callback", error)
+    with own_process.finishing_callbacks():
+        while rclpy.ok() and node.unfit is None and not own_process.interrupted():
+            try:
+                executor.spin_once()
+            except (ExternalShutdownException, ShutdownException):
+                return
+            except Exception as error:  # rclpy's own executor raises what a callback raised
+                if rclpy.ok():  # else the callback was publishing while the context was ended
+                    node.report("callback", error)
 
 
 def _autostart(node: EngramNode) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Iterable, Iterator
 
 SWITCH_INTERVAL_S = 0.00005
 """How long a thread keeps Python's lock while another wants it [s]: with Python's own 5 ms, a worker and the thread
@@ -17,6 +17,12 @@ that receives messages make each other wait for longer than a message takes."""
 PR_SET_TIMERSLACK = 29
 TIMER_SLACK_NS = 1000
 """How late the kernel may end a wait [ns]: its 50 us would double the switch interval."""
+FINISH_S = 5.0
+"""How long a callback may go on after a SIGINT before it is interrupted [s]."""
+LEAVE_S = 45.0
+"""How long a process may take to close what it has [s]; then it ends anyway and says where it hangs."""
+
+_finish_s = 0.0  # how long a SIGINT waits for what runs [s]
 
 
 def share_processor(niceness: int) -> None:
@@ -43,10 +49,42 @@ def wake_in_time() -> None:
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
 
 
-def interrupt_once(number: int, frame: object) -> NoReturn:
-    """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began."""
+def interrupt_once(number: int, frame: object) -> None:
+    """Interrupt what runs, once: a second SIGINT on the heels of the first would cut through what the first began.
+
+    Within :func:`finishing_callbacks` it only leaves its mark, for :func:`interrupted` to tell.
+    """
     ignore_signals()
-    raise KeyboardInterrupt
+    if not _finish_s:
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, _finish_s)
+
+
+@contextlib.contextmanager
+def finishing_callbacks(within_s: float = FINISH_S) -> Iterator[None]:
+    """Let a SIGINT wait until the callback that runs is done, ``within_s`` [s] at most.
+
+    An exception out of nowhere may leave a lock closed for ever: Python's own ``threading.Condition`` takes its lock in
+    one call and is protected from the next instruction on. Whoever closes the node would then wait for that lock.
+    """
+    global _finish_s
+    _finish_s = within_s
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _finish_s = 0.0
+
+
+@contextlib.contextmanager
+def leaving(within_s: float = LEAVE_S) -> Iterator[None]:
+    """End the process if this takes more than ``within_s`` [s], with what each of its threads was doing on stderr."""
+    faulthandler.dump_traceback_later(within_s, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def interrupted() -> bool:

@@ -29,6 +29,7 @@ from engram.memory.storage.tables import Tables, digest, hash_all, read_column
 BRANCH = "main"
 HEAD, BACKUP = "head.json", "snapshots.backup"
 _MANIFEST_CHUNKS = 1000
+_UNFINISHED = "graph.unfinished-"  # a new repository that is being made
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
 
@@ -107,13 +108,20 @@ def open_repository(path: Path, create: bool) -> icechunk.Repository:
 
 
 def _create(path: Path, folder: Path) -> icechunk.Repository:
-    """Make a new repository; of one that could not be made, nothing is left in the way of the next attempt."""
-    try:
-        with store_errors(path, "cannot be made a store"):
-            return icechunk.Repository.create(icechunk.local_filesystem_storage(str(folder)), _config())
-    except StoreError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    """Make a new repository; of one that could not be made, nothing is in the way of the next attempt.
+
+    It is made elsewhere and renamed: icechunk writes its files at once, and some may come after the first that failed.
+    """
+    for left_over in path.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    with (
+        store_errors(path, "cannot be made a store"),
+        tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=path, ignore_cleanup_errors=True) as elsewhere,
+    ):
+        made = Path(elsewhere) / "graph"
+        icechunk.Repository.create(icechunk.local_filesystem_storage(str(made)), _config())
+        made.rename(folder)
+        return icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
 
 
 def _config() -> icechunk.RepositoryConfig:

@@ -86,6 +86,23 @@ def test_a_full_disk_leaves_no_half_of_a_new_store_in_the_way(tmp_path):
     opened(tmp_path / "memory").close()
 
 
+def test_a_file_that_comes_after_the_attempt_failed_is_not_in_the_way_of_the_next(tmp_path, monkeypatch):
+    """icechunk writes its files on several threads, and the first that fails does not wait for the others."""
+    attempted = []
+
+    def fail(storage, config):
+        attempted.append(Path(str(storage).split("path: ")[1].strip()))
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match=r"cannot be made a store: .*No space left"):
+        patch.setattr("icechunk.Repository.create", fail)
+        opened(tmp_path / "memory")
+    attempted[0].mkdir(parents=True)
+    (attempted[0] / "late").write_bytes(b"from a thread that was still at it")
+    opened(tmp_path / "memory").close()
+    assert not list((tmp_path / "memory").rglob("late"))
+
+
 def test_a_file_or_a_folder_that_cannot_be_written_is_a_store_error(tmp_path):
     file = tmp_path / "file"
     file.write_text("no folder")

@@ -1,6 +1,9 @@
 """The end of a node's process, at the instant at which a signal is most in the way."""
 
+import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -50,3 +53,33 @@ def test_an_interrupt_that_surfaces_as_another_error_is_no_failure(interrupted, 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+ENDED_IN_A_CALLBACK = """
+import signal, threading
+from engram.nodes import process
+from engram.nodes.base import EngramNode
+
+class Ended(EngramNode):
+    held = threading.Condition(threading.Lock())  # as in queue.Queue
+
+    def start(self):
+        self.every(0.01, self.take, "take")
+
+    def take(self):
+        self.held._lock.acquire()  # as Condition.__enter__: a signal comes before anything protects it
+        signal.raise_signal(signal.SIGINT)
+        self.held._lock.release()
+
+    def stop(self):
+        print("free" if self.held.acquire(timeout=5) else "closed for ever")
+
+process.run(lambda: Ended("ended"))
+"""
+
+
+def test_a_callback_finishes_before_the_node_ends():
+    """An interrupt in the midst of it leaves a lock closed that closing the node waits for."""
+    command = [sys.executable, "-c", ENDED_IN_A_CALLBACK, "--ros-args", "-p", "autostart:=true"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ), check=False)
+    assert (done.returncode, done.stdout) == (0, "free\n"), done.stderr
