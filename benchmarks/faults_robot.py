@@ -7,8 +7,6 @@ and camera images. ``fake_robot/joints`` says how it really moves, and in ``head
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import rclpy
 import tyro
@@ -44,7 +42,7 @@ class FakeRobot(Node):
         self.goal, self.arrives = self.position.copy(), 0.0
         self._speed = np.array((*self.robot.velocity_max, self.robot.gripper_velocity_max)) * MOTOR_SHARE
         self.fault, self.since, self.at_fault = "", 0.0, self.position.copy()
-        self._tick, self._last = 0, time.monotonic()
+        self._tick, self._last = 0, self._now_s()
         self.states = self.create_publisher(JointState, "hardware/joint_states", qos.SENSOR)
         self.truth = self.create_publisher(JointState, "fake_robot/joints", qos.SENSOR)
         cameras = self.robot.camera_names
@@ -67,19 +65,23 @@ class FakeRobot(Node):
         told = dict(zip(msg.joint_names, point.positions, strict=True))
         self.goal = np.array([told[name] for name in self.names])
         duration = point.time_from_start
-        self.arrives = time.monotonic() + duration.sec + duration.nanosec / 1e9
+        self.arrives = self._now_s() + duration.sec + duration.nanosec / 1e9
 
     def _on_fault(self, msg: String) -> None:
         if msg.data != self.fault:
-            self.fault, self.since, self.at_fault = msg.data, time.monotonic(), self.position.copy()
+            self.fault, self.since, self.at_fault = msg.data, self._now_s(), self.position.copy()
+
+    def _now_s(self) -> float:
+        """Return the time of the clock that stamps are of."""
+        return self.get_clock().now().nanoseconds / 1e9
 
     def _turn(self) -> None:
-        now = time.monotonic()
+        clock = self.get_clock().now()
+        now, stamp = clock.nanoseconds / 1e9, clock.to_msg()
         passed, self._last = now - self._last, now
         left = max(self.arrives - now, STATES_S)
         step = (self.goal - self.position) * min(1.0, passed / left)
         self.position = self.position + np.clip(step, -self._speed * passed, self._speed * passed)
-        stamp = self.get_clock().now().to_msg()
         self._publish(self.truth, self.position, stamp, self.fault)
         measured = self._measured(now)
         if measured is not None:

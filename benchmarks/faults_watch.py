@@ -21,17 +21,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 
-from engram.benchmarks.faults_limits import CommandJudge, MotionJudge, Violation
+from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
+from engram.benchmarks.faults_timeline import Command, Episode, Measured, Said, Stopped, Timeline
 from engram.benchmarks.faults_writers import Writers
 from engram.core.control import ControlConfig
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
 from engram_interfaces.msg import Experience, TaskStatus
-
-SETTLE_S = 1.0
-"""So long a robot that is no longer allowed to move may brake and settle [s]."""
-DOUBT_S = 1.0
-"""A finding waits this long for the status of its control step: it is none where an episode begins [s]."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,10 @@ class Watch(Node):
         super().__init__("faults_watch")
         self.config, self._out = config, out
         self.robot = make_robot(config.robot)
-        self.commands = CommandJudge(self.robot, ControlConfig().control_dt_s, getattr(self.robot, "jerk_max", None))
-        self.motion = MotionJudge(self.robot)
+        commands = CommandJudge(self.robot, ControlConfig().control_dt_s, getattr(self.robot, "jerk_max", None))
+        self.timeline = Timeline(commands, MotionJudge(self.robot))
         self.counts: Counter[str] = Counter()
         self.writers = Writers(self)
-        self.running, self.stopped, self.episode = False, False, -1
-        self.allowed_until = 0.0
-        self._doubtful: list[tuple[float, int, Violation]] = []
         listen = self.create_subscription
         self._ends = [
             listen(JointTrajectory, "command", self._on_command, qos.EVENTS),
@@ -78,9 +71,13 @@ class Watch(Node):
         self._ready = False
         self.create_timer(0.25, self._tick)
 
-    def write(self, kind: str, **more: Any) -> None:
-        """Write down one finding."""
-        print(json.dumps({"at": time.monotonic(), "kind": kind, **more}), file=self._out, flush=True)
+    def write(self, kind: str, at_s: float | None = None, **more: Any) -> None:
+        """Write down one finding of now, or of ``at_s``."""
+        at_s = time.monotonic() if at_s is None else at_s
+        print(json.dumps({"at": at_s, "kind": kind, **more}), file=self._out, flush=True)
+
+    def _said(self, info: Any, what: Said) -> None:
+        self.timeline.add(info["source_timestamp"], time.monotonic(), what)
 
     def _rightful(self, topic: str, info: Any, node: str) -> bool:
         self.counts[topic] += 1
@@ -93,29 +90,21 @@ class Watch(Node):
         if not self._rightful("command", info, "safety_node"):
             return
         command = messages.command_from_msg(msg, self.robot.joint_names)
-        found = self.commands.command(command.stamp_ns, command.positions, command.duration_s)
-        self._doubtful += [(time.monotonic(), self.episode, one) for one in found]
+        self._said(info, Command(command.stamp_ns, command.positions, command.duration_s))
 
     def _on_joints(self, msg: JointState, info: Any) -> None:
         if not self._rightful(self.config.joints, info, self.config.body):
             return
-        joints, now = messages.joints_from_msg(msg, self.robot.joint_names), time.monotonic()
-        if self.running and not self.stopped:
-            self.allowed_until = now + SETTLE_S
-        found = self.motion.measured(joints.stamp_ns, joints.positions, allowed=now < self.allowed_until)
-        self._doubtful += [(now, self.episode, one) for one in found]
+        joints = messages.joints_from_msg(msg, self.robot.joint_names)
+        self._said(info, Measured(joints.stamp_ns, joints.positions))
 
     def _on_status(self, msg: TaskStatus, info: Any) -> None:
-        if not self._rightful("task/status", info, self.config.status):
-            return
-        if msg.episode != self.episode or not self.running:
-            self.commands.forget()
-            self.motion.forget()
-        self.running, self.episode = msg.state == "running", msg.episode
+        if self._rightful("task/status", info, self.config.status):
+            self._said(info, Episode(msg.episode, msg.state == "running"))
 
     def _on_stopped(self, msg: Bool, info: Any) -> None:
         if self._rightful("safety/stopped", info, "safety_node"):
-            self.stopped = msg.data
+            self._said(info, Stopped(msg.data))
 
     def _on_experience(self, msg: Experience, info: Any) -> None:
         if self._rightful("experience", info, "policy_node"):
@@ -123,17 +112,8 @@ class Watch(Node):
             self.write("experience", id=[msg.robot_id, msg.boot_id, msg.sequence], episode=msg.episode, stamp_ns=stamp)
 
     def _tick(self) -> None:
-        """Write down what is no longer in doubt: a new episode puts a simulated arm to its start, and its status may
-        come after its joints."""
-        now, waiting = time.monotonic(), []
-        for at, episode, one in self._doubtful:
-            if episode != self.episode:
-                continue
-            if now - at < DOUBT_S:
-                waiting.append((at, episode, one))
-            else:
-                self.write(one.kind, text=one.text)
-        self._doubtful = waiting
+        for at_s, one in self.timeline.judge(time.monotonic()):
+            self.write(one.kind, at_s, text=one.text)
         if not self._ready and all(one.get_publisher_count() for one in self._ends):
             self._ready = True
             self.write("ready")

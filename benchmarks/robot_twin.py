@@ -33,6 +33,8 @@ REMAPPED = {
     "safety/stopped": "twin/stopped",
 }
 """Topics of sim_node, by what a robot's hardware calls them; what a robot has not is out of the nodes' sight."""
+FULL_SPEED = tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk"))
+"""Parameters of a safety node that lets a robot use all of its limits, as most twins do."""
 WAIT_S = 60.0
 """Longest wait for an answer [s]."""
 SETTLE_S = 1.0

@@ -152,11 +152,21 @@ class ChunkExecutor:
     def reset(self) -> None:
         """Forget the chunk, and what was executed."""
         self.chunk: ActionChunk | None = None
+        self._overruled_ns: int | None = None  # newest step that a person drove
         self._owed = np.zeros(_MOTION)
         self._done: dict[int, np.ndarray | None] = {}  # by stamp, in free running: what was executed, None = held
 
     def accept(self, chunk: ActionChunk) -> bool:
-        """Take a chunk; an older one than the current is refused (False), unless the clock began anew."""
+        """Take a chunk; tell whether it is taken.
+
+        One that is older than the current, or was planned before a person last drove, is not, unless the clock began
+        anew.
+        """
+        overruled_ns = self._overruled_ns
+        if overruled_ns is not None and chunk.stamp_ns <= overruled_ns:
+            if not clock_restarted(overruled_ns, chunk.stamp_ns):
+                return False
+            self.reset()
         if self.chunk is not None and chunk.stamp_ns < self.chunk.stamp_ns:
             if not clock_restarted(self.chunk.stamp_ns, chunk.stamp_ns):
                 return False
@@ -174,6 +184,13 @@ class ChunkExecutor:
                 self._owed[:] = 0.0
             self._note(stamp_ns, self._with_owed(self._row(stamp_ns)))
         return self._done[stamp_ns]
+
+    def overruled(self, stamp_ns: int) -> None:
+        """Note that a person drove the step at ``stamp_ns``: what was planned until then is not executed any more."""
+        self._overruled_ns = stamp_ns
+        if self.chunk is not None and self.chunk.stamp_ns <= stamp_ns:
+            self.chunk = None
+            self._owed[:] = 0.0
 
     def held(self, stamp_ns: int) -> None:
         """Note that the robot held at the step at ``stamp_ns``; pending corrections are dropped."""

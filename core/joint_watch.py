@@ -6,6 +6,9 @@ import numpy as np
 
 from engram.core.types import JointState
 
+GAP_S = 0.25
+"""Measurements further apart than this do not show how the arm moved between them [s]."""
+
 
 class JointWatch:
     """Compares each measurement with all before it, at constant cost.
@@ -14,6 +17,9 @@ class JointWatch:
     intersection of these intervals over all measurements so far. A measurement further outside it than the slack
     allows cannot come from the same arm. Small jumps to and fro add up to no more than one slack, so that a second
     publisher is found whatever its rate.
+
+    After a gap in the measurements any place would be near enough. An arm is then where it was, or on its way to its
+    last command; what else happened meanwhile, a person has to confirm.
 
     Args:
         names: joint names, for the reason.
@@ -32,28 +38,41 @@ class JointWatch:
         self._stamp_ns: int | None = None
         self._low = self._high = np.zeros(0)
 
-    def jump(self, joints: JointState) -> str:
+    def begin(self, joints: JointState) -> None:
+        """Forget all measurements but ``joints``."""
+        self._stamp_ns, self._low, self._high = joints.stamp_ns, joints.positions, joints.positions
+
+    def jump(self, joints: JointState, commanded: np.ndarray | None = None) -> str:
         """Take in ``joints`` and return why no motor could have brought them there; empty = one could.
 
-        A stamp that is not newer than the last one adds no time.
+        A stamp that is not newer than the last one adds no time. ``commanded`` (n,) is the last command.
         """
         q = joints.positions
         if self._stamp_ns is None:
-            self._stamp_ns, self._low, self._high = joints.stamp_ns, q, q
+            self.begin(joints)
             return ""
         passed_s = max(0, joints.stamp_ns - self._stamp_ns) / 1e9
-        low, high = self._low - self._speed * passed_s, self._high + self._speed * passed_s
+        low, high = self._reached(passed_s, commanded)
         beyond = np.maximum(low - q, q - high) - self._slack
         worst = int(np.argmax(beyond))
         if beyond[worst] > 0.0:
             further = beyond[worst] + self._slack[worst]
+            can = "was commanded" if passed_s > GAP_S else "can move"
             return (
-                f"{self._names[worst]} measured at {q[worst]:.3f}, {further:.3f} further than it can move in the "
+                f"{self._names[worst]} measured at {q[worst]:.3f}, {further:.3f} further than it {can} in the "
                 f"{passed_s:.3f} s since the measurement before"
             )
         self._stamp_ns = max(joints.stamp_ns, self._stamp_ns)
         self._low, self._high = np.maximum(low, q), np.minimum(high, q)
         return ""
+
+    def _reached(self, passed_s: float, commanded: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest places (n,) where the joints may be ``passed_s`` after the last measurement."""
+        if passed_s <= GAP_S:
+            return self._low - self._speed * passed_s, self._high + self._speed * passed_s
+        if commanded is None:
+            return self._low, self._high
+        return np.minimum(self._low, commanded), np.maximum(self._high, commanded)
 
 
 class FrozenWatch:

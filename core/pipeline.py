@@ -24,6 +24,8 @@ JUMP = "joint_jump"
 """Why the robot stops when its joints are measured where no motor can have brought them."""
 FROZEN = "joints_frozen"
 """Why the robot stops when a joint that is driven is measured without any change."""
+RESTED = 1.5
+"""So many control steps after a command the arm has come to rest where that sent it."""
 _KEPT = 0.01
 """A commanded motion that differs from the action by less, as a share of the longest motion of a control step, is that
 action: inverse kinematics is not exact."""
@@ -75,8 +77,9 @@ class _Refusal:
 class CommandPipeline:
     """Action chunk -> controller -> safety filter, one :meth:`step` for each control step.
 
-    A human's action goes before the policy's. A latched stop goes before both. A measurement that no motor could have
-    made latches a stop, too, and so does a joint that is driven and measured without any change.
+    A human's action goes before the policy's, and what the policy planned until then is not executed any more. A
+    latched stop goes before both. A measurement that no motor could have made latches a stop, too, and so does a joint
+    that is driven and measured without any change.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class CommandPipeline:
         self._refused: ActionChunk | None = None  # the newest chunk that was, so that it is counted once
         self._jumped_ns: int | None = None  # stamp of a jump that a new episode may still explain
         self._joints: JointState | None = None  # of the last decision
+        self._by_tool = True  # the policy acts by motions of the tool
 
     @property
     def control_dt_s(self) -> float:
@@ -146,6 +150,8 @@ class CommandPipeline:
         if chunk is not None:
             self.offer(chunk, joints.stamp_ns)
         self.inspect(joints, commanded=True)
+        if self._rested(joints.stamp_ns):
+            self.filter.rest()
         if self.filter.stopped:
             return self.hold(joints)
         if self._jumped_ns is not None:
@@ -176,18 +182,20 @@ class CommandPipeline:
             self._refused = chunk
             self.filter.counts[reason] += 1
         elif self.executor.accept(chunk):
-            self._refusal = None
+            self._refusal, self._by_tool = None, chunk.space == "ee_delta"
         return reason
 
     def inspect(self, joints: JointState, *, commanded: bool = False) -> None:
         """Compare ``joints`` with what was measured before; latch a stop if no motor could have brought them there.
 
         Call it for measurements that no step is decided for, too. An arm that is ``commanded`` is also compared with
-        its last command; at rest a person may move it.
+        its last command; at rest a person may move it. A stopped arm is looked at, too, for whoever releases it.
         """
+        problem = self.watch.jump(joints, self.filter.last)
         if self.filter.stopped:
+            if problem:
+                self._jump_under_stop(joints, problem)
             return
-        problem = self.watch.jump(joints)
         if commanded and not problem and not joints.held:
             problem = self.filter.lag(joints)
         if problem and self._jumped_ns is None:
@@ -199,9 +207,19 @@ class CommandPipeline:
             self.filter.counts[FROZEN] += 1
             self.stop(f"{FROZEN}: {standing}")
 
+    def _jump_under_stop(self, joints: JointState, problem: str) -> None:
+        """Add to why the robot is stopped that its joints jumped; they are compared with ``joints`` from now on."""
+        self.watch.begin(joints)
+        self.filter.counts[JUMP] += 1
+        if JUMP not in self.filter.stopped and not self._jump_grace_ns:
+            self.stop(f"{self.filter.stopped}; {JUMP}: {problem}")
+
     def _is_next(self, stamp_ns: int) -> bool:
         """Tell whether ``stamp_ns`` is a control step that was not decided yet: stamps never go back in an episode."""
-        return self._joints is None or stamp_ns - self._joints.stamp_ns > 0.5e9 * self.control_dt_s
+        return self._joints is None or stamp_ns - self._joints.stamp_ns > 0.9e9 * self.control_dt_s
+
+    def _rested(self, stamp_ns: int) -> bool:
+        return self._joints is not None and stamp_ns - self._joints.stamp_ns > RESTED * 1e9 * self.control_dt_s
 
     def _reason(self, reason: str) -> str:
         return "stopped" if self.filter.stopped else reason
@@ -228,6 +246,8 @@ class CommandPipeline:
 
     def hold(self, joints: JointState, reason: str = "no_command") -> Decision:
         """Decide that the robot stays where it was last sent; a latched stop is the reason if there is one."""
+        if self._rested(joints.stamp_ns):
+            self.filter.rest()
         give = self.filter.hold if self._is_next(joints.stamp_ns) else self.filter.repeat
         return self._held(give(joints, self._reason(reason)), joints)
 
@@ -260,7 +280,6 @@ class CommandPipeline:
         reason = self.filter.stopped
         self.filter.reset()
         self.controller.reset()
-        self.watch.forget()
         self._jumped_ns = None
         return reason
 
@@ -275,6 +294,7 @@ class CommandPipeline:
     def _wish(self, stamp_ns: int, human: HumanAction | None) -> _Wish | None:
         """Return whose action is due: the human's, else the newest chunk's row for this step."""
         if human is not None and human.active:
+            self.executor.overruled(stamp_ns)
             return _Wish(human.action, human.space, HUMAN + human.who)
         action, chunk = self.executor.action(stamp_ns), self.executor.chunk
         return None if action is None or chunk is None else _Wish(action, chunk.space, chunk.policy_version)
@@ -288,6 +308,10 @@ class CommandPipeline:
         if command.held:
             return self._held(command, joints)
         self._joints = joints
+        if wish.space != "ee_delta" and wish.author.startswith(HUMAN) and self._by_tool:
+            row = np.zeros(EE_ACTION_DIM)  # told as the policy acts: experience holds one kind of action
+            row[-1] = 2.0 * self.robot.gripper_fraction(command.positions[-1]) - 1.0
+            return Decision(command, wish.author, self._kept(row, last, command.positions), "ee_delta")
         if wish.space != "ee_delta":  # joint targets are let through as the command has them
             return Decision(command, wish.author, command.positions, wish.space)
         return Decision(command, wish.author, self._kept(wish.action, last, command.positions), wish.space)

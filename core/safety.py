@@ -108,6 +108,11 @@ class SafetyFilter:
         self._frozen.forget()
         self._gripper = None
 
+    def rest(self) -> None:
+        """Note that no command came for so long that the arm came to rest at the last one."""
+        if self._arm.last is not None:
+            self._arm.begin(self._arm.last.positions)
+
     def hold(self, joints: JointState, reason: str) -> JointCommand:
         """Return a command that brakes to rest and then repeats itself: it follows no measurement.
 

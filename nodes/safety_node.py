@@ -65,14 +65,8 @@ class SafetyNode(EngramNode):
         """Listen to the robot, the policy and the human."""
         config = self.config
         self.last: JointTrajectory | None = None  # command
-        waits = SessionConfig(
-            config.lockstep,
-            self.simulated or config.lockstep,
-            config.chunk_timeout_s,
-            config.intervention_timeout_s,
-            config.joints_timeout_s,
-            config.answer_wait,
-        )
+        patience = config.chunk_timeout_s, config.intervention_timeout_s, config.joints_timeout_s, config.answer_wait
+        waits = SessionConfig(config.lockstep, self.simulated or config.lockstep, *patience)
         folder = config.stop_folder.replace("{robot_id}", config.robot_id)
         latch = StopLatch(Path(folder).expanduser() if folder else None)
         self.session = SafetySession(self.pipeline, latch, waits, self, self.health, self._now_ns)
@@ -139,13 +133,16 @@ class SafetyNode(EngramNode):
 
     def command(self, decision: Decision, episode: int) -> None:
         """Command the robot, and tell what was let through and whose it was."""
-        command = decision.command
-        self.last = messages.command_to_msg(command)
-        self.health.trace("command sent", command.stamp_ns)
+        self.last = messages.command_to_msg(decision.command)
+        self.health.trace("command sent", decision.command.stamp_ns)
         self.commands.publish(self.last)
         self.health.count("commands")
-        if command.held:
-            self.health.problem("hold", command.held)
+        self.tell(decision, episode)
+
+    def tell(self, decision: Decision, episode: int) -> None:
+        """Tell what was let through and whose it was."""
+        if decision.command.held:
+            self.health.problem("hold", decision.command.held)
         self.executed.publish(messages.chunk_to_msg(decision.as_chunk(episode), self.config.robot_id))
 
     def repeat(self) -> None:

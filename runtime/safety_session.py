@@ -19,7 +19,8 @@ from engram.runtime.health import ERROR, Health
 from engram.runtime.stop_latch import StopLatch
 
 SILENT_S = 1.0
-"""After so long without a command a person may have moved the arm: motion begins anew from where it is measured [s]."""
+"""After so long at rest a person may have moved the arm: motion begins anew from where it is measured. A robot that is
+driven and got no command for so long holds first: what it was to do meanwhile is out of date [s]."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class SessionOutputs(Protocol):
 
     def command(self, decision: Decision, episode: int) -> None:
         """Command the robot, and tell what was let through and whose it was."""
+
+    def tell(self, decision: Decision, episode: int) -> None:
+        """Tell of a decision that is no command: the robot is left as it is."""
 
     def repeat(self) -> None:
         """Give the last command once more."""
@@ -88,6 +92,7 @@ class SafetySession:
         self._begun: int | None = None  # episode
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
         self._commanded_at = 0.0  # when the last command was given, without joint states too
+        self._idle = False  # nobody drove for a time since the last command
         self._told: str | None = None  # reason of the latched stop, as told last
         pipeline.reset()
         if latch.stopped:
@@ -105,7 +110,7 @@ class SafetySession:
             self.stop(held)
         if self.config.lockstep:
             self._step()
-        elif was_running and not status.running and self.joints is not None:
+        elif was_running and not status.running and self.joints is not None and self._driven:
             self._send(self.pipeline.hold(self.joints, "no_task"))
 
     def on_joints(self, joints: JointState) -> None:
@@ -141,7 +146,8 @@ class SafetySession:
             self._step(wait=False)
         elif waiting and self._last is None:  # motion begins with its answer
             return False
-        return 0 < self._wait.steps(began, stamp_ns) < NEXT
+        anew = self.config.simulated and clock_restarted(began, stamp_ns)
+        return not anew and self._wait.steps(began, stamp_ns) < NEXT
 
     def on_chunk(self, chunk: ActionChunk) -> None:
         """Take in a chunk."""
@@ -162,16 +168,18 @@ class SafetySession:
         self._go_on()
 
     def stop(self, reason: str) -> None:
-        """Latch a stop, on disk too, and hold at once."""
+        """Latch a stop, on disk too, and hold at once; an arm that rests, or that a person moves, gets no command."""
         self.pipeline.stop(reason)
         self._tell_latch()
-        if self.joints is not None and (self._waiting_since is not None or not self.config.lockstep):
+        if self.joints is not None and (self._waiting_since is not None if self.config.lockstep else self._driven):
             self._send(self.pipeline.hold(self.joints))
 
     def release(self) -> str:
         """Release a latched stop, on disk too, and return its reason; empty = there was none."""
         reason = self.pipeline.release()
         self.latch.release()
+        if not self.config.lockstep:
+            self.joints = None  # motion begins with what is measured after the release
         self._tell_latch()
         return reason
 
@@ -194,14 +202,21 @@ class SafetySession:
     def _step(self, *, wait: bool = True) -> None:
         """Command the newest control step if everything for it is there, or if it is not to ``wait``."""
         joints, status = self.joints, self.status
-        if joints is None or not self._due(joints):
+        if joints is None:
+            return
+        if not self._due(joints):
+            self._idle = True
             return
         episode = self._episode
         if self._last == (episode, joints.stamp_ns):
             if self.config.lockstep:  # shown again: the answer must not change
                 self.outputs.repeat()
             return
-        if self._begins(episode, joints.stamp_ns) and (self._last is not None or episode != self._begun):
+        begins = self._begins(episode, joints.stamp_ns)
+        if (begins or self.pipeline.filter.last is None) and self._is_stale(joints):
+            self._waiting_since = None
+            return
+        if begins and (self._last is not None or episode != self._begun):
             self.pipeline.reset()
             self._wait.begin()
             self._wait.measured(joints.stamp_ns)
@@ -212,6 +227,12 @@ class SafetySession:
             self.pipeline.offer(chunk, joints.stamp_ns)
         if wait and self._awaits_answer(joints):
             self._waiting_since = self._waiting_since or self._clock()
+            return
+        if self.pipeline.filter.stopped and not self._driven and not self.config.lockstep:
+            self._leave(joints)
+            return
+        if self._last is not None and self._silent and not self.config.lockstep:
+            self._send(self.pipeline.hold(joints, "silent"))
             return
         with self.health.timed("controller and filter"):
             decision = self.pipeline.step(joints, None, self._active_human(), self._age_s(joints))
@@ -243,7 +264,25 @@ class SafetySession:
         if self.config.lockstep:  # status and joint states agree on the stamp
             return stamp_ns < self._last[1]
         anew = self.config.simulated and clock_restarted(self._last[1], stamp_ns)
-        return anew or self._clock() - self._commanded_at > SILENT_S
+        return anew or (self._idle and self._silent)
+
+    @property
+    def _silent(self) -> bool:
+        return self._clock() - self._commanded_at > SILENT_S
+
+    @property
+    def _driven(self) -> bool:
+        """Tell whether a command was given just now: the arm may be moving."""
+        return self.pipeline.filter.last is not None and not self._silent
+
+    def _is_stale(self, joints: JointState) -> bool:
+        """Tell, also to people, whether ``joints`` are too old to say where the arm is, so that no motion begins."""
+        age_s, limit_s = self._age_s(joints), self.pipeline.filter.config.stale_after_s
+        if age_s <= limit_s:
+            return False
+        self.pipeline.filter.counts["stale"] += 1
+        self.health.problem("hold", f"stale: joint_states are {age_s:.2f} s old, motion begins with newer ones")
+        return True
 
     def _age_s(self, joints: JointState) -> float:
         """Return how long ago ``joints`` were measured [s]; in lock-step the simulation waits, nothing gets old."""
@@ -262,8 +301,16 @@ class SafetySession:
         self._last = (self._episode, decision.command.stamp_ns)
         self._give(decision)
 
+    def _leave(self, joints: JointState) -> None:
+        """Let a stopped arm alone that nobody drives yet: where it is said to be may be why it is stopped."""
+        decision = self.pipeline.hold(joints)
+        self.pipeline.reset()
+        self.pipeline.inspect(joints)
+        self._waiting_since, self._last = None, (self._episode, joints.stamp_ns)
+        self.outputs.tell(decision, self._episode)
+
     def _give(self, decision: Decision) -> None:
-        self._commanded_at = self._clock()
+        self._commanded_at, self._idle = self._clock(), False
         self.outputs.command(decision, self._episode)
 
     @property
@@ -286,6 +333,7 @@ class SafetySession:
         driven = (self.status is not None and self.status.running) or self._active_human() is not None
         since = self._joints_heard if self._joints_heard is not None else self._status_heard
         silent_s, limit_s = self._clock() - since, self.config.joints_timeout_s
+        self._idle |= not driven
         if not driven or silent_s <= limit_s:
             return
         if self.config.lockstep:  # the simulation waits for a command: it shows joints at no rate
@@ -294,9 +342,12 @@ class SafetySession:
                 self.health.problem("joints_lost", "none of the step that task/status tells of", ERROR)
             return
         self.health.problem("joints_lost", f"no valid joint_states for {silent_s:.1f} s: holds", ERROR)
-        decision = self.pipeline.hold_blind(self._now_ns(), "joints_lost")
+        now_ns = self._now_ns()
+        if self._begins(self._episode, now_ns) or self.pipeline.filter.last is None:  # a person may have moved the arm
+            return
+        decision = self.pipeline.hold_blind(now_ns, "joints_lost")
         if decision is not None:
-            self._give(decision)
+            self._send(decision)
 
     @property
     def _status_stamp_ns(self) -> int:

@@ -20,6 +20,7 @@ from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
 from engram.benchmarks.faults_messages import clock, mutated, random_message, transforms, type_of
 from engram.benchmarks.faults_sensors import DECLARED, Seen
 from engram.benchmarks.faults_soak import slope
+from engram.benchmarks.faults_timeline import DOUBT_S, Command, Episode, Measured, Stopped, Timeline
 from engram.learning.experience.spool import Spool
 from engram.learning.experience.store import ExperienceStore
 from tests.core.gantry import GANTRY
@@ -69,6 +70,28 @@ def test_a_motion_counts_when_nobody_allowed_it_and_once_for_each_stretch():
     assert [one.kind for one in found] == ["motion_not_allowed"]  # from 0.02 on: 0.08 is 0.06 away
     far = judge.measured(5 * STEP_NS, np.array([0.08 + 0.16 * GANTRY.velocity_max[0], 0, 0, 0]), allowed=True)
     assert [one.kind for one in far] == ["fast_motion"]
+
+
+def told(*rows, read_at_s=0.0):
+    """Return what is found in rows of (second, what), read in their order and at once."""
+    timeline = Timeline(CommandJudge(GANTRY, 0.1), MotionJudge(GANTRY))
+    for at_s, what in rows:
+        timeline.add(round(at_s * 1e9), read_at_s, what)
+    assert timeline.judge(read_at_s + 0.5 * DOUBT_S) == []
+    return [one.kind for _, one in timeline.judge(read_at_s + DOUBT_S)]
+
+
+def test_a_reader_that_was_kept_waiting_judges_what_was_said_in_its_order():
+    at = lambda t, x: (t, Measured(round(t * 1e9), np.array([x, 0.0, 0.0, 0.0])))  # noqa: E731
+    moving = [at(1.0 + 0.1 * i, 0.05 * i) for i in range(5)]
+    running, stopped = (0.5, Episode(1, running=True)), (1.5, Stopped(stopped=True))
+    assert told(running, *moving, stopped) == []
+    assert told(stopped, *reversed(moving), running) == []  # the stop is read first, and was said last
+    assert told(running, stopped, at(2.4, 0.0), at(2.45, 0.2)) == ["fast_motion"]  # what came before was not read
+    assert "motion_not_allowed" in told(stopped, running, *moving, at(2.6, 0.2), at(2.7, 0.25))
+    assert told(stopped, running, at(2.6, 0.2), at(2.7, 0.25), (3.0, Episode(2, running=True))) == []
+    quick = Command(round(1.02e9), np.array([0.01, 0.0, 0.0, 0.0]), 0.1)
+    assert told(running, (1.02, quick), (1.0, Command(round(1e9), np.zeros(4), 0.1))) == ["early"]
 
 
 def test_facts_are_acknowledged_by_their_sequence_and_what_was_told_after_it_may_go():
@@ -156,10 +179,13 @@ def test_times_and_transforms_are_of_the_worst_kind():
 def test_a_reaction_is_complete_or_says_what_is_missing():
     assert Seen("nan", "moving", moved_rad=0.01, goal="failed: joints_lost", said="x").missing() == []
     assert Seen("nan", "moving", moved_rad=0.2).missing() == ["moved 0.20 rad", "the goal goes on", "no diagnostic"]
-    assert Seen("jump", "still", goal="g", said="x", beyond=2).missing() == ["no latched stop", "2 beyond limits"]
+    assert Seen("jump", "still", goal="g", said="x", beyond=("early", "velocity")).missing() == [
+        *("no latched stop", "2 beyond limits, first early")
+    ]
     assert Seen("freeze", "still").missing() == []
     assert {fault for fault, _ in DECLARED} == {
-        *__import__("engram.benchmarks.faults_robot").benchmarks.faults_robot.FAULTS
+        *__import__("engram.benchmarks.faults_robot").benchmarks.faults_robot.FAULTS,
+        "jump_unseen",
     }
 
 

@@ -98,11 +98,26 @@ def test_after_joint_positions_relative_motion_begins_where_the_arm_is():
     assert p.step(at(2, 0.1), chunk(2, RIGHT)).command.positions[0] == pytest.approx(0.12)
 
 
+def test_a_humans_joint_targets_are_told_as_the_policy_acts():
+    p = pipeline()
+    p.step(at(0), chunk(0, RIGHT))  # by motions of the tool
+    told = p.step(at(1, 0.02), human=human([0.03, 0, 0, 0], "joint_position", step=1))
+    assert (told.author, told.space) == ("human:ann", "ee_delta")
+    assert told.row[:6] == pytest.approx([0.2, 0, 0, 0, 0, 0])  # from 0.02 m, where it was sent before, to 0.03 m
+    by_joints = ActionChunk(at(2).stamp_ns, 1, "joint_position", np.array([[0.03, 0, 0, 0.0]]), 0.1, 1, "v3")
+    p.step(at(2, 0.03), by_joints)
+    told = p.step(at(3, 0.03), human=human([0.04, 0, 0, 0], "joint_position", step=3))
+    assert (told.space, told.row.tolist()) == ("joint_position", [0.04, 0, 0, 0])
+
+
 def test_a_human_goes_before_the_policy_and_one_who_is_not_active_does_not():
     p = pipeline()
     decision = p.step(at(0), chunk(0, RIGHT, RIGHT), human([0, 0.5, 0, 0, 0, 0, -1.0]))
     assert (decision.author, decision.command.positions[:2].tolist()) == ("human:ann", [0, 0.025])
-    assert p.step(at(1), human=human([0, 0.5, 0, 0, 0, 0, -1.0], active=False, step=1)).author == "v3"
+    back = human([0, 0.5, 0, 0, 0, 0, -1.0], active=False, step=1)
+    assert p.step(at(1), human=back) is None  # what was planned before the human drove is not executed
+    assert p.step(at(1), chunk(0, RIGHT, RIGHT, RIGHT), back) is None
+    assert p.step(at(1), chunk(1, RIGHT), back).author == "v3"
 
 
 def test_in_lock_step_a_step_without_a_row_waits_and_free_running_holds_it():

@@ -115,8 +115,11 @@ def test_lockstep_moves_holds_stops_and_listens_to_a_human(graph):
 def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(graph, executor):
     robot = Robot(graph, lockstep=False, safety__stale_after_s=60.0, executor=executor)
     old = time.time_ns() - 600 * 10**9
-    assert robot.step(old, x=0.3, chunk=robot.chunk(old, RIGHT)) == pytest.approx([0.3, 0, 0, 0])
+    status = EpisodeStatus(old, "robot0", 1, "reach", "go", 0, "running")
+    robot.status.publish(messages.status_to_msg(status))
+    robot.joints.publish(messages.joints_to_msg(joints(0.3, stamp_ns=old)))
     graph.problem("safety_node", "hold: stale")
+    assert robot.commands == []
     now = time.time_ns()
     assert robot.step(now, x=0.3, chunk=robot.chunk(now, RIGHT, episode=2), episode=2)[0] == pytest.approx(0.32)
     msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))

@@ -21,7 +21,7 @@ class Desk:
     """A session with everything around it: plays robot, simulation and policy."""
 
     def __init__(self, folder=None, *, lockstep: bool = True, simulated: bool | None = None, grace_s: float = 0.0):
-        self.decisions, self.episodes, self.latched_reasons, self.repeats = [], [], [], 0
+        self.decisions, self.episodes, self.latched_reasons, self.told, self.repeats = [], [], [], [], 0
         self.now_s = 100.0
         self.health = Health()
         simulated = lockstep if simulated is None else simulated
@@ -39,6 +39,9 @@ class Desk:
     def command(self, decision, episode):
         self.decisions.append(decision)
         self.episodes.append(episode)
+
+    def tell(self, decision, episode):
+        self.told.append(decision.author)
 
     def repeat(self):
         self.repeats += 1
@@ -276,8 +279,12 @@ def test_a_person_who_falls_silent_hands_back_to_the_policy():
     desk.status()
     desk.chunk(round(100.1e9), *[RIGHT] * 12)
     desk.session.on_human(HumanAction(round(100.1e9), "ann", True, "ee_delta", -RIGHT))
-    authors = [desk.real_time().author for _ in range(8)]
-    assert authors == ["human:ann"] * 5 + ["v"] * 3
+    assert [desk.real_time().author for _ in range(5)] == ["human:ann"] * 5
+    desk.real_time()
+    assert desk.wait(0.06) == ["hold:no_command"]  # what was planned before ann drove is not executed
+    desk.now_s = 100.6
+    desk.chunk(round(100.6e9), *[RIGHT] * 12)
+    assert [desk.real_time().author for _ in range(2)] == ["v"] * 2
     assert "intervention: 'ann' was active and fell silent" in desk.says()
 
 
@@ -359,6 +366,69 @@ def test_an_arm_that_was_moved_by_hand_at_rest_moves_again_after_a_release():
     desk.status(episode=2)
     desk.chunk(round(desk.now_s * 1e9) + STEP_NS, episode=2)
     assert desk.real_time(0.1, 0.4).command.positions[0] == pytest.approx(0.42)
+
+
+def test_a_node_that_was_kept_from_running_goes_on_from_its_last_command_and_holds_first():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), *[RIGHT] * 8)
+    there = desk.real_time(0.2).command.positions[0]
+    desk.now_s += 2.0
+    desk.chunk(round((desk.now_s + 0.1) * 1e9))
+    assert desk.real_time(0.1, there).author == "hold:silent"
+    assert desk.decisions[-1].command.positions[0] == there
+    desk.chunk(round((desk.now_s + 0.1) * 1e9))
+    assert desk.real_time(0.1, there).author == "v"
+
+
+@pytest.mark.parametrize("driven", [True, False])
+def test_a_jump_while_nothing_was_measured_stops_and_commands_nothing_far(driven):
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), *[RIGHT] * 8)
+    there = desk.real_time(0.2).command.positions[0]
+    if not driven:
+        desk.status(state="succeeded")
+    desk.now_s += 2.0
+    desk.status(episode=1 + (not driven))
+    decision = desk.real_time(0.3, 0.4)
+    assert "further than it was commanded in the 2.1" in desk.latched_reasons[-1]
+    assert decision.command.positions[0] == there
+
+
+def test_a_stop_at_rest_commands_nothing_and_names_a_jump_that_comes_later():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.real_time(0.3)
+    desk.status(state="succeeded")
+    for step in range(20):
+        desk.real_time(0.1, 0.01 * step)  # moved by hand
+    given = len(desk.decisions)
+    desk.session.stop("button")
+    desk.real_time(0.2, 0.2)
+    desk.status(episode=2)
+    desk.real_time(0.2, -0.4)
+    assert (len(desk.decisions), desk.told[-1]) == (given, "hold:stopped")
+    assert desk.latched_reasons[-1].startswith("button; joint_jump: x measured at -0.400")
+    assert desk.session.release().startswith("button; joint_jump")
+    desk.chunk(round((desk.now_s + 0.1) * 1e9), episode=2)
+    assert desk.real_time(0.1, -0.4).command.positions[0] == pytest.approx(-0.38)
+
+
+def test_motion_begins_with_joints_that_are_not_stale():
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9))
+    desk.session.on_joints(joints(stamp_ns=round(99.0e9)))
+    assert (desk.decisions, "stale: joint_states are 1.00 s old" in desk.says()) == ([], True)
+    assert desk.real_time(0.1).author == "v"
+    desk.session.stop("button")
+    desk.now_s += 2.0
+    assert desk.told == [] and desk.real_time(0.2) and desk.told == ["hold:stopped"] * 2  # at rest by now
+    desk.session.release()
+    desk.now_s += 2.0
+    desk.session.on_joints(joints(stamp_ns=round((desk.now_s - 1.0) * 1e9)))
+    assert desk.wait(0.2) == []
 
 
 def test_an_arm_that_is_far_from_its_command_in_an_episode_stops():
