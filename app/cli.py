@@ -36,6 +36,7 @@ COMMANDS: dict[str, Command] = {
     "weights": Command("engram.app.weights", "weights", "what a learner made, where it comes from, what became of it"),
     "stop": Command("engram.app.operate", "stop", "hold the robot until it is released (no emergency stop)"),
     "release": Command("engram.app.operate", "release", "release a stopped robot"),
+    "teleop": Command("engram.app.teleop", "teleop", "take over the robot: by keyboard, gamepad or leader arm"),
     "record": Command(
         *("engram.app.commands", "record", "record demonstrations of the scripted experts as a LeRobotDataset"),
         config="engram.runtime.record:RecordConfig",

@@ -22,6 +22,7 @@ from engram.core.registry import make_robot
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
+from engram.nodes.handover import PERIOD_S, Handover
 from engram.nodes.image_topics import subscribe_images
 from engram.nodes.process import run
 from engram.nodes.viewer_requests import VisitorRequests
@@ -32,7 +33,7 @@ from engram.viewer.graph_feed import RETRY_S, GraphFeed
 from engram.viewer.page import ViewerPage
 from engram.viewer.reports import Reports
 from engram.viewer.values import Candidate, Judged, NodeState, Outcome
-from engram_interfaces.msg import GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import ActionChunk, GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus
 
 OUTCOMES_SHOWN = 8
 CANDIDATES_SHOWN = 12
@@ -63,6 +64,7 @@ class ViewerNode(EngramNode):
         self.candidates: deque[Candidate] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
         self.judged: deque[Judged] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
+        self.handover = Handover(self, "page")
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
         self.requests.page = self.page
         self.graph = GraphFeed(
@@ -83,6 +85,8 @@ class ViewerNode(EngramNode):
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.LATCHED)
         self.subscribe(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
+        self.subscribe(ActionChunk, "safety/executed", self.handover.on_executed, qos.SENSOR_BEST_EFFORT)
+        self.every(PERIOD_S, self._drive, "by hand")
         self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
         self.every(self.config.refresh_s, self._refresh, "page")
         self.every(0.05, self.requests.carry_out, "request")
@@ -92,6 +96,13 @@ class ViewerNode(EngramNode):
         """Close the page."""
         self.page.close()
         self.requests.close()
+
+    def _drive(self) -> None:
+        """Pass on what a visitor does who drives the robot."""
+        if self.joints is None:
+            return
+        joints = messages.joints_from_msg(self.joints, self.robot.joint_names)
+        self.handover.pass_on(self.page.by_hand(self.handover.seen(joints, self.robot)), joints.stamp_ns)
 
     def _task_for(self, words: str) -> str:
         return task_for(words, self.own_tasks) if self.config.choose_task else ""

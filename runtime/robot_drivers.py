@@ -1,11 +1,11 @@
-"""LeRobot robots behind one small interface: converts joint names and units. No ROS."""
+"""LeRobot robots behind one small interface, and where they and LeRobot teleoperators are found. No ROS."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,7 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.registry import resolve
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
-
-UNITS = {"rad": 1.0, "deg": np.pi / 180.0}
-"""Unit of a LeRobot robot's arm joints -> rad."""
+from engram.runtime.motor_units import MotorUnits
 
 
 def load_lerobot(spec: str) -> Any:
@@ -38,34 +36,55 @@ def load_lerobot(spec: str) -> Any:
         )
     from lerobot.robots.robot import Robot
 
-    return _from_json(spec) if spec.lstrip().startswith("{") else resolve("LeRobot robot", spec, {}, Robot)
-
-
-def _from_json(spec: str) -> Any:
-    import draccus
+    if not spec.lstrip().startswith("{"):
+        return resolve("LeRobot robot", spec, {}, Robot)
     import lerobot.robots
     from lerobot.robots import RobotConfig as LeRobotConfig
     from lerobot.robots.utils import make_robot_from_config
+
+    return _from_json("robot", spec, lerobot.robots, LeRobotConfig, make_robot_from_config)
+
+
+def load_teleoperator(spec: str) -> Any:
+    """Return the LeRobot ``Teleoperator`` that ``spec`` describes, not yet connected; see :func:`load_lerobot`.
+
+    Raises:
+        UnknownNameError: a type that LeRobot does not have; lists those it has.
+        InvalidInputError: not JSON, or fields that the type does not have.
+    """
+    from lerobot.teleoperators.teleoperator import Teleoperator
+
+    if not spec.lstrip().startswith("{"):
+        return resolve("LeRobot teleoperator", spec, {}, Teleoperator)
+    import lerobot.teleoperators
+    from lerobot.teleoperators.config import TeleoperatorConfig
+    from lerobot.teleoperators.utils import make_teleoperator_from_config
+
+    return _from_json("teleoperator", spec, lerobot.teleoperators, TeleoperatorConfig, make_teleoperator_from_config)
+
+
+def _from_json(kind: str, spec: str, package: Any, config: Any, make: Callable[[Any], Any]) -> Any:
+    import draccus
     from lerobot.utils.import_utils import register_third_party_plugins
 
     try:
         fields = json.loads(spec)
     except json.JSONDecodeError as error:
-        raise InvalidInputError(f"lerobot: not JSON: {error}") from None
-    for module in pkgutil.iter_modules(lerobot.robots.__path__):
+        raise InvalidInputError(f"LeRobot {kind}: not JSON: {error}") from None
+    for module in pkgutil.iter_modules(package.__path__):
         if module.ispkg:  # a configuration registers its type when it is imported
             try:
-                importlib.import_module(f"lerobot.robots.{module.name}")
-            except ImportError:  # its hardware library is not installed: that type cannot be driven from here
+                importlib.import_module(f"{package.__name__}.{module.name}")
+            except ImportError:  # its hardware library is not installed: that type cannot be used from here
                 continue
     register_third_party_plugins()
-    known = LeRobotConfig.get_known_choices()
+    known = config.get_known_choices()
     if fields.get("type") not in known:
-        raise unknown_name("lerobot robot type", fields.get("type"), known)
+        raise unknown_name(f"LeRobot {kind} type", fields.get("type"), known)
     try:
-        return make_robot_from_config(draccus.decode(LeRobotConfig, fields))
+        return make(draccus.decode(config, fields))
     except Exception as error:
-        raise InvalidInputError(f"lerobot {spec!r}: {error}") from error
+        raise InvalidInputError(f"LeRobot {kind} {spec!r}: {error}") from error
 
 
 class LeRobotDriver:
@@ -93,23 +112,15 @@ class LeRobotDriver:
         gripper_closed: float,
         unit: str = "deg",
     ) -> None:
-        if unit not in UNITS:
-            raise unknown_name("unit of the arm joints", unit, UNITS)
-        if len(motors) != len(config.joint_names):
-            raise InvalidInputError(
-                f"hardware_joints: {len(motors)} names for the {len(config.joint_names)} of {config.name}"
-            )
-        if gripper_open == gripper_closed or not np.isfinite((gripper_open, gripper_closed)).all():
-            raise InvalidInputError(
-                f"gripper_open {gripper_open:g} and gripper_closed {gripper_closed:g}: expected what the motor "
-                f"{motors[-1]!r} says at its two ends (lerobot-find-joint-limits or lerobot-calibrate show it)"
-            )
-        for motor in motors:
-            if f"{motor}.pos" not in robot.action_features:
-                raise unknown_name("motor of the LeRobot robot", f"{motor}.pos", robot.action_features)
-        self.robot, self.config, self.motors = robot, config, motors
-        self._scale = UNITS[unit]
-        self._gripper = (gripper_open, gripper_closed)
+        self._units = MotorUnits(
+            config,
+            motors,
+            robot.action_features,
+            gripper_open=gripper_open,
+            gripper_closed=gripper_closed,
+            unit=unit,
+        )
+        self.robot, self.config = robot, config
         self._last: JointState | None = None
         if not robot.is_connected:
             robot.connect()
@@ -117,10 +128,7 @@ class LeRobotDriver:
     def read(self, stamp_ns: int) -> tuple[JointState, dict[str, np.ndarray]]:
         """Return joints (velocities by difference to the last call) and camera images (H, W, 3) uint8 rgb."""
         raw: Mapping[str, Any] = self.robot.get_observation()
-        values = np.array([float(raw[f"{motor}.pos"]) for motor in self.motors])
-        opened, closed = self._gripper
-        positions = values * self._scale
-        positions[-1] = self.config.gripper_position((values[-1] - opened) / (closed - opened))
+        positions = self._units.positions(raw)
         velocities = np.zeros_like(positions)
         if self._last is not None and stamp_ns > self._last.stamp_ns:
             velocities = (positions - self._last.positions) / ((stamp_ns - self._last.stamp_ns) / 1e9)
@@ -130,11 +138,7 @@ class LeRobotDriver:
 
     def write(self, command: JointCommand) -> None:
         """Send joint targets."""
-        opened, closed = self._gripper
-        targets = command.positions / self._scale
-        fraction = self.config.gripper_fraction(float(command.positions[-1]))
-        targets[-1] = opened + fraction * (closed - opened)
-        self.robot.send_action({f"{m}.pos": float(t) for m, t in zip(self.motors, targets, strict=True)})
+        self.robot.send_action(self._units.said(command.positions))
 
     def close(self) -> None:
         """Disconnect. Whether the motors lose torque is a setting of the LeRobot robot."""

@@ -8,6 +8,7 @@ from functools import partial
 
 import viser
 
+from engram.viewer.by_hand import ByHand
 from engram.viewer.markup import paragraph
 from engram.viewer.values import PageActions
 
@@ -55,6 +56,7 @@ class DriveTab:
             button = self._gui.add_button(label, color="gray", hint=f"End the instruction as {how}, for the learner.")
             button.on_click(partial(self._tell, how))
         self._examples = self._gui.add_dropdown("Examples", (NO_EXAMPLE,), visible=False)
+        self.by_hand = ByHand(server)
         self._log = self._gui.add_html(paragraph("Write what the robot shall do, then press Enter or Do it."))
         form.on_submit(lambda _: self._send())
         send.on_click(lambda _: self._send())

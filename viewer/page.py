@@ -15,6 +15,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.ports import PortInUseError, port_owner
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import JointState
+from engram.runtime.teleop import Seen, Wish
 from engram.viewer.banner import Banner
 from engram.viewer.branding import TITLE, brand
 from engram.viewer.cameras_panel import CamerasPanel
@@ -76,6 +77,10 @@ class ViewerPage:
     def visitors(self) -> int:
         """How many browsers look at the page now."""
         return len(self.server.get_clients())
+
+    def by_hand(self, seen: Seen) -> Wish:
+        """Return what the visitors want who drive the robot themselves."""
+        return self._drive.by_hand.wish(seen)
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 

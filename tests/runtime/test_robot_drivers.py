@@ -46,12 +46,12 @@ def test_a_factory_and_what_is_not_a_robot():
 def test_registered_types_are_built_from_json_as_lerobots_commands_do():
     robot = load_lerobot('{"type": "test_gantry", "id": "x"}')
     assert (type(robot).__name__, robot.id) == ("LeRobotGantry", "x")
-    with pytest.raises(UnknownNameError, match=r"unknown lerobot robot type 'so102_follower'.*so101_follower"):
+    with pytest.raises(UnknownNameError, match=r"unknown LeRobot robot type 'so102_follower'.*so101_follower"):
         load_lerobot('{"type": "so102_follower"}')
 
 
 def test_a_motor_that_is_not_there_is_named():
-    with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot robot 'lift\.pos'.*left\.pos"):
+    with pytest.raises(UnknownNameError, match=r"unknown motor of the LeRobot device 'lift\.pos'.*left\.pos"):
         LeRobotDriver(LeRobotGantry(), GANTRY, ("left", "lift", "forth", "claw"), **GRIPPER)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from engram.core.ports import PortInUseError, free_port
+from engram.runtime.teleop import Seen
+from engram.viewer.by_hand import HAND_BACK, MOVES, SPEED, TAKE_OVER, TURNS
 from engram.viewer.page import ViewerPage
 from engram.viewer.scene_view import ABSENT_OPACITY, box_edges, caption
 from engram.viewer.values import Answer, PageActions
@@ -142,6 +145,29 @@ def test_a_policy_is_chosen_from_what_the_policy_node_names(page: ViewerPage) ->
     assert page._policy._choice.visible
     page.show_policy(PolicyState("base", "v1"), ())  # accept is not 'any': nothing may be chosen
     assert not page._policy._choice.visible
+
+
+def test_a_visitor_drives_by_clicks_and_hands_back_by_leaving(page: ViewerPage, monkeypatch) -> None:
+    seen, hand = Seen(np.zeros(8), 0.8), page._drive.by_hand
+    there = [object()]
+    monkeypatch.setattr(page.server, "get_clients", lambda: there)
+
+    def click(keys, label):
+        hand._press(keys, SimpleNamespace(target=SimpleNamespace(value=label)))
+        return page.by_hand(seen)
+
+    assert not page.by_hand(seen).drives
+    wish = click(MOVES, "forward")
+    np.testing.assert_allclose(wish.action, [SPEED, 0, 0, 0, 0, 0, 0.8])
+    assert (hand._switch.label, hand._switch.color) == (HAND_BACK, "orange")
+    assert click(TURNS, "yaw -").action[5] == -SPEED
+    assert click({"close or open": "g"}, "close or open").action[6] == -1.0
+    hand._typed.append(" ")
+    assert not page.by_hand(seen).drives
+    assert hand._switch.label == TAKE_OVER
+    click(MOVES, "up")
+    there.clear()
+    assert not page.by_hand(seen).drives
 
 
 def test_the_robot_moves(page: ViewerPage) -> None:

@@ -1,0 +1,95 @@
+"""``engram teleop``: a person takes over a running robot, by the keys of this terminal or by a LeRobot teleoperator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+
+import tyro
+
+from engram.app.up import child_environment
+from engram.core.errors import InvalidInputError
+from engram.core.robot import RobotConfig
+from engram.runtime.motor_units import MotorUnits
+from engram.runtime.teleop import HELP, Keyboard, Keys, LeRobotDevice, TeleopDevice, Terminal, operator
+
+KEYBOARD, GAMEPAD = "keyboard", "gamepad"
+
+
+@dataclass(frozen=True)
+class TeleopConfig:
+    """With what a person drives, and which robot is meant."""
+
+    device: tyro.conf.Positional[str] = KEYBOARD
+    """keyboard (of this terminal), gamepad, or a LeRobot teleoperator: JSON such as
+    {"type": "so101_leader", "port": "/dev/ttyACM1", "id": "left"}, or package.module:attribute of your own."""
+    who: str = ""
+    """Who drives, for the record; default: the user of this terminal."""
+    speed: float = 0.3
+    """Share of a full action (5 cm, 0.25 rad a control step) for a key, or for a gamepad's full deflection."""
+    motors: tuple[str, ...] = ()
+    """Motors of a leader arm, in the order of the robot's joints, the gripper last; default: named as the joints."""
+    gripper_open: float = 100.0
+    """What the leader's gripper motor says when it is open."""
+    gripper_closed: float = 0.0
+    """What it says when it is closed."""
+    unit: str = "deg"
+    """Of the leader's arm motors: deg or rad."""
+    align_rad: float = 0.3
+    """How far a joint of the leader may stand from the robot's when it takes over [rad]."""
+    domain: int | None = None
+    """DDS domain of the robot's nodes; default: ROS_DOMAIN_ID, else 0."""
+    namespace: str = ""
+    """Namespace of its nodes."""
+    timeout_s: float = 10.0
+    """Longest wait for the robot [s]."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.speed <= 1.0:
+            raise InvalidInputError(f"TeleopConfig.speed: {self.speed}, expected above 0, at most 1")
+        if not self.align_rad > 0.0:
+            raise InvalidInputError(f"TeleopConfig.align_rad: {self.align_rad}, expected above 0")
+
+
+def teleop(config: TeleopConfig) -> int:
+    """Let a person drive until they leave; 0 then, 1 if the device is lost."""
+    os.environ.update(child_environment(config.domain, None))  # before ROS is imported: it reads them once
+    from engram.nodes.teleop_client import TeleopClient
+    from engram.runtime.episode_report import LoopError
+
+    with closing(Terminal()) as terminal:
+        client = TeleopClient(config.who or operator(), config.namespace, config.domain)
+        with closing(client), closing(_device(config, client.find_robot(config.timeout_s), terminal)) as device:
+            terminal.begin()
+            print(HELP, file=sys.stderr)
+            try:
+                client.drive(device, lambda line: print(line, file=sys.stderr))
+            except LoopError as error:
+                print(f"engram teleop: {error}; the robot was handed back", file=sys.stderr)
+                return 1
+    return 0
+
+
+def _device(config: TeleopConfig, robot: RobotConfig, terminal: Terminal) -> TeleopDevice:
+    if config.device == KEYBOARD:
+        return Keyboard(Keys(terminal.read), config.speed)
+    from engram.runtime.robot_drivers import load_teleoperator
+
+    spec = '{"type": "gamepad"}' if config.device == GAMEPAD else config.device
+    return LeRobotDevice(
+        load_teleoperator(spec),
+        robot,
+        Keys(terminal.read, moves=False),
+        speed=config.speed,
+        units=lambda features: MotorUnits(
+            robot,
+            config.motors or robot.joint_names,
+            features,
+            gripper_open=config.gripper_open,
+            gripper_closed=config.gripper_closed,
+            unit=config.unit,
+        ),
+        align_rad=config.align_rad,
+    )

@@ -1,0 +1,179 @@
+"""``engram teleop`` in a terminal of its own, towards a safety node: who drives, what is said, and how it ends."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
+
+from engram.nodes import messages, qos
+from engram_interfaces.msg import ActionChunk, Intervention
+from tests.core.gantry import joints
+from tests.runtime.lerobotleader import UNPLUG
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+
+
+class Person:
+    """At a terminal that runs ``engram teleop``; what is printed goes into ``folder``."""
+
+    def __init__(self, graph, folder, *words: str, who: str = "ann"):
+        self._hand, terminal = pty.openpty()
+        self._printed = folder / who
+        command = [sys.executable, "-m", "engram.app.cli", "teleop", "--who", who, "--timeout-s", "60"]
+        command += ["--domain", str(graph.domain), *words]
+        self.unplug = folder / f"{who}.unplug"
+        environment = {**os.environ, UNPLUG: str(self.unplug)}
+        with self._printed.open("wb") as out:
+            self.process = subprocess.Popen(
+                command, stdin=terminal, stdout=out, stderr=subprocess.STDOUT, env=environment
+            )
+        os.close(terminal)
+
+    def printed(self) -> str:
+        return self._printed.read_text()
+
+    def type(self, keys: str) -> None:
+        os.write(self._hand, keys.encode())
+
+    def close(self) -> str:
+        """Return what was printed, once it has ended."""
+        self.process.wait(60)
+        self.end()
+        return self.printed()
+
+    def end(self) -> None:
+        """Leave, whatever the test found: a person who stays drives the robot of the next test."""
+        self.process.kill()
+        self.process.wait(60)
+        if self._hand is not None:
+            os.close(self._hand)
+        self._hand = None
+
+
+@pytest.fixture
+def person(graph, tmp_path):
+    """Returns a person at a terminal, given the words after ``engram teleop``."""
+    people: list[Person] = []
+
+    def come(*words: str, who: str = "ann") -> Person:
+        people.append(Person(graph, tmp_path, *words, who=who))
+        return people[-1]
+
+    yield come
+    for one in people:
+        one.end()
+
+
+@pytest.fixture
+def robot(graph):
+    """A safety node in free running, with joints that come every control step."""
+    graph.start("safety_node", robot="tests.core.gantry:GANTRY", diagnostics_period_s=0.1, lockstep=False)
+    out = graph.node.create_publisher(JointState, "joint_states", qos.SENSOR)
+    graph.active("safety_node")
+    graph.matched(out)
+
+    def tell(position: float = 0.0) -> None:
+        out.publish(messages.joints_to_msg(joints(position, stamp_ns=time.time_ns())))
+
+    timer = graph.node.create_timer(0.1, tell)
+    yield graph
+    graph.node.destroy_timer(timer)
+
+
+def told(executed) -> str:
+    return executed[-1].policy_version if executed else ""
+
+
+def test_a_person_drives_by_keys_stops_the_robot_and_hands_back(robot, person):
+    executed = robot.listen(ActionChunk, "safety/executed", qos.SENSOR)
+    said = robot.listen(Intervention, "intervention", qos.EVENTS)
+    stopped = robot.listen(Bool, "safety/stopped", qos.LATCHED)
+    ann = person()
+    robot.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    robot.spin(2.0)
+    assert not said  # nobody has touched a key
+    ann.type("w")
+    robot.wait(lambda: told(executed) == "human:ann", 60, "ann drives")
+    assert max(abs(message.actions[0]) for message in executed) == pytest.approx(0.3)
+    robot.spin(1.0)  # longer than a silent person drives
+    assert told(executed) == "human:ann"
+    ann.type(" ")
+    robot.wait(lambda: said and not said[-1].active, 60, "ann hands back")
+    ann.type("s")
+    robot.wait(lambda: said[-1].active and said[-1].action[0] < 0, 60, "ann drives again")
+    ann.type("\x1b")
+    robot.wait(lambda: stopped and stopped[-1].data, 60, "the stop")
+    robot.wait(lambda: not said[-1].active, 60, "ann has handed back")
+    assert said[-2].active and not any(said[-2].action[:6])  # she stood still, and had the robot until it was stopped
+    ann.type("d")
+    robot.wait(lambda: told(executed) == "hold:stopped", 60, "a stop goes before a person")
+    robot.spin(1.0)
+    ann.type("q")
+    printed = ann.close()
+    assert ann.process.returncode == 0
+    assert "safety/stop: stopped; call safety/reset" in printed
+    assert "the robot is stopped: 'engram release' lets it move again" in printed
+    robot.wait(lambda: not said[-1].active, 10, "ann has handed back")
+
+
+def test_one_person_drives_at_a_time_and_another_after_they_hand_back(robot, person):
+    executed = robot.listen(ActionChunk, "safety/executed", qos.SENSOR)
+    ann, bob = person(), person(who="bob")
+    for one in (ann, bob):
+        robot.wait(lambda one=one: "hand back, and leave" in one.printed(), 60, "the person is at the terminal")
+    ann.type("w")
+    robot.wait(lambda: told(executed) == "human:ann", 60, "ann drives")
+    bob.type("w")
+    robot.problem("safety_node", "intervention")
+    assert told(executed) == "human:ann"
+    bob.type(" ")
+    ann.type(" ")
+    robot.spin(2.0)
+    bob.type("w")
+    robot.wait(lambda: told(executed) == "human:bob", 60, "bob drives")
+    for one in (ann, bob):
+        one.type("q")
+        one.close()
+
+
+def test_a_leader_arm_moves_the_joints_and_one_that_breaks_hands_back(robot, person):
+    executed = robot.listen(ActionChunk, "safety/executed", qos.SENSOR)
+    said = robot.listen(Intervention, "intervention", qos.EVENTS)
+    motors = ["--motors", "left", "up", "forth", "claw"]
+    ann = person("tests.runtime.lerobotleader:BreakingLeader", *motors)
+    robot.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    robot.spin(2.0)
+    ann.type(" ")
+    robot.wait(lambda: said and told(executed) == "human:ann", 60, "the leader drives")
+    assert said[-1].space == "joint_position" and executed[-1].space == "ee_delta"  # told as a policy acts
+    ann.unplug.touch()
+    robot.wait(lambda: not said[-1].active, 60, "the leader breaks")
+    printed = ann.close()
+    assert ann.process.returncode == 1
+    assert "the device is gone: OSError('unplugged'); the robot was handed back" in printed
+
+
+def test_a_leader_arm_keeps_its_grip_until_the_robot_is_stopped(robot, person):
+    said = robot.listen(Intervention, "intervention", qos.EVENTS)
+    stopped = robot.listen(Bool, "safety/stopped", qos.LATCHED)
+    ann = person("tests.runtime.lerobotleader:LeRobotLeader", "--motors", "left", "up", "forth", "claw")
+    robot.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    ann.type(" ")
+    robot.wait(lambda: said and said[-1].active, 60, "the leader drives")
+    held = list(said[-1].action)
+    ann.type("\x1b")
+    robot.wait(lambda: stopped and stopped[-1].data and not said[-1].active, 60, "stopped, then handed back")
+    assert {(one.space, tuple(one.action)) for one in said[:-1]} == {("joint_position", tuple(held))}
+    ann.type("q")
+    ann.close()
+
+
+def test_a_robot_that_is_not_there_is_named(person):
+    ann = person("--timeout-s", "2")
+    assert "engram teleop: the safety node: not within 2 s" in ann.close()
+    assert ann.process.returncode == 2
