@@ -43,7 +43,8 @@ class PerceptionNode(EngramNode):
         transforms = TransformBuffer()
         self.inbox = make_camera(self.camera, transforms, depth=True)
         self.watch = CameraWatch(self.inbox, raw_topic(self.camera, "color"))
-        self.since = self.config.every  # frames since one was looked at
+        self.running = False  # something is carried out
+        self.since = max(self.config.every, self.config.rest_every)  # frames since one was looked at
         subscribe_camera(self, self.inbox, self._advance)
         subscribe_transforms(self, transforms, self._advance)
         self.skipped: CameraFrame | None = None  # the newest frame that was not looked at, because of ``every``
@@ -51,6 +52,7 @@ class PerceptionNode(EngramNode):
         self.wanted: deque[int] = deque(maxlen=4)  # stamps at which an episode began or ended: always looked at
         topic, profile = qos.every_status(lockstep=True)  # an episode's first step may not be missed
         self.subscribe(TaskStatus, topic, self._on_step, profile)
+        self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         self.every(1.0, self._watch, "camera")
 
     def _advance(self) -> None:
@@ -60,7 +62,8 @@ class PerceptionNode(EngramNode):
             self.watch.completed(frame.stamp_ns)
             self.since += 1
             self.health.count("frames")
-            if self.since >= self.config.every or frame.stamp_ns in self.wanted:
+            every = self.config.every if self.running else max(self.config.every, self.config.rest_every)
+            if self.since >= every or frame.stamp_ns in self.wanted:
                 self._look_at(frame)
             else:
                 self.skipped = frame
@@ -68,6 +71,9 @@ class PerceptionNode(EngramNode):
     def _look_at(self, frame: CameraFrame) -> None:
         self.since, self.skipped = 0, None
         self.thread.put(frame)
+
+    def _on_status(self, msg: TaskStatus) -> None:
+        self.running = messages.status_from_msg(msg).running
 
     def _on_step(self, msg: TaskStatus) -> None:
         status = messages.status_from_msg(msg)

@@ -21,6 +21,8 @@ class PerceptionNodeConfig(NodeConfig):
     """Camera whose colour and depth images are looked at; empty: the robot's perception_camera."""
     every: int = param(1, 1, 1000)
     """Look at every n-th frame only, and at the first and the last one of an episode in simulation."""
+    rest_every: int = param(1, 1, 1000)
+    """While nothing is carried out, look at every n-th frame only: learner and gate have the processor then."""
     keep_all: bool = False
     """Look at every frame, however late, instead of the newest: what `memory: wait` of the policy needs."""
     min_depth_m: float = param(0.05, 0.0, 10.0)

@@ -1,5 +1,6 @@
 """The perception node as a process: pictures that it cannot use are named, and it goes on."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,7 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from tf2_msgs.msg import TFMessage
 
-from engram.core.types import Pose
+from engram.core.types import EpisodeStatus, Pose
 from engram.nodes import messages, qos
 from engram_interfaces.msg import SceneObservation, TaskStatus
 
@@ -137,6 +138,34 @@ def test_of_every_hundredth_frame_the_last_of_an_episode_is_seen_too(graph):
     tell = lambda: (status.publish(over), camera.show(7), camera.show(8))  # noqa: E731
     graph.wait_telling(tell, lambda: 8 in seen(), 60, "step 8")
     assert not {4, 7} & set(seen())
+
+
+def test_a_robot_at_rest_is_looked_at_less_often_than_one_that_carries_something_out(graph):
+    graph.start("perception_node", camera="front", rest_every=100, diagnostics_period_s=0.1)
+    graph.active("perception_node")
+    camera = Camera(graph)
+    status = graph.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+    graph.matched(status)
+    camera.look(LOOKS_DOWN)
+
+    def frames():
+        return int(graph.value("perception_node", "frames") or 0)
+
+    def shown(first, count):
+        for step in range(first, first + count):
+            before = frames()
+            graph.wait_telling(partial(camera.show, step), lambda before=before: frames() > before, 60, f"step {step}")
+        graph.spin(0.5)
+        return {messages.from_stamp(scene.header.stamp) // 10**8 for scene in camera.scenes}
+
+    assert shown(1, 5) == {1}
+    running = EpisodeStatus(6 * 10**8, "robot0", 1, "", "go", 0, "running")
+    status.publish(messages.status_to_msg(running))
+    graph.spin(0.5)
+    assert shown(6, 3) == {1, 6, 7, 8}
+    status.publish(messages.status_to_msg(replace(running, state="succeeded")))
+    graph.spin(0.5)
+    assert shown(9, 3) == {1, 6, 7, 8}
 
 
 def test_no_clock_no_tf_and_no_stamp_stops_the_node_for_longer_than_it_lasts(graph):
