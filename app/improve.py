@@ -62,9 +62,16 @@ class ImproveConfig:
     algorithm: str = "behavior_cloning"
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
-    """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
+    """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     updates: int = 40
     """Updates that each success pays for."""
+    search: int = 50
+    """Episodes of a search for a correction of all motions: how far they lead, and in which direction. If its best one
+    is surely better than none, it becomes part of the weights and the next search begins; else the search goes on.
+    exploration and updates change nothing then. 0: the policy imitates its noisy successes instead."""
+    oracle_help: float = 0.0
+    """Share of the control steps, at most, in which a scripted expert takes over from a policy that does not get done,
+    as a person would with engram teleop. It knows the simulator's state (oracle)."""
     rehearsed: int = 0
     """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees
     there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task."""
@@ -79,12 +86,12 @@ class ImproveConfig:
 def improve(config: ImproveConfig) -> int:
     """Practise; the last line is the report as JSON."""
     report = practise(config)
-    table = Table(
-        "episodes", "success", "95 % interval", "n", title=f"{config.task} on {config.on}, by {config.verdict}"
-    )
+    title = f"{config.task} on {config.on}, by {config.verdict}"
+    table = Table("episodes", "success", "95 % interval", "n", "helped", title=title)
     for row in report["curve"]:
         rate = Rate(**row["success"])
-        table.add_row(str(row["episodes"]), f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n))
+        interval, helped = f"{rate.low:.3f}..{rate.high:.3f}", f"{row['helped']:.3f}"
+        table.add_row(str(row["episodes"]), f"{rate.rate:.3f}", interval, str(rate.n), helped)
     Console(stderr=True).print(table)
     if report["others"]:
         told = Table("task", "before", "after", "n", title="The other tasks of the policy")
@@ -112,11 +119,17 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
-    for name in ("rehearsed", "others"):
+    for name in ("search", "rehearsed", "others"):
         if getattr(config, name) < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
-    if not 0.0 <= config.exploration <= 1.0:
-        raise InvalidInputError(f"ImproveConfig.exploration: {config.exploration}, expected 0..1")
+    if config.search and config.oracle_help:
+        raise InvalidInputError(
+            f"ImproveConfig.search: {config.search}, ImproveConfig.oracle_help: {config.oracle_help}: an expert's "
+            "success says nothing of a correction; expected 0 for one of them"
+        )
+    for name in ("exploration", "oracle_help"):
+        if not 0.0 <= getattr(config, name) <= 1.0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0..1")
     last = (FIRST_TEST_SEED - FIRST_SEED) // SEEDS - 1
     if config.episodes > SEEDS or config.seed > last:
         raise InvalidInputError(
@@ -145,6 +158,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         "config": _settings(config),
         "policy": str(folder / "policy"),
         "curve": curve,
+        "corrections": [asdict(one) for one in practice.corrections],
         "others": {name: [asdict(rate), asdict(after[name])] for name, rate in before.items()},
         "episodes": [asdict(one) for one in practice.episodes],
     }
@@ -161,9 +175,11 @@ def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
 
 def folder_of(config: ImproveConfig) -> Path:
     """Return where the practice of ``config`` lies."""
-    noise = f"{config.exploration:g}".replace(".", "")
+    noise = f"noise{config.exploration:g}".replace(".", "")
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
-    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_noise{noise}_seed{config.seed}"
+    helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
+    how = f"search{config.search}" if config.search else noise
+    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_{how}{helped}_seed{config.seed}"
     return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 
@@ -201,6 +217,7 @@ def _practice(
     config: ImproveConfig, policy: Policy, trained: Policy, folder: Path, others: tuple[str, ...]
 ) -> Practice:
     from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
+    from engram.runtime.oracle_helper import HelpConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
 
@@ -211,7 +228,9 @@ def _practice(
         algorithm=config.algorithm,
         exploration=config.exploration,
         updates=config.updates,
+        search=config.search,
         rehearsed=config.rehearsed,
+        help=HelpConfig(share=config.oracle_help),
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
     )
@@ -257,7 +276,9 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
             if row is None:
                 continue
         elif row is None or row["success"]["n"] != config.measured:
-            row = {"episodes": at, "updates": practice.learner.metrics["updates"]}
+            steps = sum(one.steps for one in practice.episodes)
+            helped = sum(one.helped for one in practice.episodes) / max(1, steps)
+            row = {"episodes": at, "updates": practice.learner.metrics["updates"], "helped": helped}
             row |= {"success": asdict(_rates(config, policy, (config.task,), config.measured)[config.task])}
             known[at] = row
             write_atomic(kept, "".join(json.dumps(known[one]) + "\n" for one in sorted(known)).encode())

@@ -73,7 +73,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     (
         "task/status",
         "engram_interfaces/TaskStatus",
-        "sim, policy (on a robot) -> policy, safety, memory, viewer; the newest",
+        "sim, policy (on a robot) -> policy, safety, perception, memory, viewer; the newest",
         qos.LATCHED,
     ),
     (
@@ -93,11 +93,11 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
         qos.COMMAND,
     ),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety, memory", qos.CHUNK),
-    ("intervention", "engram_interfaces/Intervention", "teleoperation -> safety", qos.EVENTS),
+    ("intervention", "engram_interfaces/Intervention", "teleoperation, viewer -> safety", qos.EVENTS),
     (
         "safety/executed",
         "engram_interfaces/ActionChunk (one row; policy_version: whose)",
-        "safety -> policy",
+        "safety -> policy, viewer, teleoperation",
         qos.SENSOR,
     ),
     ("safety/stopped", "std_msgs/Bool", "safety -> sim, robot, policy, viewer; a stop is latched", qos.LATCHED),

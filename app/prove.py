@@ -281,6 +281,11 @@ def prove_improvement(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("improvement", config)
 
 
+def prove_robot_corrections(config: ProveConfig) -> list[Figure]:
+    """A robot's nodes that search for the correction of its motions: goals reached before, on the way and after."""
+    return _benchmark_figures("robot_corrections", config)
+
+
 def prove_gate(config: ProveConfig) -> list[Figure]:
     """Error rates and length of the test by which a candidate is let drive, or not."""
     words = ["--quick"] if config.quick else []
@@ -314,7 +319,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
-    "learner": (prove_verdicts, prove_twin, prove_improvement),
+    "learner": (prove_verdicts, prove_twin, prove_improvement, prove_robot_corrections),
     "gate": (prove_gate, prove_gate_kills),
     "promise": (prove_promise,),
 }

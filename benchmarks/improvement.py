@@ -23,13 +23,21 @@ from scipy.stats import trim_mean
 
 from engram.app.improve import ImproveConfig, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.core.errors import unknown_name
 from engram.core.provenance import machine
 
-CELLS = (("turned", "pick_place", 200), ("late", "stack", 100))
-"""Twin, task, and episodes that the best arm practises; the others practise 100."""
-ARMS: dict[str, dict[str, Any]] = {"cloning": {"exploration": 0.0}, "noisy cloning": {"exploration": 0.1}}
-"""Arm -> settings of ``engram improve``; the best one comes last."""
-BEST = list(ARMS)[-1]
+CELLS = {"pick_place on turned": ("turned", "pick_place", 200), "stack on late": ("late", "stack", 100)}
+"""Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
+ARMS: dict[str, dict[str, Any]] = {
+    "cloning": {"exploration": 0.0, "search": 0},
+    "noisy cloning": {"exploration": 0.1, "search": 0},
+    "corrections": {"search": 50},
+    "helped cloning": {"exploration": 0.1, "search": 0, "oracle_help": 0.1},
+}
+"""Arm -> settings of ``engram improve``."""
+LONG = ("noisy cloning", "corrections")
+BEST = "corrections"
+"""The best of the arms that nobody helps: it has to meet the target."""
 DRAWS = 10_000
 TARGET, AT = 0.8, 100
 """Success that the best arm should reach, and after how many episodes."""
@@ -41,8 +49,15 @@ class ImprovementBenchmark:
 
     quick: bool = False
     """One seed of 20 episodes in the first cell, measured on 10."""
+    arms: tuple[str, ...] = ("cloning", "noisy cloning", "corrections")
+    """Which ones: cloning; noisy cloning; corrections of all motions, searched for in 50 episodes each;
+    helped cloning, where an expert takes over in a tenth of the steps."""
+    cells: tuple[str, ...] = tuple(CELLS)
+    """Which ones."""
     seeds: int = 3
     """Practices of every arm in every cell."""
+    first: int = 0
+    """The first seed."""
     episodes: int = 0
     """Episodes of each practice; 0: as the cells say."""
     measured: int = 100
@@ -54,14 +69,21 @@ class ImprovementBenchmark:
     output: Path = RESULTS / "improvement.json"
     """Where the JSON goes."""
 
+    def __post_init__(self) -> None:
+        for field, known in (("arms", ARMS), ("cells", CELLS)):
+            for name in getattr(self, field):
+                if name not in known:
+                    raise unknown_name(f"ImprovementBenchmark.{field}", name, known)
+
 
 def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
     """Return the report of every practice."""
     found = []
-    for seed in range(1 if config.quick else config.seeds):
-        for on, task, longest in CELLS[:1] if config.quick else CELLS:
-            for arm, settings in ARMS.items():
-                episodes = config.episodes or (longest if arm == BEST else min(longest, AT))
+    for seed in range(config.first, config.first + (1 if config.quick else config.seeds)):
+        for cell in config.cells[:1] if config.quick else config.cells:
+            on, task, longest = CELLS[cell]
+            for arm in config.arms:
+                episodes = config.episodes or (longest if arm in LONG else min(longest, AT))
                 wanted = ImproveConfig(
                     task=task,
                     on=on,
@@ -71,10 +93,10 @@ def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
                     measured=10 if config.quick else config.measured,
                     seed=seed,
                     work=config.work,
-                    **settings,
+                    **ARMS[arm],
                 )
                 report = practise(wanted)
-                found.append({"cell": f"{task} on {on}", "arm": arm, "seed": seed} | _told(report))
+                found.append({"cell": cell, "arm": arm, "seed": seed} | _told(report))
     return found
 
 
@@ -87,6 +109,8 @@ def _told(report: dict[str, Any]) -> dict[str, Any]:
         "episodes": len(episodes),
         "told_successes": sum(e["success"] for e in episodes),
         "false_successes": false,
+        "steps": sum(e["steps"] for e in episodes),
+        "helped_steps": sum(e["helped"] for e in episodes),
     }
 
 
@@ -130,6 +154,10 @@ def figures(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     told = sum(run["told_successes"] for run in found)
     wrong = sum(run["false_successes"] for run in found)
     rows.append(figure("improvement_false_successes_learnt_from", wrong / max(1, told), told))
+    helped = [run for run in found if ARMS[run["arm"]].get("oracle_help")]
+    if helped:
+        steps = sum(run["steps"] for run in helped)
+        rows.append(figure("improvement_helped_steps", sum(run["helped_steps"] for run in helped) / steps, steps))
     return rows
 
 

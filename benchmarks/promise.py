@@ -38,7 +38,7 @@ from safetensors.numpy import load, save
 
 from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.report import RESULTS, save_report
-from engram.benchmarks.robot_twin import Twin, TwinSettings
+from engram.benchmarks.robot_twin import FULL_SPEED, Twin, TwinSettings
 from engram.core.arrays import positive_int
 from engram.core.provenance import machine
 from engram.core.types import PolicyManifest
@@ -256,7 +256,7 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
             ("learner.candidate_updates", config.candidate_updates),
             ("weights_for", ["robot0", "robot1"]),
         ),
-        "safety_node": tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk")),
+        "safety_node": FULL_SPEED,
         "gate_node": (
             ("on", NOMINAL),
             ("identify", True),

@@ -64,29 +64,73 @@ def twin(results: Results) -> list[str]:
     ]
 
 
+ARMS = {
+    "_noisy_cloning": "with noise",
+    "_corrections": "by corrections of its motions",
+    "_helped_cloning": "with noise, helped",
+}
+
+
 def improvement(results: Results) -> list[str]:
     """Success of a policy that practises under a gap, by arm and number of episodes."""
-    result = results["improvement"]
+    return [
+        "`base` practises on a twin that it was not trained for, and imitates what the memory confirmed. "
+        "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on "
+        "other scenes. Measured while `base` executed four actions of a chunk before it replanned; it executes two "
+        "since, and does otherwise ([decision 39](decisions/0039-what-imitation-unlearns.md)). "
+        + _false_successes(results["improvement"]),
+        "",
+        *_practised(results["improvement"]),
+    ]
+
+
+def corrections(results: Results) -> list[str]:
+    """Success of a policy that practises by corrections of all motions."""
+    result = results["corrections"]
+    return [
+        "`base` searches for a correction of all of its motions; after every 50 episodes one that is surely better "
+        "than none becomes part of its weights. [How](how-to/practise.md#by-corrections-of-all-motions). Measured on "
+        "other scenes. The search was designed while looking at the first of the two practices of `stack` "
+        "([decision 38](decisions/0038-practice-by-corrections.md)).",
+        "",
+        *_practised(result),
+    ]
+
+
+def helped(results: Results) -> list[str]:
+    """The same with an expert that takes over as a person would."""
+    result = results["helped"]
+    share = percent(result.figure("improvement_helped_steps"))
+    return [
+        "A scripted expert stands for a person: it takes over from a policy that does not get done, and drove "
+        f"{share} of the control steps of the helped practice. It knows the simulator's state (oracle). "
+        "[Practice that is helped](how-to/practise.md#practice-that-is-helped). Measured without help, without noise, "
+        "on other scenes. " + _false_successes(result),
+        "",
+        *_practised(result),
+    ]
+
+
+def _false_successes(result: ResultFile) -> str:
+    false = result.figure("improvement_false_successes_learnt_from")
+    return f"Of what was learnt from, {percent(false)} was no success (n {false.get('n', '–')})."
+
+
+def _practised(result: ResultFile) -> list[str]:
+    """Return the table of a curve for each twin and arm."""
     found: dict[tuple[str, str], dict[int, Mapping[str, object]]] = {}
     for name, row in result.figures.items():
         if "_after_" in name:
             cell, _, after = name.removeprefix("improvement_").rpartition("_after_")
-            arm = "with noise" if cell.endswith("_noisy_cloning") else "without noise"
-            cell = cell.removesuffix("_cloning").removesuffix("_noisy")
+            kind = next((kind for kind in ARMS if cell.endswith(kind)), "_cloning")
+            cell, arm = cell.removesuffix(kind), ARMS.get(kind, "without noise")
             found.setdefault((cell, arm), {})[int(after)] = row
     counts = sorted({at for curve in found.values() for at in curve})
     rows = [
         [cell.replace("_", " "), arm, *[percent(curve[at]) if at in curve else "–" for at in counts]]
         for (cell, arm), curve in found.items()
     ]
-    false = result.figure("improvement_false_successes_learnt_from")
-    return [
-        "`base` practises on a twin that it was not trained for, and imitates what the memory confirmed. "
-        "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on "
-        f"other scenes. Of what it learnt from, {percent(false)} was no success (n {false.get('n', '–')}).",
-        "",
-        *table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows),
-    ]
+    return table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows)
 
 
 LESS_FAR = "one_task_never_done_but_less_far_same_luck"

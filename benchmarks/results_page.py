@@ -62,6 +62,8 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Is the goal reached?": (learning.verdicts, ("verdicts",)),
         "Goals of a robot": (learning.twin, ("twin",)),
         "Practising on a twin": (learning.improvement, ("improvement",)),
+        "Practice by corrections": (learning.corrections, ("corrections",)),
+        "Practice that is helped": (learning.helped, ("helped",)),
         "The gate's test": (learning.gate, ("gate",)),
         "The gate's test beside others": (learning.gate_peers, ("gate_peers",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),

@@ -9,6 +9,7 @@ import numpy as np
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
+from engram.learning.motion_correction import MotionCorrection
 
 _MOTION = 6
 """The leading components of an ``ee_delta`` action: translation (3) and rotation (3)."""
@@ -19,9 +20,9 @@ class ExplorationConfig:
     """How large the noise is, in units of an action (1 = the most a control step can do)."""
 
     size: float = 0.1
-    """Standard deviation, as a share of an edit's reach; 0: none."""
+    """Standard deviation, as a share of the noise's reach; 0: none."""
     reach: float = 0.05
-    """Reach of an edit of an action that stands still."""
+    """The noise's reach for an action that stands still."""
     reach_of_motion: float = 0.5
     """What is added to the reach, as a share of the action's own length."""
 
@@ -47,6 +48,8 @@ class Exploration:
 
     def __init__(self, config: ExplorationConfig | None = None, seed: int = 0) -> None:
         self.config, self._seed = config or ExplorationConfig(), seed
+        self.correction = MotionCorrection()
+        """Corrects every motion before it gets its noise; one is tried for a whole episode."""
         self.begin(0)
 
     def begin(self, episode: int) -> None:
@@ -56,7 +59,8 @@ class Exploration:
         self._draw: np.ndarray = np.zeros(_MOTION)
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
-        """Return ``chunk`` with noise, within what actions may be."""
+        """Return ``chunk`` corrected and with noise, within what actions may be."""
+        chunk = self.correction.apply(chunk)
         if not self._drawn_ns <= chunk.stamp_ns < self._until_ns:
             self._draw = self.config.size * self._rng.standard_normal(_MOTION)
             hold_ns = round((self.config.hold_steps - 0.5) * chunk.dt_s * 1e9)

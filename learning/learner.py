@@ -16,12 +16,15 @@ from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.eligibility import why_not
 from engram.learning.experience.reader import EpisodeInfo
+from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
+CORRECTED = 3072
+"""Control steps in which a correction is learnt."""
 
 
 class EpisodeSource(Protocol):
@@ -183,6 +186,25 @@ class Learner:
             self._update()
         return self._make_candidate()
 
+    def correct(self, correction: MotionCorrection) -> tuple[bytes, PolicyManifest]:
+        """Make ``correction`` of the policy's motions part of the weights; return them and their manifest.
+
+        It learns in what it saw in all episodes that there are, successes or not. It counts as one update. None of the
+        episodes is to be imitated afterwards: their actions were those of other corrections.
+
+        Raises:
+            InvalidInputError: there is no episode, or the algorithm cannot do it.
+        """
+        everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
+        seen, state = ReplayBuffer(everything, self.algorithm.shrink), self._progress
+        for info in self._source.catalogue():
+            state.cursor = info.number
+            if transitions := self._source.episode(info.number):
+                seen.add(info.number, transitions)
+        batches = [seen.sample(128, (self.config.seed, number)) for number in range(CORRECTED // 128)]
+        self._count(self.algorithm.correct(batches, correction, self.config.seed))
+        return self._make_candidate()
+
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights and their manifest when ``candidate_updates`` were taken since the last ones, else None.
 
@@ -213,6 +235,11 @@ class Learner:
         else:
             batch = self._replay.sample(self.config.batch_size, seed)
         metrics = self.algorithm.update(batch, seed=self.config.seed * 1_000_003 + state.updates)
+        return self._count(metrics)
+
+    def _count(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Take note of an update."""
+        state = self._progress
         state.updates += 1
         weight = 1 / min(state.updates, 100)
         state.loss += weight * (float(metrics["loss"]) - state.loss)

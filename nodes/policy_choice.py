@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter
 
 from engram.core.errors import WeightsError
 from engram.core.robot import RobotConfig
-from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.nodes.base import EngramNode
 from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
-from engram.runtime.policy_runner import PolicyRunner
 from engram.runtime.policy_switch import PolicySwitch
 
 
 class PolicyChoice:
     """Owns the runner of ``node``; a policy that is set later drives from the next episode on."""
 
-    def __init__(self, node: EngramNode, robot: RobotConfig, keeper: EpisodeKeeper) -> None:
+    def __init__(self, node: EngramNode, robot: RobotConfig, keeper: EpisodeKeeper, folder: Path) -> None:
         self._node, self.switch = node, PolicySwitch(node.config, robot)
-        explore = Exploration(ExplorationConfig(size=node.config.exploration))
-        self.runner = PolicyRunner(self.switch.make(self.switch.driver), self._on_refused, keeper, explore)
+        self.runner = self.switch.make_runner(self._on_refused, keeper, folder, node.health)
         self.runner.label = describe_driver(*self.switch.driver)
         node.health.note(POLICY_READY, self.runner.label)
         node.add_on_set_parameters_callback(self._on_parameters)

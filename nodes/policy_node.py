@@ -16,6 +16,7 @@ from sensor_msgs.msg import JointState
 
 from engram.core.pipeline import HOLD, HUMAN
 from engram.core.registry import make_kinematics, make_robot
+from engram.core.types import ActionChunk as PolicyChunk
 from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
@@ -33,8 +34,8 @@ from engram.runtime.goal_book import Goal
 from engram.runtime.health import ERROR
 from engram.runtime.losses import JOINTS, SAFETY, LossWatch, limits_of
 from engram.runtime.parameters.policy import PolicyNodeConfig
-from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
-from engram.runtime.policy_runner import PolicyStep, source_of
+from engram.runtime.policy_notes import CORRECTED_BY, POLICIES, POLICY_DRIVES, REMEMBERED
+from engram.runtime.policy_runner import Overruled, PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
 from engram.runtime.transforms import TransformBuffer
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus
@@ -54,7 +55,7 @@ class PolicyNode(EngramNode):
         keeper = EpisodeKeeper(
             self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
         )
-        self.choice = PolicyChoice(self, self.robot, keeper)
+        self.choice = PolicyChoice(self, self.robot, keeper, self._folder(self.config.correction_folder))
         self.runner = self.choice.runner
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
@@ -141,6 +142,8 @@ class PolicyNode(EngramNode):
         if self.experience is not None:
             self.experience.executed(messages.chunk_from_msg(msg))
         author = msg.policy_version
+        if author.startswith(HUMAN):
+            self.thread.put(Overruled(messages.from_stamp(msg.header.stamp), msg.episode))
         self.phase = "holding" if author.startswith(HOLD) else "intervention" if author.startswith(HUMAN) else "acting"
 
     def _on_memory(self, msg: MemoryContext) -> None:
@@ -172,8 +175,11 @@ class PolicyNode(EngramNode):
         self.losses.asked()
         self.thread.put((PolicyStep(observation, status.episode, instruction, step.memory, halted), goal))
 
-    def _think(self, work: tuple[PolicyStep, Goal | None]) -> None:
+    def _think(self, work: tuple[PolicyStep, Goal | None] | Overruled) -> None:
         """Run the policy, then tell how the goal goes: no command waits for that. In the worker's thread."""
+        if isinstance(work, Overruled):
+            self._send(self.runner.overruled(work))
+            return
         step, goal = work
         try:
             self._answer(step)
@@ -188,14 +194,16 @@ class PolicyNode(EngramNode):
         self.health.trace("policy begins", stamp_ns)
         chunk = self.runner.step(step)
         self.health.trace("policy ends", stamp_ns)
+        self._send(chunk)
+        self.health.seconds("observe" if chunk is None else "observe and act", time.perf_counter() - began)
+
+    def _send(self, chunk: PolicyChunk | None) -> None:
         if chunk is None:
-            self.health.seconds("observe", time.perf_counter() - began)
             return
         if self.experience is not None:
-            self.experience.chunk(chunk, source_of(self.runner.policy))
+            self.experience.chunk(chunk, self.runner.source)
         self.health.trace("chunk sent", chunk.stamp_ns)
         self.chunks.publish(messages.chunk_to_msg(chunk, self.config.robot_id))
-        self.health.seconds("observe and act", time.perf_counter() - began)
         self.health.count("chunks")
 
     def _watch(self) -> None:
@@ -226,6 +234,7 @@ class PolicyNode(EngramNode):
             self.health.note(POLICY_DRIVES, self.runner.drives)
             self.health.note("policy version", self.runner.policy.version)
             self.health.note(REMEMBERED, self.runner.remembered)
+            self.health.note(CORRECTED_BY, self.runner.corrected_by)
             self.health.note(POLICIES, ", ".join(self.choice.switch.offered()))
 
 

@@ -36,13 +36,13 @@ class TaskGoals:
     def __init__(self, node: EngramNode, runner: PolicyRunner, publish_status: Callable[[EpisodeStatus], None]) -> None:
         self._node, self._runner = node, runner
         config = node.config
+        limits = config.goal_timeout_s, config.status_timeout_s
         self.book = GoalBook(
-            GoalBookConfig(
-                config.robot_id, config.episodes == "goal", config.goal_timeout_s, config.status_timeout_s
-            ),
+            GoalBookConfig(config.robot_id, config.episodes == "goal", *limits),
             GoalRules(config.check_instructions, SimulatedTasks(tuple(filter(None, config.tasks.split(","))))),
             lambda: node.get_clock().now().nanoseconds,
             publish_status,
+            runner.ended,
         )  # fmt: skip
         self._reset: Client = node.create_client(ResetSim, "sim/reset")
         self._server = ActionServer(

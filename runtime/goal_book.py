@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from engram.core.errors import unknown_name
 from engram.core.types import DENIED, EpisodeStatus, Verdict
+from engram.learning.motion_correction import outcome_of
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
 
@@ -61,6 +63,7 @@ class GoalBook:
         rules: what a goal leads to in simulation.
         clock_ns: tells the time of the node's clock.
         publish_status: tells what an episode of our own is doing.
+        on_outcome: is told the episode of a goal that was carried out, and how near it came, 0..1.
     """
 
     def __init__(
@@ -69,9 +72,10 @@ class GoalBook:
         rules: GoalRules,
         clock_ns: Callable[[], int],
         publish_status: Callable[[EpisodeStatus], None],
+        on_outcome: Callable[[int, float], None] = lambda *_: None,
     ) -> None:
         self.config, self._rules = config, rules
-        self._clock_ns, self._publish_status = clock_ns, publish_status
+        self._clock_ns, self._publish_status, self._on_outcome = clock_ns, publish_status, on_outcome
         self.goal: Goal | None = None
         self.status: EpisodeStatus | None = None  # newest
         self.stopped = False  # as safety/stopped says
@@ -173,8 +177,11 @@ class GoalBook:
         self.finish(outcome, "a person said so", judged=True)
         return True, f"{goal.instruction!r}: {outcome}"
 
-    def finish(self, outcome: str, reason: str, *, judged: bool = False) -> None:
-        """End the goal at hand, if there is one; ``judged``: the outcome says how it was carried out."""
+    def finish(self, outcome: str, reason: str, *, judged: bool = False, lost: bool = False) -> None:
+        """End the goal at hand, if there is one.
+
+        ``judged``: the outcome says how it was carried out; ``lost``: it could not be.
+        """
         goal, self.goal = self.goal, None
         if goal is None:
             return
@@ -184,6 +191,9 @@ class GoalBook:
             missed = self._missed(goal) if outcome == "timeout" else judged and outcome == "failed"
             state = "succeeded" if outcome == "succeeded" else "failed" if missed else "stopped"
             self._publish(goal, state)  # what was called off, or was not seen, is neither a success nor a failure
+        if goal.episode is not None and not lost and outcome in ("succeeded", "failed", "timeout"):
+            progress = math.nan if goal.verdict is None else goal.verdict.progress
+            self._on_outcome(goal.episode, outcome_of(outcome == "succeeded", progress))
         goal.end((outcome, reason))
 
     def _missed(self, goal: Goal) -> bool:
@@ -194,7 +204,7 @@ class GoalBook:
     def lose(self, reason: str) -> None:
         """End the goal at hand as failed, because of what was lost; the policy moves nothing more in its episode."""
         goal = self.goal
-        self.finish("failed", reason)
+        self.finish("failed", reason, lost=True)
         if goal is not None and goal.episode is not None:
             self._halted = {goal.episode}
 

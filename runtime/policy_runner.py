@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.errors import WeightsError
-from engram.core.types import ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
+from engram.core.types import CORRECTION, ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
 from engram.learning.exploration import Exploration
+from engram.learning.motion_correction import MotionCorrection
+from engram.runtime.correction_keeper import CorrectionKeeper
 from engram.runtime.episode_keeper import EpisodeKeeper
 
 
@@ -27,14 +29,23 @@ class PolicyStep:
     halted: bool = False  # the task was cancelled: observe, but command standing still
 
 
+@dataclass(frozen=True)
+class Overruled:
+    """A person drove this control step, not the policy."""
+
+    stamp_ns: int
+    episode: int
+
+
 class PolicyRunner:
     """Observes every step, acts when a chunk is due and swaps weights only then, as the in-process loop does.
 
-    A new chunk is due when the newest chunk of this episode is used up: row index >= ``execute_steps``. A new episode,
-    another instruction, or a clock that went back resets the policy. With a ``keeper``, an episode that a previous
-    process began is continued with its sequence memory. ``explore`` adds noise to every chunk. While the sequence
-    memory holds something, new weights wait for the next episode, because they could not read what the old weights
-    wrote.
+    A new chunk is due when the newest chunk of this episode is used up (row index >= ``execute_steps``), or when a
+    person drove a step since it was planned. A new episode, another instruction, or a clock that went back resets the
+    policy. With a ``keeper``, an episode that a previous process began is continued with its sequence memory.
+    ``explore`` adds noise to every chunk, after the correction that ``corrections`` chooses for each goal. While the
+    sequence memory holds something, new weights wait for the next episode, because they could not read what the old
+    weights wrote.
     """
 
     def __init__(
@@ -43,13 +54,16 @@ class PolicyRunner:
         on_refused: Callable[[WeightsError], None] = lambda _: None,
         keeper: EpisodeKeeper | None = None,
         explore: Exploration | None = None,
+        corrections: CorrectionKeeper | None = None,
     ) -> None:
         self.policy = policy
-        self.keeper, self.explore = keeper, explore
+        self.keeper, self.explore, self.corrections = keeper, explore, corrections
         self._on_refused = on_refused
         self.chunk: ActionChunk | None = None
         self._episode: tuple[int, str] | None = None
         self._stamp_ns = -1
+        self._step: PolicyStep | None = None  # the newest
+        self._overruled_ns = -1  # newest step of the episode that a person drove
         self._weights: tuple[Path, str, Lineage | None] | None = None
         self._loaded = policy.version  # the version that the policy was loaded with
         self._swapped = ""  # the version that drives instead of that one
@@ -70,6 +84,18 @@ class PolicyRunner:
         """Let ``policy`` drive from the next episode on; callable from any thread."""
         with self._lock:
             self._next = (policy, label)
+
+    @property
+    def source(self) -> ActionSource:
+        """Whose actions the next ones are, and under which conditions."""
+        source = source_of(self.policy)
+        corrected = self.explore is not None and self.explore.correction != MotionCorrection()
+        return replace(source, ablation=source.ablation or CORRECTION) if corrected else source
+
+    @property
+    def corrected_by(self) -> str:
+        """The correction of all motions that drives, in a few words; callable from any thread."""
+        return self.corrections.said if self.corrections is not None else "nothing"
 
     @property
     def reads_context(self) -> bool:
@@ -96,16 +122,32 @@ class PolicyRunner:
             self.policy.reset(step.instruction, step.episode, step.episode)
             if self.explore is not None:
                 self.explore.begin(step.episode)
+                if self.corrections is not None:
+                    chosen = self.corrections.begin(step.episode, step.instruction, self.policy.version)
+                    self.explore.correction = chosen
             self._written_by = ""
             if self.keeper is not None and self._episode is None:
                 self._written_by = self.keeper.restore(self.policy, step.episode, step.instruction, stamp_ns)
-            self._episode, self.chunk = episode, None
-        self._stamp_ns = stamp_ns
+            self._episode, self.chunk, self._overruled_ns = episode, None, -1
+        self._stamp_ns, self._step = stamp_ns, step
         self.policy.observe(step.observation, step.memory)
         chunk = self._answer(step) if self._due(stamp_ns) else None
         if self.keeper is not None:
             self.keeper.save(self.policy, step.episode, step.instruction, stamp_ns)
         return chunk
+
+    def ended(self, episode: int, outcome: float) -> None:
+        """Learn how near the goal of ``episode`` came, 0..1; callable from any thread."""
+        if self.corrections is not None:
+            self.corrections.tell(episode, outcome)
+
+    def overruled(self, by_person: Overruled) -> ActionChunk | None:
+        """Plan anew from the next step on; returns a new chunk if that step was observed already."""
+        step = self._step
+        if step is None or step.episode != by_person.episode:
+            return None
+        self._overruled_ns = max(self._overruled_ns, by_person.stamp_ns)
+        return self._answer(step) if by_person.stamp_ns < self._stamp_ns and self._due(self._stamp_ns) else None
 
     def _answer(self, step: PolicyStep) -> ActionChunk:
         if self._weights_fit():
@@ -117,7 +159,8 @@ class PolicyRunner:
         return self.chunk
 
     def _due(self, stamp_ns: int) -> bool:
-        return self.chunk is None or self.chunk.spent(stamp_ns)
+        chunk = self.chunk
+        return chunk is None or chunk.spent(stamp_ns) or chunk.stamp_ns <= self._overruled_ns
 
     def _weights_fit(self) -> bool:
         """Tell whether new weights can read the sequence memory: it is empty, or they wrote it themselves."""

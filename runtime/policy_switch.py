@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from engram.core.contracts import Policy
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, WeightsError
 from engram.core.registry import make_kinematics
 from engram.core.robot import RobotConfig
+from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.runtime.correction_keeper import CorrectionKeeper
+from engram.runtime.episode_keeper import EpisodeKeeper
 from engram.runtime.factories import check_ablation, check_policy_choice, make_policy, policies_offered
+from engram.runtime.health import ERROR, Health
 from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram.runtime.policy_runner import PolicyRunner
 
 
 def make_chosen(config: PolicyNodeConfig, robot: RobotConfig, name: str, ablation: str) -> Policy:
@@ -42,6 +48,27 @@ class PolicySwitch:
     def make(self, driver: tuple[str, str]) -> Policy:
         """Return the policy of ``driver``; loading it takes seconds."""
         return make_chosen(self._config, self._robot, *driver)
+
+    def make_runner(
+        self, on_refused: Callable[[WeightsError], None], keeper: EpisodeKeeper, corrections: Path, health: Health
+    ) -> PolicyRunner:
+        """Return what lets the policy drive, with the noise and the corrections that the parameters name.
+
+        Args:
+            on_refused: is told of weights that were refused.
+            keeper: of the sequence memory.
+            corrections: folder.
+            health: where it is shown that corrections cannot be read or written.
+        """
+        config = self._config
+        explore = Exploration(ExplorationConfig(size=0.0 if config.correction == "search" else config.exploration))
+        kept = CorrectionKeeper(
+            corrections,
+            config.correction,
+            config.correction_goals,
+            on_problem=lambda text: health.problem("correction", text, ERROR, lasting=True),
+        )
+        return PolicyRunner(self.make(self.driver), on_refused, keeper, explore, kept)
 
     def change(self, values: Mapping[str, str], state: str) -> str:
         """Take another policy or ablation, by the names of their parameters.

@@ -7,8 +7,9 @@ Everything that lasts lies in one folder; a practice that was killed goes on wit
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,19 @@ from engram.core.contracts import Detector, Memory, Policy, World
 from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import Observation, Transition
+from engram.core.types import Observation, PolicyManifest, Transition
 from engram.learning.algorithms.rehearsal import Scenes
 from engram.learning.experience.database import write_atomic
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.motion_correction import CorrectionSearch, MotionCorrection, outcome_of
 from engram.learning.rewards.contract import RewardSource
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.runtime.loop import Runtime
+from engram.runtime.oracle_helper import HelpConfig, OracleHelper
+from engram.sim.world import MujocoWorld
 
 SCENES = "scenes.safetensors"
 """What the policy saw before practice while it carried out other goals."""
@@ -43,11 +47,15 @@ class PracticeConfig:
     algorithm: str = "behavior_cloning"
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
-    """Noise on the policy's chunks, as a share of an edit's reach; 0: none."""
+    """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     updates: int = 40
     """Updates that each success pays for; then the new weights drive."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
+    search: int = 0
+    """Episodes of a search for a correction of all motions. Each is driven with one correction; then the best one, if
+    it is surely better than none, becomes part of the weights and the next search begins, else the search goes on for
+    as long again. 0: imitate noisy successes instead."""
     rehearsed: int = 0
     """Episodes of each other task that the policy carries out before practice begins: what it sees there is rehearsed,
     so that it does not unlearn them; 0: other goals are rehearsed in the scenes of the practised one."""
@@ -57,6 +65,12 @@ class PracticeConfig:
     """Of noise, samples and updates."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
+    help: HelpConfig = field(default_factory=lambda: HelpConfig(share=0.0))
+    """How a scripted expert takes over, as a person would; it knows the simulator's state (oracle). Share 0: never."""
+
+    def __post_init__(self) -> None:
+        if self.search < 0:
+            raise InvalidInputError(f"PracticeConfig.search: {self.search}, expected 0 or more")
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,10 @@ class PracticeEpisode:
     success: bool  # as the learner was told
     oracle_success: bool  # by the simulator; it scores, and nothing learns from it where a judge was given
     updates: int  # so far
+    helped: int  # control steps that were driven by the expert that stands for a person
+    scale: float  # the correction that was tried, see MotionCorrection
+    yaw_rad: float
+    outcome: float  # half of it for success, half for how near it came, as the learner was told
 
 
 class PracticeRecord:
@@ -103,7 +121,7 @@ class Practice:
     """A policy that learns a task from its own verdicts.
 
     Args:
-        world: where it acts.
+        world: where it acts; a simulation's, if it is to be helped.
         pipeline: of its robot.
         policy: acts, and is where learning begins; it gets the new weights.
         task: what is practised.
@@ -149,7 +167,16 @@ class Practice:
         self.learner = Learner(
             self.store, trained or policy, self.config.algorithm, folder=folder / "training", config=pace
         )
+        if self.config.search and not self.learner.algorithm.can_correct:
+            self.store.close()
+            raise InvalidInputError(
+                f"PracticeConfig.search: {self.config.search}: {type(self.learner.algorithm).__name__} cannot make a "
+                "correction part of the weights of this policy, expected 0"
+            )
         self.episodes = self._read()
+        self.corrections: list[MotionCorrection] = []
+        """What was found after every ``search`` episodes; no correction where none was surely better."""
+        self._search = CorrectionSearch(seed=self._seed_of_search(0))
         if self.learner.metrics["updates"]:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
         elif others and self.config.rehearsed and not (folder / SCENES).exists():
@@ -159,7 +186,9 @@ class Practice:
         controller = pipeline.controller
         record = self._record
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
-        explore = Exploration(ExplorationConfig(size=self.config.exploration), self.config.seed)
+        # where a correction is tried, it alone differs
+        noise = ExplorationConfig(size=0.0 if self.config.search else self.config.exploration)
+        self._explore = Exploration(noise, self.config.seed)
         self.runtime = Runtime(
             world,
             policy,
@@ -167,34 +196,72 @@ class Practice:
             detector=detector,
             fresh_memory=fresh_memory,
             judge=judge,
-            explore=explore,
+            explore=self._explore,
             recorder=recorder,
         )
+        self._helper: OracleHelper | None = None
+        if self.config.help.share:
+            if not isinstance(world, MujocoWorld):
+                raise InvalidInputError(f"PracticeConfig.help: the expert knows no {type(world).__name__}")
+            helped = sum(one.helped for one in self.episodes)
+            self._helper = OracleHelper(world, self.config.help, sum(one.steps for one in self.episodes), helped)
+            self.runtime.human = self._helper
+        for one in self.episodes if self.config.search else ():
+            self._tried(MotionCorrection(one.scale, one.yaw_rad), one.outcome)
 
     def episode(self) -> PracticeEpisode:
         """Run the next episode and learn from it; it is durable when this returns."""
         number = len(self.episodes) + 1
         seed = self.config.first_seed + number - 1
         self._record.begin()
+        before = 0
+        if self._helper is not None:
+            before = self._helper.helped
+            self._helper.begin(self.task, seed)
+        correction = self._explore.correction = self._search.next() if self.config.search else MotionCorrection()
         result = self.runtime.run_episode(self.task, seed)
+        helped = self._helper.helped - before if self._helper is not None else 0
         told = self._record.keep()
-        self._learn()
-        updates = self.learner.metrics["updates"]
-        done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates)
+        outcome = outcome_of(told, result.verdict.progress if result.verdict is not None else math.nan)
+        if not self.config.search:
+            self._learn()
+        updates, tried = self.learner.metrics["updates"], (correction.scale, correction.yaw_rad, outcome)
+        done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates, helped, *tried)
         self.episodes.append(done)
         lines = [json.dumps(asdict(one)) + "\n" for one in self.episodes]
         write_atomic(self._folder / "episodes.jsonl", "".join(lines).encode())
+        if self.config.search:
+            self._tried(correction, outcome)
         return done
 
     def close(self) -> None:
         """Let go of the folder."""
         self.store.close()
 
+    def _tried(self, correction: MotionCorrection, outcome: float) -> None:
+        """Take note of a trial. After enough of them the best correction becomes part of the weights, unless that was
+        done before this process began, and the next search begins; a search that found none goes on."""
+        self._search.tell(correction, outcome)
+        if self._search.trials % self.config.search:
+            return
+        self.corrections.append(found := self._search.best())
+        if found == MotionCorrection():
+            return
+        self._search = CorrectionSearch(seed=self._seed_of_search(len(self.corrections)))
+        if sum(one != MotionCorrection() for one in self.corrections) > self.learner.metrics["updates"]:
+            self._drive(self.learner.correct(found))
+
+    def _seed_of_search(self, number: int) -> int:
+        return self.config.seed * 1_000_003 + number
+
     def _learn(self) -> None:
         self.learner.poll()
         while self.learner.step() is not None:
             pass
-        candidate = self.learner.candidate()
+        self._drive(self.learner.candidate())
+
+    def _drive(self, candidate: tuple[bytes, PolicyManifest] | None) -> None:
+        """Let what was learnt drive from now on, if there is enough of it."""
         if candidate is not None:
             data, manifest = candidate
             self._take(data, manifest.version)

@@ -59,7 +59,7 @@ class PracticeJob:
     share_others: float = 0.4
     """Share of the episodes that go to ``others``."""
     exploration: float = 0.1
-    """Noise on the policy's chunks, as a share of an edit's reach."""
+    """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
     episodes: int = 100

@@ -16,7 +16,7 @@ from engram.core.types.experience import (
     PolicyManifest,
     Transition,
 )
-from engram.core.types.lineage import NOBODY, ActionSource, Lineage
+from engram.core.types.lineage import CORRECTION, NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
     EVENT_KINDS,
     POSITION_SIGMA_M,
@@ -43,6 +43,7 @@ __all__ = [
     "ACTION_SPACES",
     "CANNOT_TELL",
     "CONFIRMED",
+    "CORRECTION",
     "DENIED",
     "EE_ACTION_DIM",
     "EMBEDDING_DIM",

@@ -10,6 +10,8 @@ from engram.core.errors import InvalidInputError, WeightsError
 DIGESTS = ("root", "architecture", "normalization")
 NOBODY = "nobody"
 """``ActionSource.policy`` of a control step for which no policy had proposed an action yet."""
+CORRECTION = "correction"
+"""``ActionSource.ablation`` of a control step whose motion was corrected: see engram.learning.motion_correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,6 @@ class ActionSource:
     lineage: str = ""
     """``Lineage.id`` of the weights that proposed the action; empty: unknown."""
     ablation: str = ""
-    """The ablation that the policy ran under, as an experiment; empty: none."""
+    """The ablation that the policy ran under, or ``CORRECTION`` where its motions were corrected; empty: neither."""
     covered_cameras: tuple[str, ...] = ()
     """Cameras whose image showed nothing at this step: covered, dark or without a signal."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,11 +14,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
+from engram.learning.algorithms.distillation import ActionUnits, distill_head
 from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
+from engram.learning.motion_correction import MotionCorrection
+from engram.learning.replay.buffer import Batch
 from engram.learning.weights.manifest import compare_specs, tensor_specs
+from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 
 Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
 Shrink = Callable[[str, np.ndarray], np.ndarray]
@@ -54,7 +59,8 @@ class BehaviorCloning(Algorithm):
     """Imitates single control steps.
 
     Images reach ``preprocess`` as uint8 (B, 3, H, W), as LeRobot's cached datasets hold them, with ``task`` beside.
-    With a ``rehearsal`` the goals that are not practised keep their answers.
+    With a ``rehearsal`` the goals that are not practised keep their answers; with the ``units`` of its actions a
+    correction of the motions can be made part of the weights.
     """
 
     def __init__(
@@ -67,8 +73,10 @@ class BehaviorCloning(Algorithm):
         lineage: Lineage,
         chunk_steps: int = 0,
         rehearsal: Rehearsal | None = None,
+        units: ActionUnits | None = None,
     ) -> None:
-        self._rehearsal = rehearsal
+        self._rehearsal, self._units = rehearsal, units
+        self.can_correct = units is not None
         self.lineage, self.chunk_steps = lineage, chunk_steps
         self.config = config or BehaviorCloningConfig()
         self.policy = policy.train()
@@ -103,6 +111,31 @@ class BehaviorCloning(Algorithm):
         self._average()
         own = {k: float(v) for k, v in (figures or {}).items() if isinstance(v, int | float | Tensor)}
         return own | {"loss": float(loss.detach()), "gradient_norm": float(norm)}
+
+    def correct(self, batches: Sequence[Batch], correction: MotionCorrection, seed: int) -> Mapping[str, float]:
+        """Let the action head learn the answers that it gives, corrected, in what ``batches`` show.
+
+        Answers to the goals that a rehearsal asks for stay.
+        """
+        if self._units is None:
+            return super().correct(batches, correction, seed)
+        torch.manual_seed(seed)
+        units, network = self._units, cast(EngramVLAPolicy, self.policy)
+        self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
+        self._optimizer.state.clear()
+        others = [self._rehearsal.asked(batch) for batch in batches] if self._rehearsal is not None else []
+        seen, kept = self._conditions(batches), self._conditions([batch for batch in others if batch is not None])
+        loss = distill_head(network.model, lambda answers: units.corrected(answers, correction), seen, kept)
+        self._averaged.load_state_dict(self.policy.state_dict())
+        return {"loss": loss}
+
+    @torch.no_grad()
+    def _conditions(self, batches: Sequence[Batch]) -> Tensor:
+        """Return what the head of the weights to ship is conditioned by (n, c) in ``batches``."""
+        network = cast(EngramVLAPolicy, self._averaged)
+        asked = [{k: v for k, v in batch.items() if k not in ("action", UNLEARNT_KEY)} for batch in batches]
+        found = [network.model.condition(dict(self._preprocess(to_tensors(one)))) for one in asked]
+        return torch.cat(found) if found else torch.zeros(0, 0)
 
     def weights(self) -> bytes:
         """Return the averaged weights as a safetensors file."""

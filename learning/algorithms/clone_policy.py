@@ -11,6 +11,7 @@ import torch
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
+from engram.learning.algorithms.distillation import ActionUnits
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
 from engram.learning.algorithms.rehearsal import Rehearsal
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
@@ -55,9 +56,11 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
 
     config = config or BehaviorCloningConfig()
     network, preprocess = copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess)
+    network.model.flow_start = network.config.noise_scale
     about: dict[str, Any] = {"lineage": policy.lineage, "chunk_steps": int(policy.network.config.chunk_size)}
     if policy.remembers:
         return EpisodeCloning(network, preprocess, config, shrink, **about)
+    about["units"] = ActionUnits(policy.postprocess, policy.network.config.action_feature.shape[0])
     if policy.instructions and config.rehearsal:
         about["rehearsal"] = Rehearsal(copy.deepcopy(policy.network), preprocess, policy.instructions)
     return BehaviorCloning(network, preprocess, config, shrink, **about)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engram.core.errors import InvalidInputError
 from engram.core.types import Lineage
 
 if TYPE_CHECKING:
     from engram.learning.algorithms.rehearsal import Scenes
+    from engram.learning.motion_correction import MotionCorrection
     from engram.learning.replay.buffer import Batch, Windows
 
 
@@ -27,6 +29,8 @@ class Algorithm(ABC):
     whole_episodes: bool = False
     """What an update learns from. False = single control steps, a ``Batch``. True = the next ``Windows`` of episodes
     that are walked through from their begin, as a policy with a memory of its episode needs them."""
+    can_correct: bool = False
+    """Whether :meth:`correct` can make a correction of the motions part of the weights."""
     chunk_steps: int = 0
     """Actions in a chunk of the policy; 0 = as ``ReplayConfig.chunk_size`` says."""
 
@@ -54,6 +58,17 @@ class Algorithm(ABC):
 
         Called before the first update, if at all; an algorithm that has no use for it does nothing.
         """
+
+    def correct(self, batches: Sequence[Batch], correction: MotionCorrection, seed: int) -> Mapping[str, float]:
+        """Make the policy as it is, its motions corrected, in what ``batches`` show; return metrics with ``loss``.
+        Everything random follows from ``seed``.
+
+        Raises:
+            InvalidInputError: this algorithm cannot do it.
+        """
+        raise InvalidInputError(
+            f"{type(self).__name__} cannot make a correction part of the weights; practise without one (search 0)"
+        )
 
     def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
         """Return the images (n, 3, H, W) uint8 of ``feature`` at the size that the policy sees; replay keeps these."""

@@ -86,7 +86,16 @@ class Rehearsal:
                 self._words[kind_of(words)].append(words)
 
     def batch(self, practised: Batch) -> Mapping[str, Any] | None:
-        """Return as many samples as ``practised`` has, as the network takes them; None if it practises every kind.
+        """Return what :meth:`asked` does, with the answers and as the network takes it."""
+        asked = self.asked(practised)
+        if asked is None:
+            return None
+        inputs = dict(self._preprocess(to_tensors(asked)))
+        noise = torch.randn((len(asked["task"]), *self._before.model.noise_shape))
+        return inputs | {"action": self._before.predict_action_chunk(inputs, noise=noise)}
+
+    def asked(self, practised: Batch) -> Batch | None:
+        """Return as many samples as ``practised`` has, of other goals; None if it practises every kind.
 
         Each kind of goal that ``practised`` has not is drawn as often as any other, by torch's global generator. A kind
         that is practised so seldom that a batch lacks it is rehearsed in that update.
@@ -101,9 +110,7 @@ class Rehearsal:
         if self._scenes is not None:
             shown = [(row, _at(self._steps[kind], at)) for row, (kind, at) in enumerate(draws) if kind in self._steps]
             asked = _with_scenes(asked, self._scenes, shown)
-        inputs = dict(self._preprocess(to_tensors(asked)))
-        noise = torch.randn((len(draws), *self._before.model.noise_shape))
-        return inputs | {"action": self._before.predict_action_chunk(inputs, noise=noise)}
+        return asked
 
 
 def to_tensors(batch: Batch) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""Which episodes a learner may learn from: those of its own policy, without ablations or covered cameras."""
+"""Which episodes a learner may imitate: those of its own policy, uncorrected, without ablations or covered cameras."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engram.core.types import NOBODY, ActionSource, Lineage
+from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
-REASONS = (UNKNOWN, OTHER, ABLATION, COVERED)
+CORRECTED = "motions corrected"
+REASONS = (UNKNOWN, OTHER, CORRECTED, ABLATION, COVERED)
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
@@ -21,6 +22,8 @@ def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
         return UNKNOWN
     if any(source.lineage != lineage.id for source in acting):
         return OTHER
+    if any(source.ablation == CORRECTION for source in acting):
+        return CORRECTED
     if any(source.ablation for source in acting):
         return ABLATION
     if any(source.covered_cameras for source in sources):

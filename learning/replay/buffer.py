@@ -12,6 +12,8 @@ from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
 
+BEFORE_TAKEOVER = 10
+"""Control steps of the policy before a person takes over that are not imitated."""
 IMAGES = "observation.images."
 """What LeRobot puts before a camera's name."""
 Batch = dict[str, Any]
@@ -52,19 +54,28 @@ class Episode:
     images: Mapping[str, np.ndarray]  # (n, 3, H, W) uint8
     state: np.ndarray  # (n, 15) float32
     action: np.ndarray  # (n, a) float32, as executed: what a person corrected is the target
+    person: np.ndarray  # (n,) bool: a person drove
 
     def __len__(self) -> int:
         return len(self.state)
 
     @property
-    def idle(self) -> np.ndarray:
-        """Steps (n,) bool at which the arm was held still; the loss leaves them out, as in ``engram train``."""
-        return np.asarray((self.action[:, :-1] == 0).all(axis=1))
+    def unlearnt(self) -> np.ndarray:
+        """Steps (n,) bool that the loss leaves out: the arm was held still, or led to where a person took over.
+
+        The latter follows Sirius (arXiv 2211.08416): what a policy did just before it was overruled was not good.
+        """
+        out = np.asarray((self.action[:, :-1] == 0).all(axis=1))
+        for taken in np.flatnonzero(self.person[1:] & ~self.person[:-1]) + 1:
+            before = slice(max(0, taken - BEFORE_TAKEOVER), taken)
+            out[before] |= ~self.person[before]
+        return out
 
     def chunk(self, step: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``horizon`` actions from ``step`` on (h, a), and which of them the loss leaves out (h,)."""
-        last, idle = np.full(len(self), len(self) - 1), self.idle
-        rows, unlearnt = chunk_rows(self.action, idle, last, ends(idle, last), np.array([step]), horizon)
+        last, left_out = np.full(len(self), len(self) - 1), self.unlearnt
+        end = ends(left_out, last)
+        rows, unlearnt = chunk_rows(self.action, left_out, last, end, np.array([step]), horizon)
         return rows[0], unlearnt[0]
 
 
@@ -151,7 +162,8 @@ class ReplayBuffer:
         shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
         words = transitions[0].instruction
-        return Episode(number, transitions[-1].task or words, words, small, state, action)
+        person = np.array([t.intervention for t in transitions])
+        return Episode(number, transitions[-1].task or words, words, small, state, action, person)
 
     def _drop_one(self, keep: int) -> None:
         """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""

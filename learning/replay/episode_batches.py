@@ -39,5 +39,5 @@ def gather(windows: Windows, pieces: int) -> Frames:
         instructions=words,
         groups=("experience",),
         embeddings=embed_instructions(list(words), pieces).numpy(),
-        idle=np.concatenate([episode.idle for episode in episodes]),
+        idle=np.concatenate([episode.unlearnt for episode in episodes]),
     )

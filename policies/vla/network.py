@@ -43,6 +43,9 @@ class EngramVLA(RememberingNetwork):
         config.validate_features()
         assert config.robot_state_feature is not None and config.action_feature is not None
         self.config = config
+        self.flow_start = 1.0
+        """Scale of the noise that the flow begins with in training. Who learns from answers of this very network takes
+        the ``noise_scale`` that these were sampled with: else each round of it leads them further to their mode."""
         self.cameras = sorted(config.image_features)
         d = config.dim
         # sentence vectors of one domain lie close together; without this, the color words would have little effect
@@ -118,26 +121,29 @@ class EngramVLA(RememberingNetwork):
 
         ``percept`` is the encoded ``batch``, if it is known already.
         """
-        condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
+        condition = self.condition(batch, percept)
         draws = self.config.flow_draws
         chunk = batch["action"][:, None].expand(-1, draws, -1, -1)
         unlearnt = batch.get(UNLEARNT_KEY)
         valid = None if unlearnt is None else ~unlearnt[:, None].expand(-1, draws, -1)
         # early times carry the decision, late ones only polish it: the noise level is Beta(1.5, 1), as in pi0
         time = 1.0 - torch.rand(chunk.shape[:2], device=chunk.device).pow(2 / 3)
-        return flow_matching_loss(
-            lambda x, t: self.head(x, t, condition), chunk, torch.randn(chunk.shape, device=chunk.device), time, valid
-        )
+        start = torch.randn(chunk.shape, device=chunk.device) * self.flow_start
+        return flow_matching_loss(lambda x, t: self.head(x, t, condition), chunk, start, time, valid)
 
     @torch.no_grad()
     def sample(
         self, batch: dict[str, Tensor], noise: Tensor, percept: Percept | None = None, guide: Guide | None = None
     ) -> Tensor:
         """Return normalised chunks (B, h, a) reached from ``noise`` (B, h, a), the velocities bent by ``guide``."""
-        condition = self._condition(percept or self.perceive(batch), batch[STATE_KEY])
+        condition = self.condition(batch, percept)
         start = noise[:, None] * self.config.noise_scale
         velocities = self.head.at_steps(condition, self.config.euler_steps)
         return integrate([guide(v) for v in velocities] if guide else velocities, start)[:, 0]
+
+    def condition(self, batch: dict[str, Tensor], percept: Percept | None = None) -> Tensor:
+        """Return what the action head is conditioned by (B, c); ``percept``: the encoded ``batch``, if known."""
+        return self._condition(percept or self.perceive(batch), batch[STATE_KEY])
 
     def _condition(self, percept: Percept, state: Tensor) -> Tensor:
         """Join percept and proprioception (B, s), the latter sometimes withheld in training; (B, c)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from engram.learning.weights.keys import ACCEPT
 from engram.runtime.parameters import BoundNodeConfig, param
 
+CORRECTION_MODES = ("none", "found", "search")
 AS_USED = -1.0
 """Of ``adaptive_m``: what the policy's own configuration says."""
 
@@ -34,8 +35,16 @@ class PolicyNodeConfig(BoundNodeConfig):
     """Replan at every step, and switch to the new chunk when following it would move the tool more than this from
     the running one within 4 steps [m]; 0: never; below 0: the policy's own setting."""
     exploration: float = param(0.0, 0.0, 1.0)
-    """Noise on the policy's chunks while it practises for the learner, as a share of an edit's reach (0.05 + 0.5 of
-    the motion); 0: none."""
+    """Standard deviation of the noise on a motion while the policy practises for the learner, as a share of 0.05 + 0.5
+    of the motion; 0: none."""
+    correction: str = param("none", choices=CORRECTION_MODES)
+    """Corrections of all motions, how far they lead and in which direction: none; found: the one that suits the goal's
+    kind drives, if any was found; search: goal by goal another one is tried, and the best one is kept. What is driven
+    with one is not imitated, and exploration adds nothing while one is searched for."""
+    correction_goals: int = param(50, 2, 10_000)
+    """Goals of a search for a correction."""
+    correction_folder: str = "~/.local/share/engram/{robot_id}/corrections"
+    """Folder for the corrections and what was tried."""
     robot: str = "panda_2f85"
     """Robot that is driven: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     cameras: tuple[str, ...] = ("",)

@@ -11,7 +11,7 @@ from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
 
 WORDS = ["improve", "--task", "reach", "--on", "none", "--updates", "1", "--measured", "2", "--exploration", "0.05"]
-WORDS += ["--rehearsed", "1"]
+WORDS += ["--rehearsed", "1", "--search", "0"]
 
 
 def improve(folder, capsys, *more):
@@ -67,9 +67,32 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
         (["--seed", "-1"], "--seed: -1"),
         (["--seed", "50"], "others would practise on scenes that measure"),
         (["--measure-at", "-5"], "--measure-at: -5"),
+        (["--search", "5", "--oracle-help", "0.1"], "--search: 5, --oracle-help: 0.1: an expert's success"),
+        (["--search", "-1"], "--search: -1, expected 0 or more"),
         (["--exploration", "nan"], "--exploration: nan"),
     ],
 )
 def test_what_cannot_be_practised_is_refused_by_name(tmp_path, capsys, words, said):
     assert cli.main([*WORDS, "--work", str(tmp_path), *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_corrections_are_searched_for_and_told(tmp_path, capsys):
+    more = ("--episodes", "3", "--measure-at", "0", "--measured", "1", "--search", "2")
+    report = improve(tmp_path, capsys, *more)
+    assert report["corrections"] == [{"scale": 1.0, "yaw_rad": 0.0}]  # two episodes tell nothing surely
+    assert len({(one["scale"], one["yaw_rad"]) for one in report["episodes"]}) > 1
+    assert [path.name.split("_")[-2] for path in tmp_path.iterdir()] == ["search2"]
+    again = improve(tmp_path, capsys, *more)
+    assert (again["corrections"], again["episodes"]) == (report["corrections"], report["episodes"])
+
+
+def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that_is_not(tmp_path, capsys):
+    more = ("--episodes", "4", "--measure-at", "0", "--measured", "1", "--on", "late", "--oracle-help", "0.5")
+    report = improve(tmp_path, capsys, *more)
+    helped, steps = (sum(one[name] for one in report["episodes"]) for name in ("helped", "steps"))
+    assert 0 < helped <= 0.5 * steps
+    assert report["curve"][-1]["helped"] == helped / steps
+    assert [path.name.split("_")[-2] for path in tmp_path.iterdir()] == ["help05"]
+    assert cli.main([*WORDS, "--work", str(tmp_path), "--oracle-help", "2"]) == 2
+    assert "--oracle-help: 2.0, expected 0..1" in capsys.readouterr().err

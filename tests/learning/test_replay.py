@@ -21,8 +21,13 @@ def buffer(*episodes, **config):
     return replay
 
 
+def alone(steps):
+    """Return ``steps`` as if no person had driven."""
+    return [replace(one, intervention=False) for one in steps]
+
+
 def test_a_sample_is_the_observation_with_the_executed_actions_that_followed():
-    steps = episode(0, steps=5)
+    steps = alone(episode(0, steps=5))
     batch = buffer(steps).sample(64, seed=(0, 0))
     assert batch["observation.images.front"].shape == (64, 3, 8, 8)
     assert batch["observation.images.front"].dtype == np.uint8
@@ -102,13 +107,23 @@ def test_an_episode_of_another_form_is_refused_with_both_forms():
 
 
 def test_steps_at_which_an_arm_was_held_are_not_learnt():
-    steps = episode(0, steps=4)
+    steps = alone(episode(0, steps=4))
     still = np.array([0, 0, 0, 0, 0, 0, 1], np.float32)
     replay = buffer([steps[0], replace(steps[1], executed_action=still), *steps[2:]], chunk_size=2)
     batch = replay.sample(64, seed=(0,))
     for state, unlearnt in zip(batch["observation.state"], batch[UNLEARNT_KEY], strict=True):
         (i,) = [i for i, t in enumerate(steps) if (t.state == state).all()]
         assert unlearnt.tolist() == [i == 1, i == 0]
+
+
+def test_what_the_policy_did_just_before_a_person_took_over_is_not_learnt():
+    helped = [replace(one, intervention=at in (14, 15, 16)) for at, one in enumerate(episode(0, steps=20))]
+    by_hand = [replace(one, intervention=True) for one in episode(1, steps=20)]
+    replay = buffer(helped, by_hand, chunk_size=20)
+    _, unlearnt = replay.get(1).chunk(0, 20)
+    assert np.flatnonzero(unlearnt).tolist() == list(range(4, 14))  # a second
+    assert not replay.get(2).chunk(0, 20)[1].any()
+    assert not replay.sample(200, (1,))[UNLEARNT_KEY].all(axis=1).any()  # each sample teaches something
 
 
 def walked(walk, windows):

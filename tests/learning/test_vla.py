@@ -16,9 +16,12 @@ from engram.learning.algorithms.episode_cloning import EpisodeCloning
 from engram.learning.algorithms.rehearsal import Rehearsal, Scenes
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.replay.episode_batches import gather, window
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
+from engram.policies.vla import network
+from engram.policies.vla.flow import flow_matching_loss
 from tests.learning.transitions import LINEAGE, episode
 from tests.policies.tiny import tiny_vla
 
@@ -92,6 +95,22 @@ def test_the_vla_learns_successes_from_the_store_and_loads_the_candidate(kind, r
         assert any((before[name] != after[name]).any() for name in after if name.startswith(f"model.{part}"))
 
 
+def test_the_flow_learns_from_where_the_answers_that_are_imitated_were_sampled(policy, store, monkeypatch):
+    """From the whole noise it would lead them nearer to their mode with every update."""
+    trainer, begun = clone_policy(policy), []
+    learner = Learner(store, policy, trainer, config=CONFIG)
+    learner.poll()
+
+    def loss(velocity, chunk, start, time, valid=None):
+        begun.append(float(start.std()))
+        return flow_matching_loss(velocity, chunk, start, time, valid)
+
+    monkeypatch.setattr(network, "flow_matching_loss", loss)
+    learner.step()
+    assert begun == pytest.approx([policy.network.config.noise_scale] * len(begun), rel=0.05) and begun
+    assert policy.network.model.flow_start == 1.0  # in pretraining
+
+
 OTHERS = ("press the red button", "press the blue button", "open the drawer")
 """Goals that the experience of these tests has not."""
 
@@ -139,6 +158,34 @@ def test_a_learner_that_rehearses_goes_on_bit_for_bit(policy, store, tmp_path):
         learner.save()
     assert losses == expected
     assert learner.algorithm.weights() == straight.algorithm.weights()
+
+
+def test_a_correction_becomes_part_of_the_weights(policy, store):
+    """Afterwards the policy answers as the one before, corrected; no success is waited for."""
+    correction, words = MotionCorrection(scale=0.5, yaw_rad=0.4), store.episode(1)[0].instruction
+    policy.instructions = OTHERS
+    trainer = clone_policy(policy)
+    learner = Learner(store, policy, trainer, config=CONFIG)
+    data, manifest = learner.correct(correction)
+    assert data == trainer.weights() and manifest.version.startswith("candidate-0000001-")
+    assert learner.poll() == 0  # their actions were those of other corrections
+    old, new = (answers(one, policy.preprocess, store, words) for one in (policy.network, trainer._averaged))
+    before, after = (policy.postprocess(each) for each in (old, new))
+    wanted = before.clamp(-1.0, 1.0)
+    wanted[..., :3] = wanted[..., :3] @ torch.tensor(correction.matrix(), dtype=wanted.dtype).T
+    apart, moved = (after - wanted)[..., :3].abs().mean(), (before - wanted)[..., :3].abs().mean()
+    assert apart < 0.2 * moved
+    for goal in OTHERS:  # these keep their answers
+        old, new = (answers(one, policy.preprocess, store, goal) for one in (policy.network, trainer._averaged))
+        assert (policy.postprocess(new) - policy.postprocess(old))[..., :3].abs().mean() < 0.2 * moved
+
+
+def test_what_a_correction_cannot_become_part_of_is_refused_by_name(remembering, store):
+    learner = Learner(store, remembering, config=CONFIG)
+    with pytest.raises(
+        InvalidInputError, match=r"EpisodeCloning cannot make a correction part of the weights.*search 0"
+    ):
+        learner.correct(MotionCorrection())
 
 
 def test_what_is_practised_is_not_rehearsed(policy, store):

@@ -14,9 +14,11 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 
 from engram.app import cli
+from engram.core.types import ActionChunk as CoreChunk
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.core.types import Verdict as CoreVerdict
 from engram.learning.weights.announcements import announced
@@ -329,6 +331,26 @@ def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outc
     assert (result.result().result.outcome, result.result().result.reason) == (outcome, "a person said so")
 
 
+def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph, tmp_path):
+    own = {"correction": "search", "correction_folder": str(tmp_path), "policy": "engram.benchmarks.faults_policy:Wave"}
+    robot = Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", **own)
+    tried, step = [], 0
+    for goal in range(4):
+        robot.chunks.clear()
+        _, result = send_goal(graph, "wave")
+        while not robot.chunks:
+            step += 1
+            robot.show(step)
+        tried.append(np.linalg.norm(robot.chunks[-1].actions[:3]))
+        name = "execute_task/failed" if goal % 2 else "execute_task/succeeded"
+        assert graph.call(Trigger, name, Trigger.Request()).success
+        graph.wait(result.done, 60, "result")
+    graph.wait(lambda: "(3 goals tried)" in graph.value("policy_node", "motions corrected by"), 60, "said")
+    (known,) = json.loads((tmp_path / "corrections.json").read_text()).values()
+    assert [outcome for _, _, outcome in known["trials"]] == [1.0, 0.0, 1.0, 0.0]
+    assert tried == pytest.approx([0.5 * scale for scale, _, _ in known["trials"]], abs=1e-6)
+
+
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):
     Robot(graph)
     assert cli.main(["do", "dance on the table", "--domain", str(graph.domain)]) == 1
@@ -456,3 +478,19 @@ def test_a_refusal_that_comes_late_meets_the_older_goal_not_the_newer(graph):
     robot.show(2, episode=2, state="succeeded")
     graph.wait(second.done, 60, "result of the second")
     assert second.result().result.outcome == "succeeded"
+
+
+def test_the_step_after_one_that_a_person_drove_gets_a_chunk_of_its_own(graph):
+    robot = Robot(graph)
+    executed = graph.node.create_publisher(ActionChunk, "safety/executed", qos.every_step(qos.SENSOR, lockstep=True))
+    graph.matched(executed)
+    robot.show(1)
+    graph.wait(lambda: robot.chunks, 60, "a chunk")  # it covers 4 steps
+    robot.show(2)
+    graph.wait(lambda: graph.value("policy_node", "observations") == "2", 60, "2 observations")
+    row = CoreChunk(2 * STEP_NS, 1, "ee_delta", np.zeros((1, 7)), 0.1, 1, "human:ann")
+    executed.publish(messages.chunk_to_msg(row))
+    graph.spin(0.5)
+    robot.show(3)
+    graph.wait(lambda: len(robot.chunks) > 1, 60, "a chunk of the step after")
+    assert messages.from_stamp(robot.chunks[-1].header.stamp) == 3 * STEP_NS

@@ -20,7 +20,10 @@ class World:
         monkeypatch.setattr("engram.runtime.goal_book.time.monotonic", lambda: self.wall_s)
         config = GoalBookConfig("robot0", own_episodes, timeout_s=60.0, status_timeout_s=30.0)
         rules = GoalRules(False, SimulatedTasks())
-        self.book = GoalBook(config, rules, lambda: self.now_ns, self.told.append)
+        self.outcomes: list[tuple[int, float]] = []
+        self.book = GoalBook(
+            config, rules, lambda: self.now_ns, self.told.append, lambda *told: self.outcomes.append(told)
+        )
 
     def accept(self, words: str = "stack", timeout_s: float = 0.0):
         return self.book.accept(GoalRequest(words), timeout_s, None, self.ends.append)
@@ -52,6 +55,29 @@ def test_the_goal_ends_with_its_episode(sim, state, truncated, outcome):
     assert sim.book.instruction_for(sim.book.status) == "stack"
     sim.status(4, state, truncated=truncated)
     assert sim.ends == [(outcome, "the simulation's own verdict")] and sim.book.goal is None
+
+
+def test_how_near_a_goal_came_is_told_where_it_was_carried_out(robot):
+    def carried_out(end, progress=None):
+        goal, plan = robot.accept()
+        robot.book.join(goal, plan.episode)
+        if progress is not None:
+            robot.now_ns += SECOND
+            robot.book.on_verdict(Verdict(robot.now_ns, plan.episode, "memory", DENIED, 0.9, progress, "far", ()))
+        end()
+        told, robot.outcomes = robot.outcomes, []
+        return [outcome for episode, outcome in told if episode == plan.episode]
+
+    def wait():
+        robot.now_ns += 61 * SECOND
+        robot.book.check_limits(cancelled=False)
+
+    assert carried_out(lambda: robot.book.told("succeeded")) == [1.0]
+    assert carried_out(lambda: robot.book.told("failed"), progress=0.6) == [0.3]
+    assert carried_out(wait, progress=0.5) == [0.25] and carried_out(wait) == [0.0]
+    assert carried_out(lambda: robot.book.lose("camera_lost: front"), progress=0.6) == []
+    assert carried_out(lambda: robot.book.check_limits(cancelled=True)) == []
+    assert carried_out(robot.accept) == []  # a newer goal preempts it
 
 
 def test_an_episode_that_ended_before_its_goal_was_tied_to_it_ends_the_goal(sim):

@@ -145,7 +145,26 @@ def test_a_human_drives_the_steps_that_he_takes_and_the_policy_goes_on_from_ther
     policy = GoRight(speed=0.4)
     result = Runtime(GantryWorld(), policy, pipeline(), human=ann).run_episode("reach", seed=7)
     np.testing.assert_allclose(result.commands[:, 0], [0.02, 0.04, 0.03, 0.02, 0.04, 0.06, 0.08])
-    assert policy.chunks == 3  # asked at steps 0, 3 and 6: while the human drives too, as the policy node is
+    assert policy.chunks == 3  # asked at step 0, at 3, after ann drove, and at 4, where the policy drives again
+
+
+def test_after_a_human_the_policy_drives_by_what_it_plans_then_not_by_what_it_had_planned():
+    """Its chunks tell when they were planned: 0.1 a chunk more. Ann stands still at steps 1 and 2 of a chunk of 16."""
+    steps: list[int] = []
+
+    def ann(observation):
+        steps.append(len(steps))
+        return human(observation, 0.0, active=steps[-1] in (1, 2))
+
+    class EverFaster(GoRight):
+        def act(self):
+            self.chunks += 1
+            rows = np.tile([0.1 * self.chunks, 0, 0, 0, 0, 0, -1.0], (16, 1))
+            return ActionChunk(self.seen[-1], self.episode, "ee_delta", rows, 0.1, 16, "v")
+
+    result = Runtime(GantryWorld(), EverFaster(), pipeline(), human=ann).run_episode("reach", seed=7)
+    moved = np.diff(result.commands[:6, 0], prepend=0.0)
+    np.testing.assert_allclose(moved, [0.005, 0.0, 0.0, 0.015, 0.015, 0.015])
 
 
 def test_a_human_may_say_where_the_joints_shall_be():

@@ -5,10 +5,13 @@ import numpy as np
 from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
 from engram.core.types import ActionSource, JointState, Observation
+from engram.learning.experience.eligibility import why_not
 from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.learning.motion_correction import MotionCorrection
 from engram.policies.vla.chunking import AdaptiveChunks
+from engram.runtime.correction_keeper import CorrectionKeeper
 from engram.runtime.episode_keeper import EpisodeKeeper
-from engram.runtime.policy_runner import PolicyRunner, PolicyStep, source_of
+from engram.runtime.policy_runner import Overruled, PolicyRunner, PolicyStep, source_of
 from tests.learning.transitions import LINEAGE, OTHER
 from tests.policies.test_chunking import SCALE_M, Homing, driven
 from tests.policies.test_vla_policy import make_policy, observe
@@ -52,6 +55,21 @@ def test_a_policy_that_practises_gets_noise_which_its_episode_begins_anew():
     assert not np.allclose(first.actions, plain) and not np.allclose(first.actions, second.actions)
     np.testing.assert_array_equal(first.actions[:, 6], plain[:, 6])
     np.testing.assert_array_equal(runner.step(step(0)).actions, first.actions)  # the same episode, from its begin
+
+
+def test_a_goal_is_driven_with_the_correction_that_is_tried_and_is_not_imitated():
+    corrections = CorrectionKeeper(None, "search", 50)
+    runner = PolicyRunner(Loadable(), explore=Exploration(ExplorationConfig(size=0.0)), corrections=corrections)
+    plain, sizes = PolicyRunner(Loadable()).step(step(0)).actions, set()
+    for episode in range(1, 6):
+        given = runner.step(step(0, episode)).actions
+        tried = corrections.begin(episode, "go", "v0")
+        np.testing.assert_allclose(given[:, :3], plain[:, :3] @ tried.matrix().T)
+        corrected = tried != MotionCorrection()
+        assert why_not([runner.source], LINEAGE) == ("motions corrected" if corrected else "")
+        runner.ended(episode, 0.0)
+        sizes.add(round(float(np.linalg.norm(given[0, :3])), 6))
+    assert len(sizes) > 1 and runner.corrected_by.startswith("scale ")
 
 
 def test_a_repeated_step_gives_no_second_chunk():
@@ -168,3 +186,17 @@ def test_a_node_that_comes_back_in_mid_chunk_commands_what_it_would_have_command
             killed = runner("killed")
         seen = PolicyStep(observe(index * STEP_NS), 1, "go")
         np.testing.assert_array_equal(killed.step(seen).actions, whole.step(seen).actions)
+
+
+def test_after_a_person_drove_a_step_the_policy_plans_anew_at_the_next():
+    runner = PolicyRunner(Loadable())  # a chunk covers 3 steps
+    assert runner.step(step(0)) is not None
+    assert runner.overruled(Overruled(0, 1)) is None  # the next step is not observed yet
+    assert runner.step(step(1)).stamp_ns == STEP_NS
+    assert runner.step(step(2)) is None  # this step was observed before the person's one was told
+    assert runner.overruled(Overruled(STEP_NS, 1)).stamp_ns == 2 * STEP_NS
+    assert runner.overruled(Overruled(STEP_NS, 1)) is None  # told twice
+    assert runner.step(step(3)) is None
+    assert runner.overruled(Overruled(2 * STEP_NS, 7)) is None  # of another episode
+    assert runner.step(step(4)) is None
+    assert runner.step(step(5)) is not None

@@ -11,6 +11,7 @@ from safetensors.numpy import load, load_file, save
 
 from engram.core.errors import InvalidInputError, StoreError
 from engram.learning.algorithms import Algorithm
+from engram.learning.motion_correction import MotionCorrection
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.practice import Practice, PracticeConfig
 from tests.learning.transitions import LINEAGE
@@ -147,6 +148,71 @@ def test_noise_is_what_was_executed_and_what_is_learnt(tmp_path):
     assert np.abs(rows[:, 1]).max() > 0 and len(np.unique(rows[:3, 1])) == 1 < len(np.unique(rows[:, 1]))
     told = np.array([s.action for s in steps])
     np.testing.assert_array_equal(rows[:, [0, 1, 2, 6]], told[:, [0, 1, 2, 6]])  # the gantry does not turn
+
+
+class Corrected(Faster):
+    """Becomes as fast as the correction says."""
+
+    told: ClassVar[list] = []
+    can_correct = True
+
+    def correct(self, batches, correction, seed):
+        self.told.append((correction, len(batches)))
+        self.count += 8
+        return {"loss": 0.0}
+
+
+SEARCH = replace(CONFIG, algorithm="tests.runtime.test_practice:Corrected", search=12)
+
+
+def test_the_correction_with_which_it_gets_there_becomes_part_of_what_drives(tmp_path):
+    """At 0.09 the gantry does not come to 0.08 m in time; a correction that scales by 2 brings it there."""
+    Corrected.told.clear()
+    one = practice(tmp_path, policy := Learning(speed=0.09), SEARCH)
+    tried = [one.episode() for _ in range(13)]
+    after = tried.pop()
+    assert all(e.outcome == float(e.success) for e in tried) and {e.success for e in tried} == {True, False}
+    assert min(e.scale for e in tried if e.success) > max(1.0, *(e.scale for e in tried if not e.success)) - 1e-9
+    assert [e.updates for e in tried] == [0] * 12  # nothing was learnt while the correction was searched for
+    (correction,) = one.corrections
+    assert correction.scale > 1.5 and Corrected.told == [(correction, 24)] and policy.speed == pytest.approx(0.6)
+    assert after.updates == 1 and after.success
+    one.close()
+
+
+def test_what_cannot_take_a_correction_is_refused_before_anything_is_tried(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"PracticeConfig\.search: 5: Faster cannot .*, expected 0"):
+        practice(tmp_path, config=replace(CONFIG, search=5))
+    with pytest.raises(InvalidInputError, match=r"PracticeConfig\.search: -1, expected 0 or more"):
+        replace(CONFIG, search=-1)
+    practice(tmp_path / "again").close()
+
+
+def test_a_search_that_was_ended_goes_on_where_it_was(tmp_path):
+    whole = practice(tmp_path / "whole", Learning(speed=0.09), SEARCH)
+    expected = [whole.episode() for _ in range(26)]
+    whole.close()
+    assert (
+        len(whole.corrections) == 2 and whole.corrections[1] == MotionCorrection()
+    )  # it gets there now: none is better than none
+    assert expected[-1].updates == 1
+    for _ in range(26):  # as if killed after each episode
+        part = practice(tmp_path / "parts", policy := Learning(speed=0.09), SEARCH)
+        part.episode()
+        part.close()
+    assert part.episodes == expected and part.corrections == whole.corrections
+    assert policy.speed == pytest.approx(whole.policy.speed)
+
+
+def test_a_correction_that_was_found_and_not_made_is_made_after_a_crash(tmp_path, monkeypatch):
+    one = practice(tmp_path, Learning(speed=0.09), SEARCH)
+    monkeypatch.setattr(one.learner, "correct", lambda correction: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        [one.episode() for _ in range(12)]
+    one.close()
+    again = practice(tmp_path, policy := Learning(speed=0.09), SEARCH)
+    again.close()
+    assert len(again.corrections) == 1 and policy.speed == pytest.approx(0.6)
 
 
 def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_path):

@@ -1,0 +1,100 @@
+"""A correction of the motions becomes part of the weights: the action head learns the corrected answers.
+
+What the policy sees stays as it is; a correction only changes what it does. So pictures and words are encoded once, and
+the head alone is trained. It learns pairs of a noise and the answer that the old head makes of it (reflow, Liu et al.,
+"Flow Straight and Fast", arXiv:2209.03003): a noise has one answer, so that nothing has to be averaged out.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engram.learning.motion_correction import MotionCorrection
+from engram.policies.vla.flow import integrate
+from engram.policies.vla.network import EngramVLA
+
+
+@dataclass(frozen=True)
+class DistillationConfig:
+    """AdamW with a learning rate that falls to zero in a half wave."""
+
+    updates: int = 2000
+    """Updates of the head."""
+    batch_size: int = 256
+    """Answers in an update."""
+    learning_rate: float = 1e-3
+    """The first one."""
+    kept: float = 0.2
+    """Share of the answers that are to other goals, and are not corrected."""
+
+
+class ActionUnits:
+    """Where a policy's normalised answers lie among actions.
+
+    Args:
+        postprocess: the policy's postprocessor, (B, h, a) -> actions; it only scales and shifts each component.
+        width: components of an action (a).
+    """
+
+    def __init__(self, postprocess: Callable[[Tensor], Tensor], width: int) -> None:
+        self._shift, one = postprocess(torch.stack((torch.zeros(1, width), torch.ones(1, width))))[:, 0]
+        self._unit = one - self._shift
+
+    def corrected(self, answers: Tensor, correction: MotionCorrection) -> Tensor:
+        """Return normalised ``answers`` (n, h, a) with their motions corrected by ``correction``."""
+        actions = (answers * self._unit + self._shift).clamp(-1.0, 1.0)
+        matrix = torch.tensor(correction.matrix(), dtype=actions.dtype)
+        actions[..., :3] = (actions[..., :3] @ matrix.T).clamp(-1.0, 1.0)
+        return (actions - self._shift) / self._unit
+
+
+def distill_head(
+    network: EngramVLA,
+    correct: Callable[[Tensor], Tensor],
+    seen: Tensor,
+    kept: Tensor,
+    config: DistillationConfig | None = None,
+) -> float:
+    """Train the head of ``network`` in place; random numbers are torch's global ones. Return the mean loss at the end.
+
+    Args:
+        network: whose head answers as it shall, but for the correction.
+        correct: (n, h, a) normalised answers -> the same, corrected.
+        seen: (n, c) conditions of the head in which its answers are corrected.
+        kept: (m, c) conditions in which they stay; m may be 0.
+        config: how.
+    """
+    config = config or DistillationConfig()
+    head, steps = network.head, network.config.euler_steps
+    old, loss_at_end = copy.deepcopy(head).eval().requires_grad_(False), 0.0
+    optimizer = torch.optim.AdamW(head.parameters(), config.learning_rate, weight_decay=0.0)
+    rest = round(config.kept * config.batch_size) if len(kept) else 0
+    for update in range(config.updates):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * update / config.updates))
+        condition = _drawn(seen, config.batch_size - rest)
+        if rest:
+            condition = torch.cat((condition, _drawn(kept, rest)))
+        start = torch.randn(len(condition), *network.noise_shape) * network.config.noise_scale
+        with torch.no_grad():
+            answers = integrate(old.at_steps(condition, steps), start[:, None])[:, 0]
+            answers[: config.batch_size - rest] = correct(answers[: config.batch_size - rest])
+        time = torch.randint(steps, (len(condition), 1)) / steps  # those at which the flow is asked
+        point = start + time[..., None] * (answers - start)
+        loss = (head(point[:, None], time, condition)[:, 0] - (answers - start)).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+        optimizer.step()
+        loss_at_end += (float(loss.detach()) - loss_at_end) / min(update + 1, 100)
+    return loss_at_end
+
+
+def _drawn(conditions: Tensor, count: int) -> Tensor:
+    return conditions[torch.randint(len(conditions), (count,))]

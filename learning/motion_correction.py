@@ -1,0 +1,158 @@
+"""A correction of a policy's motions, and the search for the one with which it succeeds most.
+
+A robot that differs from the one that a policy was trained on often differs in a way that few numbers mend: its axes
+stand turned, a motion leads farther than it should, or commands come late, so that slower motions are needed. Noise on
+single motions hardly tells, as an episode's end answers for all of them. A correction that holds for a whole episode
+does: its success is its own. The search is Bayesian optimisation of few numbers by trial on the robot (Cully et al.
+2015, arXiv:1407.3501), which tries what a draw from the posterior deems best (Thompson sampling).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import norm
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import ActionChunk
+
+
+@dataclass(frozen=True)
+class MotionCorrection:
+    """Turns and scales the translation of every motion; only of ``ee_delta`` actions."""
+
+    scale: float = 1.0
+    """How far a motion leads, as a multiple of what the policy says."""
+    yaw_rad: float = 0.0
+    """By how much it is turned about the vertical axis of base_link [rad]."""
+
+    def matrix(self) -> np.ndarray:
+        """Return what it does to a translation (3, 3)."""
+        cos, sin = self.scale * np.cos(self.yaw_rad), self.scale * np.sin(self.yaw_rad)
+        return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, self.scale]])
+
+    def then(self, other: MotionCorrection) -> MotionCorrection:
+        """Return the correction that does what this one does, and then what ``other`` does."""
+        return MotionCorrection(self.scale * other.scale, self.yaw_rad + other.yaw_rad)
+
+    def apply(self, chunk: ActionChunk) -> ActionChunk:
+        """Return ``chunk`` corrected, within what actions may be."""
+        if chunk.space != "ee_delta" or self == MotionCorrection():
+            return chunk
+        actions = chunk.actions.copy()
+        actions[:, :3] = (actions[:, :3] @ self.matrix().T).clip(-1.0, 1.0)
+        return replace(chunk, actions=actions)
+
+
+def outcome_of(success: bool, progress: float) -> float:
+    """Return how near an episode came to its goal, 0..1: half for success, half for ``progress`` (NaN: unknown)."""
+    progress = 1.0 if success else min(1.0, max(0.0, progress)) if np.isfinite(progress) else 0.0
+    return 0.5 * success + 0.5 * progress
+
+
+@dataclass(frozen=True)
+class CorrectionSearchConfig:
+    """What is searched, and what is believed of success before anything was tried.
+
+    A trial changes one of the two numbers: who changes both at once mostly spoils the one by the other, and a second
+    search can add what is left. The belief is a Gaussian process over the corrections, in units of the reach: smooth,
+    and best without one.
+    """
+
+    reach_of_scale: float = 2.2
+    """Motions are scaled by 1 / this to this."""
+    reach_of_yaw_rad: float = 0.45
+    """Motions are turned by this at most, either way [rad]."""
+    steps: int = 13
+    """Values of each number; odd, so that no correction is among them."""
+    smooth: float = 0.5
+    """How far apart corrections still tell of each other."""
+    believed: float = 0.4
+    """Success without a correction, before anything was tried."""
+    believed_within: float = 0.5
+    """How fast the belief falls off with the size of a correction."""
+    spread: float = 0.3
+    """Standard deviation of the belief."""
+    noise: float = 0.4
+    """Standard deviation of the outcome of one episode."""
+    surety: float = 0.8
+    """With this probability a correction has to be better than none to be taken."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 3 or self.steps % 2 == 0:
+            raise InvalidInputError(f"CorrectionSearchConfig.steps: {self.steps}, expected an odd number from 3 on")
+        if not self.reach_of_scale > 1.0:
+            raise InvalidInputError(f"CorrectionSearchConfig.reach_of_scale: {self.reach_of_scale}, expected above 1")
+
+
+class CorrectionSearch:
+    """Says which correction to try next, and which one is best by what was tried.
+
+    The same seed and the same outcomes give the same trials.
+    """
+
+    def __init__(self, config: CorrectionSearchConfig | None = None, seed: int = 0) -> None:
+        self.config, self._seed = config or CorrectionSearchConfig(), seed
+        sizes = np.linspace(-1.0, 1.0, self.config.steps)
+        one = sizes[sizes != 0.0]
+        none = np.zeros_like(one)
+        self._places = np.concatenate((np.zeros((1, 2)), np.stack((one, none), 1), np.stack((none, one), 1)))
+        self._tried: list[int] = []  # index of each trial's place
+        self._outcomes: list[float] = []
+
+    @property
+    def trials(self) -> int:
+        """How many corrections were tried."""
+        return len(self._tried)
+
+    def next(self) -> MotionCorrection:
+        """Return the correction to try in the next episode."""
+        mean, covariance = self._posterior()
+        rng = np.random.default_rng((self._seed, len(self._tried)))
+        drawn = rng.multivariate_normal(mean, covariance, method="eigh")
+        return self._correction(int(np.argmax(drawn)))
+
+    def tell(self, tried: MotionCorrection, outcome: float) -> None:
+        """Take note of how an episode with ``tried`` came out: from 0, nothing was reached, to 1, all of it.
+
+        Raises:
+            InvalidInputError: ``outcome`` is none of these.
+        """
+        if not 0.0 <= outcome <= 1.0:
+            raise InvalidInputError(f"CorrectionSearch.tell: outcome {outcome}, expected 0..1")
+        size = np.array(
+            [
+                np.log(tried.scale) / np.log(self.config.reach_of_scale),
+                tried.yaw_rad / self.config.reach_of_yaw_rad,
+            ]
+        )
+        self._tried.append(int(np.argmin(((self._places - size) ** 2).sum(axis=1))))
+        self._outcomes.append(outcome)
+
+    def best(self) -> MotionCorrection:
+        """Return the correction that is expected to succeed most; none where it is not surely better than none."""
+        mean, covariance = self._posterior()
+        found = int(np.argmax(mean))  # 0: none
+        variance = covariance[found, found] + covariance[0, 0] - 2.0 * covariance[found, 0]
+        surety = norm.cdf((mean[found] - mean[0]) / np.sqrt(max(variance, 1e-12)))
+        return self._correction(found if surety >= self.config.surety else 0)
+
+    def _correction(self, index: int) -> MotionCorrection:
+        scale, yaw = self._places[index].tolist()
+        return MotionCorrection(float(self.config.reach_of_scale**scale), self.config.reach_of_yaw_rad * yaw)
+
+    def _posterior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean (n,) and covariance (n, n) of the success with each correction."""
+        config, places = self.config, self._places
+        apart = ((places[:, None] - places[None]) ** 2).sum(axis=-1)
+        before = config.believed * np.exp(-0.5 * (places**2).sum(axis=1) / config.believed_within**2)
+        covariance = config.spread**2 * np.exp(-0.5 * apart / config.smooth**2)
+        if not self._tried:
+            return before, covariance
+        known = covariance[:, self._tried]
+        noisy = known[self._tried] + config.noise**2 * np.eye(len(self._tried))
+        factor = cho_factor(noisy)
+        mean = before + known @ cho_solve(factor, np.array(self._outcomes) - before[self._tried])
+        return mean, covariance - known @ cho_solve(factor, known.T)

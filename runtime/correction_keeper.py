@@ -1,0 +1,150 @@
+"""The corrections of a policy's motions that suit a robot: searched for goal by goal, and kept on disk. No ROS."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import EngramError, StoreError
+from engram.learning.experience.database import write_atomic
+from engram.learning.motion_correction import CorrectionSearch, MotionCorrection
+from engram.learning.rewards.goal import kind_of
+
+FILE = "corrections.json"
+REMEMBERED = 8
+"""Goals that began and have not ended; older ones ended elsewhere."""
+
+
+@dataclass
+class Searched:
+    """What is known of the goals of one kind with one version of the weights."""
+
+    found: MotionCorrection = field(default_factory=MotionCorrection)
+    """All corrections that were found so far, one after the other."""
+    searches: int = 0
+    """Corrections that were found."""
+    trials: list[tuple[float, float, float]] = field(default_factory=list)
+    """Scale, turn and outcome of the goals since; relative to ``found``."""
+
+
+class CorrectionKeeper:
+    """Says which correction drives a goal, and learns from how it ended; callable from any thread.
+
+    Goals are told apart by the relation that their words name (in, on, pressed, ...) and by the version of the weights:
+    what suits one need not suit another. A search takes ``goals`` goals. The best correction, if it is surely better
+    than none, then drives, and what is left is searched for from there; else the search goes on.
+
+    Args:
+        folder: where it is kept; None: in RAM.
+        mode: none: none drives; found: those that were found; search: one more is searched for.
+        goals: of a search.
+        seed: of what is tried.
+        on_problem: is told what cannot be read or written; nothing is corrected then.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        mode: str,
+        goals: int,
+        seed: int = 0,
+        on_problem: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.mode, self._goals, self._seed, self._on_problem = mode, goals, seed, on_problem
+        self._path = folder / FILE if folder is not None and mode != "none" else None
+        self._known: dict[str, Searched] = {}
+        self._begun: dict[int, tuple[str, MotionCorrection]] = {}  # episode -> key, and what is tried
+        self._said = "nothing"
+        self._lock = threading.Lock()
+        try:
+            self._known = {} if self._path is None else read(self._path)
+        except StoreError as error:
+            self.mode, self._said = "none", f"nothing: {error}"
+            on_problem(self._said)
+
+    @property
+    def said(self) -> str:
+        """What drives, in a few words."""
+        return self._said
+
+    def begin(self, episode: int, words: str, version: str) -> MotionCorrection:
+        """Return the correction with which the policy is to carry out ``words`` in ``episode``.
+
+        The same one comes out for the same episode and outcomes before it, also in another process.
+        """
+        if self.mode == "none":
+            return MotionCorrection()
+        with self._lock:
+            key = f"{version}: {kind_of(words)}"
+            known = self._known.get(key, Searched())
+            tried = self._search(known).next() if self.mode == "search" else MotionCorrection()
+            self._begun = {**dict(list(self._begun.items())[1 - REMEMBERED :]), episode: (key, tried)}
+            self._said = self._words(known, tried)
+            return known.found.then(tried)
+
+    def tell(self, episode: int, outcome: float) -> None:
+        """Take note of how the goal of ``episode`` ended: from 0, nothing was reached, to 1, all of it."""
+        with self._lock:
+            key, tried = self._begun.pop(episode, ("", MotionCorrection()))
+            if self.mode != "search" or not key:
+                return
+            known = self._known.setdefault(key, Searched())
+            known.trials.append((tried.scale, tried.yaw_rad, outcome))
+            if len(known.trials) % self._goals == 0:
+                best = self._search(known).best()
+                if best != MotionCorrection():
+                    known.found, known.trials, known.searches = known.found.then(best), [], known.searches + 1
+            self._write()
+
+    def _search(self, known: Searched) -> CorrectionSearch:
+        search = CorrectionSearch(seed=self._seed * 1_000_003 + known.searches)
+        for scale, yaw_rad, outcome in known.trials:
+            search.tell(MotionCorrection(scale, yaw_rad), outcome)
+        return search
+
+    def _words(self, known: Searched, tried: MotionCorrection) -> str:
+        drives = known.found.then(tried)
+        words = f"scale {drives.scale:.2f}, turned by {math.degrees(drives.yaw_rad):.0f} degrees"
+        return f"{words} ({len(known.trials)} goals tried)" if self.mode == "search" else words
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        about = {
+            key: {"found": [one.found.scale, one.found.yaw_rad], "searches": one.searches, "trials": one.trials}
+            for key, one in self._known.items()
+        }
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self._path, json.dumps(about, indent=1).encode())
+        except (OSError, EngramError) as error:
+            self._on_problem(f"{self._path}: cannot be written, what was tried is lost with this process: {error}")
+
+
+def read(path: Path) -> dict[str, Searched]:
+    """Return what is kept in ``path``; nothing where there is no file. StoreError: it is damaged, and left as it is."""
+    if not path.exists():
+        return {}
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        known = {}
+        for key, one in found.items():
+            trials = [(float(scale), float(yaw), float(outcome)) for scale, yaw, outcome in one["trials"]]
+            known[key] = Searched(_checked(*one["found"]), int(one["searches"]), trials)
+            for scale, yaw, outcome in trials:
+                _checked(scale, yaw)
+                CorrectionSearch().tell(MotionCorrection(scale, yaw), outcome)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngramError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); mend or remove it") from error
+    return known
+
+
+def _checked(scale: float, yaw_rad: float) -> MotionCorrection:
+    if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
+        raise ValueError(f"scale {scale}, turn {yaw_rad}")
+    return MotionCorrection(scale, yaw_rad)

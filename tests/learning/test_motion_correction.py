@@ -1,0 +1,99 @@
+"""A correction of a policy's motions is applied as it says, and the one that helps is found by trial."""
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.core.types import ActionChunk
+from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.learning.motion_correction import CorrectionSearch, CorrectionSearchConfig, MotionCorrection
+
+
+def chunk(row, space="ee_delta"):
+    return ActionChunk(100, 1, space, np.array([row] * 2, float), 0.1, 2, "v")
+
+
+def test_a_translation_is_turned_and_scaled_and_nothing_else():
+    correction = MotionCorrection(scale=0.5, yaw_rad=np.pi / 2)
+    done = correction.apply(chunk([0.4, 0.2, -0.6, 0.1, 0.2, 0.3, 1.0]))
+    np.testing.assert_allclose(done.actions[1], [-0.1, 0.2, -0.3, 0.1, 0.2, 0.3, 1.0], atol=1e-12)
+    assert MotionCorrection(scale=4.0).apply(chunk([0.4, -0.4, 0.1, 0, 0, 0, 0])).actions[0, :3].tolist() == [
+        1.0,
+        -1.0,
+        0.4,
+    ]
+    joints = chunk([0.4, 0.2], "joint_position")
+    assert correction.apply(joints) is joints and MotionCorrection().apply(joints) is joints
+
+
+def test_what_drives_is_corrected_with_and_without_noise():
+    for size in (0.0, 0.1):
+        explore = Exploration(ExplorationConfig(size=size))
+        explore.begin(3)
+        plain = explore.apply(chunk([0.0, 0.0, 0.4, 0, 0, 0, 0]))
+        explore.begin(3)
+        explore.correction = MotionCorrection(scale=0.5)
+        assert explore.apply(chunk([0.0, 0.0, 0.8, 0, 0, 0, 0])).actions == pytest.approx(plain.actions)
+
+
+def searched(best, width, trials, seed):
+    """Return a search after trials on a robot that succeeds most with ``best`` (log of the scale, yaw)."""
+    search, luck, successes = CorrectionSearch(seed=seed), np.random.default_rng(seed), 0
+    for _ in range(trials):
+        correction = search.next()
+        off = np.array([np.log(correction.scale), correction.yaw_rad]) - best
+        success = luck.random() < 0.95 * np.exp(-0.5 * (off**2 / np.square(width)).sum())
+        search.tell(correction, float(success))
+        successes += success
+    return search, successes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_correction_that_helps_is_found(seed):
+    search, successes = searched((0.0, -0.25), (0.6, 0.25), 60, seed)
+    found = search.best()
+    assert abs(found.yaw_rad + 0.25) < 0.13 and abs(np.log(found.scale)) < 0.45
+    assert successes > 36  # 0.58 of them without a correction: the search costs nothing
+
+
+def test_a_trial_changes_one_number_and_stays_within_reach():
+    search, tried = CorrectionSearch(seed=1), []
+    for number in range(60):
+        tried.append(search.next())
+        search.tell(tried[-1], number % 2)
+    assert all(1 / 2.2 - 1e-9 <= one.scale <= 2.2 + 1e-9 and abs(one.yaw_rad) <= 0.45 for one in tried)
+    assert all(one.scale == 1.0 or one.yaw_rad == 0.0 for one in tried)
+    assert {one.scale == 1.0 for one in tried} == {one.yaw_rad == 0.0 for one in tried} == {True, False}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_none_is_needed_none_is_taken(seed):
+    search, successes = searched((0.0, 0.0), (0.3, 0.2), 60, seed)
+    assert search.best() == MotionCorrection() and successes > 33
+
+
+def test_the_same_outcomes_give_the_same_trials():
+    one, _ = searched((-0.5, 0.0), (0.5, 0.3), 10, seed=4)
+    again = CorrectionSearch(seed=4)
+    luck = np.random.default_rng(4)
+    for _ in range(10):
+        correction = again.next()
+        off = np.array([np.log(correction.scale) + 0.5, correction.yaw_rad])
+        again.tell(correction, float(luck.random() < 0.95 * np.exp(-0.5 * (off**2 / np.array([0.25, 0.09])).sum())))
+    assert one.next() == again.next() and one.next() == one.next()
+
+
+def test_nothing_was_tried_and_nothing_is_taken():
+    assert CorrectionSearch().best() == MotionCorrection()
+
+
+@pytest.mark.parametrize("outcome", [np.nan, -0.1, 1.1])
+def test_an_outcome_that_is_none_is_refused(outcome):
+    with pytest.raises(InvalidInputError, match=r"CorrectionSearch\.tell: outcome"):
+        CorrectionSearch().tell(MotionCorrection(), outcome)
+
+
+@pytest.mark.parametrize("how", [{"steps": 4}, {"steps": 1}, {"reach_of_scale": 1.0}, {"reach_of_scale": np.nan}])
+def test_a_search_that_cannot_be_is_refused_by_name(how):
+    with pytest.raises(InvalidInputError, match=rf"CorrectionSearchConfig\.{next(iter(how))}"):
+        CorrectionSearchConfig(**how)

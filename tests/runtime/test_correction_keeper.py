@@ -1,0 +1,101 @@
+"""Which correction drives a goal, and what is learnt from how it ended."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engram.learning.motion_correction import MotionCorrection
+from engram.runtime.correction_keeper import FILE, CorrectionKeeper
+
+NONE = MotionCorrection()
+PICK, STACK = "put the red cube in the bin", "stack the red cube on the blue cube"
+
+
+def practise(keeper, goals, best, words=PICK, version="v0", first=1):
+    """Carry out goals that succeed the more often, the nearer the corrected motion is to ``best``; return the tried."""
+    luck, tried = np.random.default_rng(first), []
+    for episode in range(first, first + goals):
+        tried.append(keeper.begin(episode, words, version))
+        off = np.array([np.log(tried[-1].scale) - np.log(best.scale), tried[-1].yaw_rad - best.yaw_rad])
+        success = luck.random() < 0.95 * np.exp(-0.5 * (off**2 / np.array([0.09, 0.03])).sum())
+        keeper.tell(episode, float(success))
+    return tried
+
+
+def test_what_helps_is_found_goal_by_goal_and_drives_then_also_in_another_process(tmp_path):
+    keeper, best = CorrectionKeeper(tmp_path, "search", 50), MotionCorrection(1.0, 0.35)
+    assert keeper.said == "nothing"
+    practise(keeper, 100, best)
+    found = CorrectionKeeper(tmp_path, "found", 50)
+    drives = found.begin(1, PICK, "v0")
+    assert abs(drives.yaw_rad - 0.35) < 0.16 and 0.7 < drives.scale < 1.4
+    assert found.said.startswith(f"scale {drives.scale:.2f}, turned by {np.degrees(drives.yaw_rad):.0f} degrees")
+    before = (tmp_path / FILE).read_bytes()
+    found.tell(1, 0.0)  # no search: nothing is learnt
+    assert (tmp_path / FILE).read_bytes() == before
+    assert found.begin(2, "stack the red cube on the blue one", "v0") == NONE  # another kind of goal
+    assert found.begin(3, "put the green ball in the bowl", "v0") == drives  # the same kind
+    assert found.begin(4, PICK, "v1") == NONE  # other weights
+
+
+def test_a_search_goes_on_in_another_process_with_what_it_would_have_tried(tmp_path):
+    best = MotionCorrection(0.6)
+    whole = practise(CorrectionKeeper(tmp_path / "a", "search", 20), 12, best)
+    first = practise(CorrectionKeeper(tmp_path / "b", "search", 20), 7, best)
+    again = CorrectionKeeper(tmp_path / "b", "search", 20)
+    assert again.begin(7 + 1, PICK, "v0") == whole[7]  # a goal that never ended is tried again
+    assert first == whole[:7] and len({*whole}) > 3
+    assert "(7 goals tried)" in again.said
+
+
+def test_a_search_that_finds_nothing_sure_goes_on(tmp_path):
+    keeper = CorrectionKeeper(tmp_path, "search", 5)
+    for episode in range(10):
+        keeper.begin(episode, PICK, "v0")
+        keeper.tell(episode, 0.0)
+    (known,) = json.loads((tmp_path / FILE).read_text()).values()
+    assert known["found"] == [1.0, 0.0] and len(known["trials"]) == 10
+
+
+def test_what_is_told_of_a_goal_that_did_not_begin_here_counts_for_nothing(tmp_path):
+    keeper = CorrectionKeeper(tmp_path, "search", 5)
+    keeper.tell(3, 1.0)
+    assert not (tmp_path / FILE).exists()
+
+
+def test_without_corrections_nothing_is_read_or_written(tmp_path):
+    (tmp_path / FILE).write_text("{")
+    keeper = CorrectionKeeper(tmp_path, "none", 5)
+    assert (keeper.begin(1, PICK, "v0"), keeper.said) == (NONE, "nothing")
+    keeper.tell(1, 1.0)
+    assert (tmp_path / FILE).read_text() == "{"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", '{"a": 1}', '{"a": {"found": [1, 0], "searches": 0, "trials": [[1, 0, 7]]}}'),
+        *(
+            '{"a": {"found": [NaN, 0], "searches": 0, "trials": []}}',
+            '{"a": {"found": [1], "searches": 0, "trials": []}}',
+        ),
+        '{"a": {"found": [1, 0], "searches": 0, "trials": [[-1, 0, 1]]}}',
+    ],
+)
+def test_a_damaged_file_is_named_and_left_and_nothing_is_corrected(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    problems = []
+    keeper = CorrectionKeeper(tmp_path, "search", 5, on_problem=problems.append)
+    assert keeper.begin(1, PICK, "v0") == NONE
+    keeper.tell(1, 1.0)
+    assert (tmp_path / FILE).read_text() == text and "cannot be read" in problems[0] and str(tmp_path) in problems[0]
+    assert keeper.said.startswith("nothing: ")
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_the_search_goes_on(tmp_path):
+    (tmp_path / "file").write_text("")
+    problems = []
+    keeper = CorrectionKeeper(tmp_path / "file", "search", 5, on_problem=problems.append)
+    assert len({*practise(keeper, 6, MotionCorrection(2.0))}) > 2
+    assert "cannot be written" in problems[0]
