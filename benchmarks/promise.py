@@ -6,12 +6,13 @@ All nodes of ``engram up robot`` run, learner and gate with them; a simulation t
 trained in plays the robot (:mod:`engram.benchmarks.robot_twin`). The safety filter lets the robot's full speed through,
 as in the gate's simulation. What happens:
 
-1. The robot works on one kind of goal. The memory alone says what went well; the learner learns from it.
-2. The gate finds in the robot's record how it differs from the simulation. In a simulation that differs likewise the
-   policy practises, with that simulation's truth as the judge, and the learner's candidates are tried. Meanwhile the
-   robot rests, so that two cores suffice. What the gate promotes drives, and the robot works again.
-3. It rests and works once more. The next candidate that is promoted drives as a canary, and at this moment the robot is
-   knocked: it stands differently from now on. The learner sees goals fail, and rolls back.
+1. The robot works on one kind of goal. The memory alone says what went well.
+2. The gate finds in the robot's record how it differs from the simulation. In a simulation that differs likewise it is
+   searched for how the policy has to correct its motions, with that simulation's truth as the judge. The learner makes
+   what was found part of the weights, and the gate tries them. Meanwhile the robot rests, so that two cores suffice.
+   What the gate promotes drives as a canary, and the robot works again, until the canary is approved for all robots.
+3. It works on a second kind of goal, and rests. The next candidate that is promoted drives as a canary, and at this
+   moment the robot is knocked: its motions lead elsewhere from now on. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
    refused with the gate's reason.
 
@@ -74,28 +75,26 @@ class PromiseBenchmark:
     policy: str = "base"
     """Where learning begins."""
     task: str = "pick_place"
-    """What is practised."""
-    on: str = "mounted"
+    """The first kind of goal."""
+    then: str = "press_button"
+    """The second one."""
+    on: str = "turned"
     """The gap that the robot has; nobody tells the gate."""
-    knocked: str = "knocked"
+    knocked: str = "turned_scaled"
     """The gap that it has from the canary on."""
-    worked: int = 30
-    """Goals before the robot rests for the first time, and again before the second."""
+    worked: int = 25
+    """Goals of the first kind before the robot rests, again afterwards, and then of the second kind."""
     watched: int = 80
     """Most goals until the canary is rolled back."""
     first_seed: int = 30_000
     """Scene of the first goal."""
-    candidate_updates: int = 3600
-    """Updates of the learner between two candidates."""
     budget: int = 600
     """Most pairs of episodes of the gate on a task."""
     workers: int = 2
     """Processes of the gate, at the lowest priority."""
-    exploration: float = 0.1
-    """Noise on the robot's chunks, as of engram improve."""
     goal_s: float = 12.0
     """Time limit of a goal [s]."""
-    rest_s: float = 3600.0
+    rest_s: float = 2400.0
     """Longest rest: so long is waited for something better to drive [s]."""
     domain: int = 46
     """ROS_DOMAIN_ID of the nodes."""
@@ -105,7 +104,7 @@ class PromiseBenchmark:
     """Where the JSON goes."""
 
     def __post_init__(self) -> None:
-        for name in ("worked", "watched", "candidate_updates", "budget", "workers"):
+        for name in ("worked", "watched", "budget", "workers"):
             positive_int(f"PromiseBenchmark.{name}", getattr(self, name))
 
     def most(self, goals: int) -> int:
@@ -149,12 +148,12 @@ class Promise:
         self.story.happenings.append(Happening(what, text, version, len(self.story.goals), at))
         print(f"{at:.0f} s, goal {len(self.story.goals)}: {what} {version} {text}", file=sys.stderr, flush=True)
 
-    def work(self, most: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Give goals until ``until``, at most ``most``; tell whether it came to that."""
+    def work(self, task: str, most: int, until: Callable[[], bool] = lambda: False) -> bool:
+        """Give goals of ``task`` until ``until``, at most ``most``; tell whether it came to that."""
         for _ in range(most):
             if until():
                 return True
-            self.goal()
+            self.goal(task)
         return until()
 
     def rest(self) -> bool:
@@ -174,25 +173,28 @@ class Promise:
         """Tell whether the gate has told what becomes of the newest candidate."""
         return not self.candidate or self.verdicts.get(self.candidate, GateVerdict(decision=OPEN)).decision != OPEN
 
-    def goal(self) -> None:
-        """Give one goal."""
+    def goal(self, task: str) -> None:
+        """Give one goal of ``task``."""
         version = self.drives
         if version != self._drove:
             self._drove = version
             self.tell("drives", "", version)
         seed = self.config.first_seed + len(self.story.goals)
-        ended = self.twin.goal(self.config.task, seed)
+        ended = self.twin.goal(task, seed)
         at = round(time.monotonic() - self.began, 1)
-        self.story.goals.append(ended | {"version": version, "at_s": at})
+        self.story.goals.append(ended | {"task": task, "version": version, "at_s": at})
 
     # -- the parts -------------------------------------------------------------------------------------------------
 
     def learn(self) -> bool:
-        """Work and rest until the gate has let a candidate drive, and another one as a canary; tell whether it has."""
-        for _ in range(2):
-            self.work(self.config.most(self.config.worked))
-            if not self.rest():
-                return False
+        """Work and rest until the gate has let a candidate drive, and a second one; tell whether one does."""
+        goals = self.config.most(self.config.worked)
+        self.work(self.config.task, goals)
+        if not self.rest():
+            return False
+        self.work(self.config.task, goals)
+        self.work(self.config.then, goals)
+        self.rest()
         return True
 
     def knock(self, gap: Path) -> None:
@@ -201,7 +203,7 @@ class Promise:
         driving = self.drives
         before = {one.version for one in self.story.happenings if one.what == "drives"} - {driving}
         self.tell("knocked", self.config.knocked)
-        gone = self.work(self.config.most(self.config.watched), lambda: self.drives in before)
+        gone = self.work(self.config.task, self.config.most(self.config.watched), lambda: self.drives in before)
         self.tell("rolled back" if gone else "not rolled back", self.drives, driving)
 
     def sabotage(self, home: Path) -> None:
@@ -247,13 +249,12 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
         trust(keys, keys / PUBLIC)
     values = {
         "policy": config.policy,
-        "exploration": str(config.exploration),
         "accept": "approved",
         "signing_key": str((keys / SIGNING).resolve()),
     }
     parameters = {
         "learner_node": (
-            ("learner.candidate_updates", config.candidate_updates),
+            ("learner.updates_per_episode", 0),  # nothing is imitated
             ("weights_for", ["robot0", "robot1"]),
         ),
         "safety_node": FULL_SPEED,

@@ -11,6 +11,8 @@ from engram.core.statistics import Rate, wilson
 
 WINDOW = 20
 """Goals over which the picture's curve is averaged."""
+NAMES = ("first", "second", "third", "fourth")
+"""Of the versions that drove, in their order."""
 COLORS = {
     "drives": "tab:green",
     "verdict": "tab:gray",
@@ -47,22 +49,24 @@ class Story:
         return next((one for one in self.happenings if one.what == what), None)
 
 
-def by_version(story: Story) -> dict[str, Rate]:
-    """Return how often the goals were reached, by the simulator, for each version until the robot was knocked."""
+def by_version(story: Story) -> dict[tuple[str, str], Rate]:
+    """Return how often the goals of a task were reached with a version, by the simulator, until the robot was knocked:
+    (task, "first") is what drove first, and so on."""
     knocked = story.first("knocked")
     before = story.goals[: knocked.goals if knocked else None]
     rates = {}
-    for version in dict.fromkeys(goal["version"] for goal in before):
-        those = [goal for goal in before if goal["version"] == version]
-        rates[version] = wilson(sum(goal["truth"] for goal in those), len(those))
+    for version, name in zip(dict.fromkeys(goal["version"] for goal in before), NAMES, strict=False):
+        for task in dict.fromkeys(goal["task"] for goal in before if goal["version"] == version):
+            those = [goal["truth"] for goal in before if (goal["task"], goal["version"]) == (task, version)]
+            rates[task, name] = wilson(sum(those), len(those))
     return rates
 
 
 def figures(story: Story) -> list[dict[str, Any]]:
     """Return what the story comes to."""
     rows = []
-    for name, rate in zip(("first", "second", "third"), by_version(story).values(), strict=False):
-        rows.append(figure(f"promise_success_{name}_version", rate.rate, rate.n, (rate.low, rate.high)))
+    for (task, name), rate in by_version(story).items():
+        rows.append(figure(f"promise_success_{task}_{name}_version", rate.rate, rate.n, (rate.low, rate.high)))
     right = [(goal["outcome"] == "succeeded") == goal["truth"] for goal in story.goals]
     if right:
         rate = wilson(sum(right), len(right))

@@ -8,7 +8,7 @@ import numpy as np
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
-from engram.core.types import ActionChunk
+from engram.core.types import CORRECTION, ActionChunk, ActionSource
 from engram.learning.motion_correction import MotionCorrection
 
 _MOTION = 6
@@ -57,6 +57,12 @@ class Exploration:
         self._rng = np.random.default_rng((self._seed, episode))
         self._until_ns = self._drawn_ns = 0  # the draw holds from, and until
         self._draw: np.ndarray = np.zeros(_MOTION)
+
+    def mark(self, source: ActionSource) -> ActionSource:
+        """Return ``source`` marked as corrected where its motions are: what is done so is not to be imitated."""
+        if self.correction == MotionCorrection():
+            return source
+        return replace(source, ablation=source.ablation or CORRECTION)
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` corrected and with noise, within what actions may be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ class LearnerConfig:
     """Pace and size of the learning."""
 
     updates_per_episode: int = 40
-    """Updates that each new success pays for, so that learning keeps step with experience."""
+    """Updates that each new success pays for, so that learning keeps step with experience; 0: nothing is imitated."""
     batch_size: int = 32
     """Control steps in an update."""
     window: int = 16
@@ -57,6 +57,10 @@ class LearnerConfig:
     replay: ReplayConfig = field(default_factory=ReplayConfig)
 
     def __post_init__(self) -> None:
+        if self.updates_per_episode < 0:
+            raise InvalidInputError(
+                f"LearnerConfig.updates_per_episode: {self.updates_per_episode}, expected 0 or more"
+            )
         if self.window < 1:
             raise InvalidInputError(f"LearnerConfig.window: {self.window}, expected 1 or more")
 
@@ -74,7 +78,6 @@ class Learner:
             already made for ``policy``.
         folder: for :meth:`save`. What was saved there is gone on from, bit for bit.
         parent: version that drives the robots; default: the policy's.
-        practised: episodes of practice in simulation, which are learnt from beside the experience.
         config: pace and size; the length of a chunk is the policy's, where the algorithm knows it.
 
     Raises:
@@ -91,13 +94,12 @@ class Learner:
         *,
         folder: Path | str | None = None,
         parent: str = "",
-        practised: EpisodeSource | None = None,
         config: LearnerConfig | None = None,
     ) -> None:
         self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
         self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
         self.lineage = self.algorithm.lineage
-        self._source, self._practised = source, practised
+        self._source = source
         self._folder = None if folder is None else Path(folder)
         self._specs = tensor_specs(self.algorithm.weights())
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
@@ -113,7 +115,7 @@ class Learner:
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        names = ("episodes", "successes", "practised", "updates", "update_credit", "candidates", "loss", "parent")
+        names = ("episodes", "successes", "updates", "update_credit", "corrections", "candidates", "loss", "parent")
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
 
     @property
@@ -126,16 +128,10 @@ class Learner:
         state, found = self._progress, 0
         for info in self._source.catalogue(state.cursor):
             state.cursor = info.number
-            found += self._take(info, info.number)
-        if self._practised is not None:
-            for info in self._practised.catalogue(state.practised_cursor):
-                state.practised_cursor = info.number
-                taken = self._take(info, -info.number)
-                state.practised += taken
-                found += taken
+            found += self._take(info)
         return found
 
-    def _take(self, info: EpisodeInfo, number: int) -> int:
+    def _take(self, info: EpisodeInfo) -> int:
         """Learn from the episode from now on, if it may be learnt from; return 1 if so, else 0."""
         state = self._progress
         state.episodes += 1
@@ -145,20 +141,14 @@ class Learner:
         if reason:
             state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
             return 0
-        transitions = self._episode(number)
+        transitions = self._source.episode(info.number)
         if not transitions:  # the store's bound has let it go
             return 0
-        self._replay.add(number, transitions)
+        self._replay.add(info.number, transitions)
         state.experience = _after(state.experience, transitions)
         state.successes += 1
         state.update_credit += self.config.updates_per_episode
         return 1
-
-    def _episode(self, number: int) -> Sequence[Transition]:
-        """Return the transitions of an episode, of practice in simulation where ``number`` is negative."""
-        if number > 0:
-            return self._source.episode(number)
-        return () if self._practised is None else self._practised.episode(-number)
 
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
@@ -186,24 +176,46 @@ class Learner:
             self._update()
         return self._make_candidate()
 
-    def correct(self, correction: MotionCorrection) -> tuple[bytes, PolicyManifest]:
+    def correct(
+        self,
+        correction: MotionCorrection,
+        practised: Iterable[Sequence[Transition]] | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[bytes, PolicyManifest]:
         """Make ``correction`` of the policy's motions part of the weights; return them and their manifest.
 
-        It learns in what it saw in all episodes that there are, successes or not. It counts as one update. None of the
-        episodes is to be imitated afterwards: their actions were those of other corrections.
+        It learns in what it saw in all of the episodes, successes or not. It counts as one update.
+
+        Args:
+            correction: of the weights as they are.
+            practised: episodes that show where the motions are corrected. None: all of the experience, and none of it
+                is imitated afterwards, as its actions were those of other corrections.
+            check: called now and then; what it raises is raised, and nothing has changed.
 
         Raises:
             InvalidInputError: there is no episode, or the algorithm cannot do it.
         """
         everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
         seen, state = ReplayBuffer(everything, self.algorithm.shrink), self._progress
-        for info in self._source.catalogue():
-            state.cursor = info.number
-            if transitions := self._source.episode(info.number):
-                seen.add(info.number, transitions)
+        last = self._source.catalogue(state.cursor)[-1:] if practised is None else ()
+        episodes = self._everything() if practised is None else practised
+        experience = state.experience
+        for number, transitions in enumerate(episodes, 1):
+            check()
+            if transitions:  # the store's bound may have let it go
+                seen.add(number, transitions)
+                experience = _after(experience, transitions)
+        if not len(seen):
+            raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
         batches = [seen.sample(128, (self.config.seed, number)) for number in range(CORRECTED // 128)]
-        self._count(self.algorithm.correct(batches, correction, self.config.seed))
+        metrics = self.algorithm.correct(batches, correction, self.config.seed, check)
+        self._count(metrics)
+        state.experience, state.corrections = experience, state.corrections + 1
+        state.cursor = last[0].number if last else state.cursor
         return self._make_candidate()
+
+    def _everything(self) -> Iterator[Sequence[Transition]]:
+        return (self._source.episode(info.number) for info in self._source.catalogue())
 
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights and their manifest when ``candidate_updates`` were taken since the last ones, else None.
@@ -270,7 +282,7 @@ class Learner:
         if self._stream is not None and progress.streams:
             self._stream.places = progress.streams
         for number in progress.replay:
-            transitions = self._episode(number)
+            transitions = self._source.episode(number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
 

@@ -29,10 +29,6 @@ class Progress:
     """Episodes that were looked at."""
     successes: int = 0
     """Episodes that entered the replay buffer."""
-    practised_cursor: int = 0
-    """Number of the last episode of practice in simulation that was looked at."""
-    practised: int = 0
-    """Episodes of practice in simulation that entered the replay buffer; they are among ``successes``."""
     experience: str = ""
     """Digest of what has entered it, in that order."""
     passed_over: dict[str, int] = field(default_factory=dict)
@@ -42,6 +38,8 @@ class Progress:
     """Updates that successes have paid for and that are not taken yet."""
     at_candidate: int = 0
     """Updates when the last candidate was made."""
+    corrections: int = 0
+    """Corrections of the motions that became part of the weights."""
     candidates: int = 0
     loss: float = 0.0
     """Running mean."""

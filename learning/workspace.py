@@ -6,18 +6,16 @@ It is then moved aside, and training begins anew with the experience that there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engram.core.contracts import Policy
 from engram.core.errors import StoreError, StoreLockedError, UnknownNameError, WeightsError
-from engram.core.types import Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import set_aside
-from engram.learning.experience.reader import EpisodeInfo, ExperienceReader, experience_file
 from engram.learning.learner import EpisodeSource, Learner, LearnerConfig
 from engram.learning.live import LiveRecord
+from engram.learning.practised import Practised
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import compare_specs, make_manifest, tensor_specs
 
@@ -27,34 +25,6 @@ PARTS = (TRAINING, PRACTICE, "weights", "live")
 """Folders that belong to one policy; the experience beside them does not."""
 
 
-class PractisedEpisodes:
-    """What another process practises in simulation and keeps in ``folder``; nothing, until there is something.
-
-    A store that cannot be read is passed over: experience goes on being learnt from. ``trouble`` says so while it is.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self.trouble = folder, ""
-
-    def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
-        """Return the complete episodes with a number above ``after``, oldest first."""
-        return self._read(lambda store: store.catalogue(after))
-
-    def episode(self, number: int) -> Sequence[Transition]:
-        """Return the transitions of one episode; empty when it is gone."""
-        return self._read(lambda store: store.episode(number))
-
-    def _read[T](self, read: Callable[[ExperienceReader], Sequence[T]]) -> Sequence[T]:
-        self.trouble = ""
-        if not experience_file(self._folder).exists():
-            return ()
-        try:
-            return read(ExperienceReader(self._folder))
-        except StoreError as error:
-            self.trouble = str(error)
-            return ()
-
-
 @dataclass(frozen=True)
 class Workspace:
     """A learner, the library of its weights, and how they did on the robots."""
@@ -62,7 +32,7 @@ class Workspace:
     learner: Learner
     library: WeightsLibrary
     live: LiveRecord
-    practised: PractisedEpisodes
+    practised: Practised
     moved_aside: str = ""
     """Why the folder's training state and weights were moved aside, and where to; empty: they were not."""
 
@@ -102,13 +72,12 @@ def _open(
             what = f"{folder / 'weights'}: {library.current}"
             compare_specs(tensor_specs(data), tensor_specs(first), what)
             algorithm.lineage.check(manifest.lineage, what)
-        practised = PractisedEpisodes(folder / PRACTICE)
-        learner = Learner(source, policy, algorithm, folder=folder / TRAINING, practised=practised, config=config)
+        learner = Learner(source, policy, algorithm, folder=folder / TRAINING, config=config)
         if not library.current:  # the weights that training began with can always be gone back to
             library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
             library.approve(policy.version, "training began with these weights")
         learner.promoted(library.current)
-        return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"), practised)
+        return Workspace(learner, library, LiveRecord(folder / "live" / "outcomes.json"), Practised(folder / PRACTICE))
     except BaseException:
         library.close()
         raise

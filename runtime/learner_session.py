@@ -13,13 +13,14 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from engram.core.errors import WeightsError
+from engram.core.errors import EngramError, WeightsError
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.experience.eligibility import ABLATION, COVERED, why_not
 from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import worse_than_before
+from engram.learning.practised import FoundCorrection
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import sign
@@ -39,6 +40,10 @@ class LearnerOutputs(Protocol):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Send weights with their manifest; ``signature`` is empty without a key. No ``data``: the manifest alone."""
+
+
+class _StoppedError(Exception):
+    pass
 
 
 class LearnerSession:
@@ -69,6 +74,8 @@ class LearnerSession:
     ) -> None:
         self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
         self._practised = workspace.practised
+        self._refused: FoundCorrection | None = None  # what cannot be made part of the weights
+        self._trouble = ""  # why
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
         self._config, self._store, self._key = config, store, key
         self._outputs, self._health, self._wall_ns, self._proof = outputs, health, wall_ns, proof
@@ -120,6 +127,7 @@ class LearnerSession:
         Before, what drives now is rolled back if the new episodes show that it is worse on the robots.
         """
         self._watch()
+        self._take_correction(goes_on)
         self.learner.poll()
         for _ in range(BURST):
             if not goes_on():
@@ -135,6 +143,35 @@ class LearnerSession:
         if updates - self._saved >= self._config.save_every:
             self.learner.save()
             self._saved = updates
+
+    def _take_correction(self, goes_on: Callable[[], bool]) -> None:
+        """Make a correction that practice found part of the weights; that takes some minutes."""
+
+        def check() -> None:
+            if not goes_on():
+                raise _StoppedError
+
+        try:
+            found = self._practised.found()
+        except EngramError as error:
+            self._trouble = str(error)
+            return
+        if found is None or found.number != self.learner.metrics["corrections"] + 1:
+            self._trouble = ""
+            return
+        if found == self._refused:
+            return
+        try:
+            with self._health.timed("correction"):
+                candidate = self.learner.correct(found.correction, self._practised.episodes(found.episodes), check)
+        except _StoppedError:
+            return
+        except EngramError as error:
+            self._refused, self._trouble = found, str(error)
+            return
+        self._take_candidate(*candidate)
+        self.learner.save()  # who practises goes on from there
+        self._saved = self.learner.metrics["updates"]
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -244,8 +281,8 @@ class LearnerSession:
             note(f"learner {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
-        if self._practised.trouble:
-            note("practice in simulation is not learnt from", self._practised.trouble)
+        if self._trouble:
+            note("the correction that practice found is not learnt", self._trouble)
         note("stored transitions", str(self._stored))
         note("transitions gone before they came", str(self._missing))
         note("lineage", str(self.learner.lineage))

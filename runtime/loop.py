@@ -157,7 +157,9 @@ class Runtime:
             if self.explore is not None:
                 chunk = self.explore.apply(chunk)
             if self.recorder is not None:
-                self.recorder.chunk(replace(chunk, episode=status.episode), source_of(self.policy))
+                source = source_of(self.policy)
+                source = source if self.explore is None else self.explore.mark(source)
+                self.recorder.chunk(replace(chunk, episode=status.episode), source)
             self._read.update(dict.fromkeys(chunk.memory_ids))
         human = self.human(observation) if self.human is not None else None
         decision = self.pipeline.step(observation.joints, chunk, human)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from engram.core.contracts import Policy, StatefulPolicy
 from engram.core.errors import WeightsError
-from engram.core.types import CORRECTION, ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
+from engram.core.types import ActionChunk, ActionSource, Lineage, MemoryTokens, Observation
 from engram.learning.exploration import Exploration
-from engram.learning.motion_correction import MotionCorrection
 from engram.runtime.correction_keeper import CorrectionKeeper
 from engram.runtime.episode_keeper import EpisodeKeeper
 
@@ -89,8 +88,7 @@ class PolicyRunner:
     def source(self) -> ActionSource:
         """Whose actions the next ones are, and under which conditions."""
         source = source_of(self.policy)
-        corrected = self.explore is not None and self.explore.correction != MotionCorrection()
-        return replace(source, ablation=source.ablation or CORRECTION) if corrected else source
+        return source if self.explore is None else self.explore.mark(source)
 
     @property
     def corrected_by(self) -> str:

@@ -248,7 +248,7 @@ class Practice:
         if found == MotionCorrection():
             return
         self._search = CorrectionSearch(seed=self._seed_of_search(len(self.corrections)))
-        if sum(one != MotionCorrection() for one in self.corrections) > self.learner.metrics["updates"]:
+        if sum(one != MotionCorrection() for one in self.corrections) > self.learner.metrics["corrections"]:
             self._drive(self.learner.correct(found))
 
     def _seed_of_search(self, number: int) -> int:

@@ -1,27 +1,31 @@
-"""Practice in the simulation that follows the robot: what the robot is asked for is tried again and again there.
+"""Practice in the simulation that follows the robot: how the policy has to correct its motions there is searched for.
 
-A robot makes a few hundred episodes a day, and what drives it may not change before a gate has allowed it. Here
-what was learnt last drives at once, as in ``engram improve``, and the simulator says what went well (``oracle``: its
-truth is that of the simulation, never of the robot). The learner takes the successes beside those of the robot; its
-candidates have to pass the gate as before.
+A robot makes a few hundred episodes a day, and what drives it may not change before a gate has allowed it. Here every
+episode tries another correction of all motions (:mod:`engram.learning.motion_correction`) at what the robot was asked
+for, and the simulator says how near it came (``oracle``: its truth is that of the simulation, never of the robot). What
+is surely better than no correction is left for the learner, which makes it part of the weights; its candidate has to
+pass the gate as any other. Then what is left is searched for from there, until nothing is found.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
-from engram.core.errors import InvalidInputError
-from engram.core.types import Transition
+from engram.core.errors import EngramError, InvalidInputError, StoreError
+from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
 from engram.learning.experience.database import write_atomic
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.learning.motion_correction import CorrectionSearch, MotionCorrection, outcome_of
+from engram.learning.practised import FoundCorrection, Practised
 from engram.learning.progress import Progress, read_weights, saved_state
 from engram.learning.workspace import PRACTICE, TRAINING
 from engram.runtime.experience_recorder import ExperienceRecorder
@@ -37,9 +41,10 @@ RECENT = 20
 """Episodes of the robot that say what is practised, the newest."""
 DRIVING = "driving.safetensors"
 """File of the weights that drive, beside what is practised."""
-AHEAD = 5
-"""Practice waits while the learner has so many successes still to learn from, or as many as it begins with if those are
-more."""
+SEARCHES = "searches.json"
+"""File of the searches and their trials, beside what is practised."""
+KEPT = 50
+"""Searches that are kept, the newest."""
 
 
 @dataclass(frozen=True)
@@ -53,31 +58,120 @@ class PracticeJob:
     gap: Gap
     """How the robot differs from the simulation."""
     tasks: tuple[str, ...]
-    """What the robot was asked for."""
-    others: tuple[str, ...] = ()
-    """What the policy shall not unlearn meanwhile."""
-    share_others: float = 0.4
-    """Share of the episodes that go to ``others``."""
-    exploration: float = 0.1
-    """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it."""
+    """What the robot was asked for, one after the other."""
+    search: int = 50
+    """Episodes after which a search takes the best correction, if it is surely better than none."""
+    most: int = 100
+    """Episodes after which one that found nothing ends."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
-    episodes: int = 100
-    """Most episodes; what the robot does is then looked at again."""
     lasts_s: float = 300.0
-    """Longest duration [s]."""
+    """Longest duration [s]; what the robot does is then looked at again."""
+
+    @property
+    def robot(self) -> str:
+        """Tells the gap from any other."""
+        return hashlib.sha256(json.dumps(asdict(self.gap), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass
+class Searched:
+    """A search for a correction."""
+
+    task: str
+    robot: str
+    """Gap that the simulated robot has, see :attr:`PracticeJob.robot`."""
+    after: int
+    """Corrections that are part of the weights which drive."""
+    trials: list[tuple[float, float, float, int]] = field(default_factory=list)
+    """Scale, turn, outcome and number of each episode."""
+    found: tuple[float, float] | None = None
+    """Scale and turn once it has ended; 1 and 0: nothing is surely better than no correction."""
+
+    @property
+    def correction(self) -> MotionCorrection:
+        """What it found; none before it has ended."""
+        return MotionCorrection() if self.found is None else MotionCorrection(*self.found)
+
+    def search(self) -> CorrectionSearch:
+        """Return the search as it stands."""
+        made = CorrectionSearch(seed=self.after)
+        for scale, yaw_rad, outcome, _ in self.trials:
+            made.tell(MotionCorrection(scale, yaw_rad), outcome)
+        return made
+
+
+class SearchBook:
+    """The searches of a learner's folder, one at a time; each trial is durable at once.
+
+    Raises:
+        StoreError: its file cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / SEARCHES
+        try:
+            read = json.loads(self._path.read_text()) if self._path.exists() else []
+            self._searches = [Searched(**one | {"trials": [tuple(trial) for trial in one["trials"]]}) for one in read]
+            for one in self._searches:
+                one.search()
+        except (OSError, ValueError, KeyError, TypeError, EngramError) as error:
+            raise StoreError(f"{self._path} cannot be read ({error}); remove it to search anew") from error
+
+    def open(self, job: PracticeJob, corrections: int) -> Searched | str:
+        """Return the search that goes on, or why none does, for weights that have ``corrections`` of them.
+
+        A task is searched for until a search finds nothing, and again on a robot that differs in another way.
+        """
+        newest = self._searches[-1] if self._searches else None
+        if newest is not None and newest.correction != MotionCorrection() and newest.after >= corrections:
+            return f"waits: the learner is to make {_words(newest)} part of the weights"
+        for task in job.tasks:
+            known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
+            if known and known[-1].found is None and known[-1].after == corrections:
+                return known[-1]
+            if not known or known[-1].found is None or known[-1].correction != MotionCorrection():
+                self._searches = [*self._searches[1 - KEPT :], Searched(task, job.robot, corrections)]
+                return self._searches[-1]
+        return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
+
+    def tell(self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int) -> Searched:
+        """Take note of a trial of the newest search, which may end it, and leave what it found to the learner; return
+        the search."""
+        one = self._searches[-1]
+        one.trials.append((tried.scale, tried.yaw_rad, outcome, number))
+        if len(one.trials) % job.search == 0:
+            best = one.search().best()
+            if best != MotionCorrection() or len(one.trials) >= job.most:
+                one.found = (best.scale, best.yaw_rad)
+        if one.correction != MotionCorrection():  # first: who is killed now has left it, and searches anew
+            episodes = tuple(number for *_, number in one.trials)
+            Practised(self._path.parent).tell(FoundCorrection(one.after + 1, one.task, one.correction, episodes))
+        write_atomic(self._path, json.dumps([asdict(each) for each in self._searches]).encode())
+        return one
+
+
+def _words(one: Searched) -> str:
+    found = one.correction
+    return (
+        f"what was found for {one.task} (motions times {found.scale:.2f}, turned by "
+        f"{math.degrees(found.yaw_rad):.0f} degrees)"
+    )
 
 
 @dataclass(frozen=True)
-class Practised:
-    """What came of it."""
+class Done:
+    """What was practised."""
 
+    task: str = ""
     episodes: int = 0
     successes: int = 0
-    tasks: tuple[str, ...] = ()
+    said: str = ""
+    """What came of the search, if it has ended."""
 
     def __str__(self) -> str:
-        return f"{self.successes} of {self.episodes} episodes of {', '.join(self.tasks)} went well in simulation"
+        words = f"{self.successes} of {self.episodes} episodes of {self.task} went well in simulation"
+        return f"{words}; {self.said}" if self.said else words
 
 
 def asked_lately(experience: Path, known: Sequence[str]) -> tuple[str, ...]:
@@ -95,10 +189,21 @@ def asked_lately(experience: Path, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(task for task in found if task in known)
 
 
-def practise(job: PracticeJob) -> Practised:
-    """Practise until ``job.episodes`` are done or ``job.lasts_s`` are over; each episode is durable at once.
+def nothing_to_do(job: PracticeJob) -> str:
+    """Return why nothing is to be practised now; empty: something is.
 
-    The newest weights of the learner's training drive. May be killed at any time.
+    Raises:
+        StoreError: the searches that there are cannot be read.
+    """
+    found = read_weights(job.learner / TRAINING, saved_state(job.learner / TRAINING))
+    going_on = SearchBook(job.learner / PRACTICE).open(job, found[0].corrections if found else 0)
+    return going_on if isinstance(going_on, str) else ""
+
+
+def practise(job: PracticeJob) -> Done:
+    """Search until something is found, nothing is left to be found, or ``job.lasts_s`` are over.
+
+    The newest weights of the learner's training drive. Each episode is durable at once; may be killed at any time.
 
     Raises:
         StoreError: another process practises, or what it keeps is damaged.
@@ -106,16 +211,22 @@ def practise(job: PracticeJob) -> Practised:
     """
     store = ExperienceStore(job.learner / PRACTICE, ExperienceStoreConfig(max_mb=job.max_mb))
     try:
-        simulated, ends_s = _Simulated(job, store), time.monotonic() + job.lasts_s
-        told: list[tuple[str, bool]] = []
-        while len(told) < job.episodes and time.monotonic() < ends_s:
+        book, ends_s, done = SearchBook(job.learner / PRACTICE), time.monotonic() + job.lasts_s, Done()
+        simulated = _Simulated(job, store)
+        while time.monotonic() < ends_s:
             simulated.take_newest()
-            if simulated.learner_is_behind():
-                time.sleep(0.5)
-            else:
-                told.append(simulated.episode())
-        tasks = tuple(dict.fromkeys(task for task, _ in told))
-        return Practised(len(told), sum(well for _, well in told), tasks)
+            one = book.open(job, simulated.corrections)
+            if isinstance(one, str) or done.task not in ("", one.task):
+                break
+            tried = one.search().next()
+            number, success, outcome = simulated.episode(one.task, tried)
+            one = book.tell(job, tried, outcome, number)
+            done = Done(one.task, done.episodes + 1, done.successes + success)
+            if one.correction != MotionCorrection():
+                return replace(done, said=f"the learner gets {_words(one)}")
+            if one.found is not None:
+                return replace(done, said="no correction is surely better than none")
+        return done
     finally:
         store.close()
 
@@ -128,7 +239,7 @@ class _Simulated:
         from engram.policies.vla.chunking import follow
         from engram.validation.evaluation import make_runtime
 
-        self._job, self._store, self._record = job, store, PracticeRecord(store)
+        self._job, self._record = job, PracticeRecord(store)
         self._policy = load_policy(job.checkpoint)
         self._world = GapWorld(job.gap, WorldConfig(depth=self._policy.reads_context))
         self._runtime = make_runtime(follow(self._policy), self._world, pipeline=gap_pipeline(self._world))
@@ -136,10 +247,15 @@ class _Simulated:
         self._runtime.recorder = ExperienceRecorder(
             controller.kinematics, controller.robot, self._add, self._record.next
         )
-        self._runtime.explore = Exploration(ExplorationConfig(size=job.exploration), FIRST_SEED)
+        self._explore = self._runtime.explore = Exploration(ExplorationConfig(size=0.0))
         known = store.catalogue()
         self._number = known[-1].number if known else 0
         self._progress, self._drives = Progress(""), ""
+
+    @property
+    def corrections(self) -> int:
+        """How many of them are part of the weights that drive."""
+        return self._progress.corrections
 
     def _add(self, step: Transition) -> None:
         self._record.add(replace(step, task=""))  # as a robot's: its words say what it is about
@@ -153,23 +269,18 @@ class _Simulated:
             write_atomic(copy, weights)  # the learner deletes its own
             self._policy.load_weights(copy, f"training-{self._progress.updates:07d}")
 
-    def learner_is_behind(self) -> bool:
-        """Tell whether the learner has enough to learn from as it is."""
-        progress, config = self._progress, self._progress.config
-        paid, first = int(config.get("updates_per_episode", 1)), int(config.get("first_episodes", 0))
-        unseen = sum(one.success for one in self._store.catalogue(progress.practised_cursor))
-        return unseen + progress.update_credit / paid >= max(AHEAD, first)
-
-    def episode(self) -> tuple[str, bool]:
-        """Run one episode, and keep it; return its task and whether it went well."""
+    def episode(self, task: str, tried: MotionCorrection) -> tuple[int, bool, float]:
+        """Run one episode with ``tried`` and keep it; return its number, whether it went well, and how near it came."""
         self._number += 1
-        seed = FIRST_SEED + self._number
-        task = self._choose(np.random.default_rng(seed))
         self._record.begin()
-        self._runtime.run_episode(task, seed)
-        return task, self._record.keep()
+        self._explore.correction = tried
+        nearest = 0.0
 
-    def _choose(self, rng: np.random.Generator) -> str:
-        job = self._job
-        kind = job.others if job.others and rng.random() < job.share_others else job.tasks
-        return kind[int(rng.integers(len(kind)))]
+        def watch(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
+            nonlocal nearest
+            assert self._world.task is not None
+            nearest = max(nearest, self._world.task.oracle_progress(self._world))
+
+        self._runtime.run_episode(task, FIRST_SEED + self._number, on_step=watch)
+        success = self._record.keep()
+        return self._number, success, outcome_of(success, nearest)

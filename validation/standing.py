@@ -21,7 +21,7 @@ from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored
 from engram.validation.gate import PROMOTE, GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
-from engram.validation.practising import PracticeJob, asked_lately, practise
+from engram.validation.practising import PracticeJob, asked_lately, nothing_to_do, practise
 from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress, validate
 
@@ -71,8 +71,9 @@ class StandingGate:
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
         worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
-        practise: while nothing is judged, practise what the robot was asked for lately, and that on which the newest
-            candidate was worse than what drives, if it was refused.
+        practise: while nothing is judged, search in simulation for corrections of the policy's motions at what the
+            robot was asked for lately, and at that on which the newest candidate was worse than what drives, if it was
+            refused.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
 
@@ -198,9 +199,11 @@ class StandingGate:
         on = self._followed(self._tell, check)
         if self._identify and on == self._on:
             return  # how the robot differs is not known yet, as was told
-        wanted = tuple(task for task in self.tasks if task in asked or task in self._behind)
-        others = tuple(task for task in self.tasks if task not in wanted)
-        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted, others)
+        wanted = tuple(dict.fromkeys((*asked, *(task for task in self._behind if task in self.tasks))))
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted)
+        if why := nothing_to_do(job):
+            self._tell(why)
+            return
         done = run_apart(practise, job, check=check, niceness=self._niceness)
         if done.episodes:
             self._tell(str(done))

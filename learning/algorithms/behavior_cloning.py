@@ -112,29 +112,45 @@ class BehaviorCloning(Algorithm):
         own = {k: float(v) for k, v in (figures or {}).items() if isinstance(v, int | float | Tensor)}
         return own | {"loss": float(loss.detach()), "gradient_norm": float(norm)}
 
-    def correct(self, batches: Sequence[Batch], correction: MotionCorrection, seed: int) -> Mapping[str, float]:
+    def correct(
+        self,
+        batches: Sequence[Batch],
+        correction: MotionCorrection,
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, float]:
         """Let the action head learn the answers that it gives, corrected, in what ``batches`` show.
 
         Answers to the goals that a rehearsal asks for stay.
         """
         if self._units is None:
-            return super().correct(batches, correction, seed)
+            return super().correct(batches, correction, seed, check)
         torch.manual_seed(seed)
         units, network = self._units, cast(EngramVLAPolicy, self.policy)
-        self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
-        self._optimizer.state.clear()
         others = [self._rehearsal.asked(batch) for batch in batches] if self._rehearsal is not None else []
-        seen, kept = self._conditions(batches), self._conditions([batch for batch in others if batch is not None])
-        loss = distill_head(network.model, lambda answers: units.corrected(answers, correction), seen, kept)
+        seen = self._conditions(batches, check)
+        kept = self._conditions([batch for batch in others if batch is not None], check)
+        before = copy.deepcopy(self.policy.state_dict())
+        self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
+        try:
+            correct = lambda answers: units.corrected(answers, correction)  # noqa: E731
+            loss = distill_head(network.model, correct, seen, kept, check=check)
+        except BaseException:
+            self.policy.load_state_dict(before)
+            raise
+        self._optimizer.state.clear()
         self._averaged.load_state_dict(self.policy.state_dict())
         return {"loss": loss}
 
     @torch.no_grad()
-    def _conditions(self, batches: Sequence[Batch]) -> Tensor:
+    def _conditions(self, batches: Sequence[Batch], check: Callable[[], None]) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) in ``batches``."""
         network = cast(EngramVLAPolicy, self._averaged)
         asked = [{k: v for k, v in batch.items() if k not in ("action", UNLEARNT_KEY)} for batch in batches]
-        found = [network.model.condition(dict(self._preprocess(to_tensors(one)))) for one in asked]
+        found = []
+        for one in asked:
+            check()
+            found.append(network.model.condition(dict(self._preprocess(to_tensors(one)))))
         return torch.cat(found) if found else torch.zeros(0, 0)
 
     def weights(self) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,9 +59,16 @@ class Algorithm(ABC):
         Called before the first update, if at all; an algorithm that has no use for it does nothing.
         """
 
-    def correct(self, batches: Sequence[Batch], correction: MotionCorrection, seed: int) -> Mapping[str, float]:
+    def correct(
+        self,
+        batches: Sequence[Batch],
+        correction: MotionCorrection,
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, float]:
         """Make the policy as it is, its motions corrected, in what ``batches`` show; return metrics with ``loss``.
-        Everything random follows from ``seed``.
+        Everything random follows from ``seed``. ``check`` is called now and then: what it raises is raised, and nothing
+        has changed.
 
         Raises:
             InvalidInputError: this algorithm cannot do it.

@@ -60,6 +60,7 @@ def distill_head(
     seen: Tensor,
     kept: Tensor,
     config: DistillationConfig | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> float:
     """Train the head of ``network`` in place; random numbers are torch's global ones. Return the mean loss at the end.
 
@@ -69,6 +70,7 @@ def distill_head(
         seen: (n, c) conditions of the head in which its answers are corrected.
         kept: (m, c) conditions in which they stay; m may be 0.
         config: how.
+        check: called before each update; what it raises ends the training.
     """
     config = config or DistillationConfig()
     head, steps = network.head, network.config.euler_steps
@@ -76,6 +78,7 @@ def distill_head(
     optimizer = torch.optim.AdamW(head.parameters(), config.learning_rate, weight_decay=0.0)
     rest = round(config.kept * config.batch_size) if len(kept) else 0
     for update in range(config.updates):
+        check()
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * update / config.updates))
         condition = _drawn(seen, config.batch_size - rest)

@@ -18,7 +18,8 @@ from engram_interfaces.msg import GateVerdict
 
 
 def goals(version, outcomes):
-    return [{"version": version, "outcome": "succeeded", "truth": outcome == "1"} for outcome in outcomes]
+    about = {"task": "reach", "version": version, "outcome": "succeeded"}
+    return [about | {"truth": outcome == "1"} for outcome in outcomes]
 
 
 @pytest.fixture
@@ -41,9 +42,12 @@ def story():
 
 def test_what_the_story_comes_to(story):
     rows = {row["name"]: row for row in figures(story)}
-    assert (rows["promise_success_first_version"]["value"], rows["promise_success_first_version"]["n"]) == (0.2, 5)
-    assert rows["promise_success_second_version"]["value"] == 1.0
-    assert "promise_success_third_version" not in rows  # it drove a robot that had been knocked
+    assert (rows["promise_success_reach_first_version"]["value"], rows["promise_success_reach_first_version"]["n"]) == (
+        0.2,
+        5,
+    )
+    assert rows["promise_success_reach_second_version"]["value"] == 1.0
+    assert "promise_success_reach_third_version" not in rows  # it drove a robot that had been knocked
     assert rows["promise_goals_until_rolled_back"]["value"] == 3
     assert all(row["met"] is not False for row in rows.values())
 
@@ -130,3 +134,15 @@ def test_a_candidate_is_judged_once_the_gate_has_told_more_than_progress():
     assert not promise.judged()
     promise.verdicts["new"] = told("new", "reject")
     assert promise.judged()
+
+
+def test_goals_are_worked_on_and_rested_from_until_two_candidates_drive():
+    for rests, wanted in (([True, True], True), ([True, False], True), ([False], False)):
+        promise, did = Promise.__new__(Promise), []
+        promise.config = PromiseBenchmark(quick=True)
+        promise.work = lambda task, most, did=did: did.append(f"{most} {task}")
+        answers = iter(rests)
+        promise.rest = lambda answers=answers, did=did: did.append("rest") or next(answers)
+        assert promise.learn() == wanted
+        whole = ["10 pick_place", "rest", "10 pick_place", "10 press_button", "rest"]
+        assert did == (whole if wanted else whole[:2])

@@ -95,6 +95,15 @@ def test_cloning_successes_reduces_the_loss_and_yields_weights_that_verify(store
     assert learner.candidate() is None
 
 
+def test_where_no_update_is_paid_for_nothing_is_imitated(store, tmp_path):
+    feed(store, range(3))
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, updates_per_episode=0))
+    assert learner.poll() == 3
+    assert learner.step() is None and learner.candidate() is None
+    with pytest.raises(InvalidInputError, match=r"LearnerConfig\.updates_per_episode: -1, expected 0 or more"):
+        LearnerConfig(updates_per_episode=-1)
+
+
 def test_a_candidate_says_which_episodes_and_which_code_made_it(store, tmp_path):
     feed(store, range(3))
     feed(store, [3], success=False)

@@ -180,6 +180,22 @@ def test_a_correction_becomes_part_of_the_weights(policy, store):
         assert (policy.postprocess(new) - policy.postprocess(old))[..., :3].abs().mean() < 0.2 * moved
 
 
+def test_a_correction_that_is_cut_short_changes_nothing(policy, store):
+    trainer = clone_policy(policy)
+    learner = Learner(store, policy, trainer, config=CONFIG)
+    before = trainer.save()
+    for count in (2, 20, 200):  # while it looks at the episodes, encodes them, trains the head
+        left = iter(range(count))
+
+        def check(left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            learner.correct(MotionCorrection(scale=0.5), check=check)
+        assert trainer.save() == before and learner.metrics["updates"] == 0
+
+
 def test_what_a_correction_cannot_become_part_of_is_refused_by_name(remembering, store):
     learner = Learner(store, remembering, config=CONFIG)
     with pytest.raises(

@@ -6,11 +6,10 @@ import pytest
 
 from engram.core.errors import StoreLockedError, UnknownNameError
 from engram.core.types import ActionSource
-from engram.learning.experience.reader import experience_file
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.progress import read_weights, saved_state
-from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
+from engram.learning.workspace import TRAINING, open_workspace
 from tests.learning.transitions import episode
 from tests.ros.policies import LINEAGE, OTHER, OneWeight
 from tests.ros.trainers import Counting
@@ -94,40 +93,6 @@ def test_a_wrong_algorithm_moves_nothing(store, tmp_path):
     with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'"):
         open_workspace(tmp_path, store, OneWeight(), "sac", CONFIG)
     assert (tmp_path / "training" / "current").exists()
-
-
-def test_practice_in_simulation_is_learnt_from_beside_experience_and_over_restarts(store, tmp_path):
-    own_success(store)
-    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
-    assert space.learner.poll() == 1  # nobody has practised yet
-    practised = ExperienceStore(tmp_path / PRACTICE)
-    source = ActionSource("eyes", LINEAGE.id)
-    for number, success in ((0, True), (1, False), (2, True)):
-        practised.append(episode(number, robot="practice", boot="0", success=success, source=source))
-    practised.commit()
-    assert space.learner.poll() == 2
-    assert space.learner.poll() == 0
-    trained(space)
-    metrics = {"episodes": 4, "successes": 3, "practised": 2, "updates": 15, "replay_steps": 12}
-    assert space.learner.metrics | metrics == space.learner.metrics
-    space.library.close()
-    again = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
-    assert again.learner.metrics | metrics == again.learner.metrics
-    assert again.learner.poll() == 0
-    again.library.close()
-    practised.close()
-
-
-def test_damaged_practice_is_told_and_experience_is_learnt_from_all_the_same(store, tmp_path):
-    space = open_workspace(tmp_path, store, OneWeight(), COUNTING, CONFIG)
-    experience_file(tmp_path / PRACTICE).parent.mkdir()
-    experience_file(tmp_path / PRACTICE).write_bytes(b"no database" * 100)
-    own_success(store)
-    assert space.learner.poll() == 1
-    assert str(tmp_path / PRACTICE) in space.practised.trouble
-    experience_file(tmp_path / PRACTICE).unlink()
-    assert (space.learner.poll(), space.practised.trouble) == (0, "")
-    space.library.close()
 
 
 def test_newest_weights_of_the_training_can_be_read_beside_it(store, tmp_path):

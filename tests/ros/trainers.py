@@ -34,6 +34,18 @@ class Counting(Algorithm):
         self.count = load(state)["count"].copy()
 
 
+class Corrected(Counting):
+    """A correction adds its scale, in two halves."""
+
+    can_correct = True
+
+    def correct(self, batches, correction, seed, check):
+        check()
+        check()
+        self.count += correction.scale
+        return {"loss": 0.0}
+
+
 class Wider(Counting):
     """The next release's network, which old weights do not fit."""
 

@@ -13,10 +13,12 @@ from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
+from engram.learning.motion_correction import MotionCorrection
+from engram.learning.practised import FOUND, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.manifest import check_signature
-from engram.learning.workspace import TRAINING, open_workspace
+from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
 from engram.runtime.health import Health
 from engram.runtime.learner_session import BURST, LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
@@ -30,10 +32,10 @@ PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates
 class Desk:
     """A session in a folder; notes what it tells the robots."""
 
-    def __init__(self, folder, key=None, proof=None, **config):
+    def __init__(self, folder, key=None, proof=None, algorithm="Counting", **config):
         self.store = ExperienceStore(folder / "experience")
         self.health, self.receipts, self.announced = Health(), [], []
-        workspace = open_workspace(folder, self.store, OneWeight(), "tests.ros.trainers:Counting", PACE)
+        workspace = open_workspace(folder, self.store, OneWeight(), f"tests.ros.trainers:{algorithm}", PACE)
         self.session = LearnerSession(
             LearnerNodeConfig(robot_id="r1", **{"promote": "manual"} | config),
             *(self.store, workspace, key, self, self.health, lambda: 10**18),
@@ -296,3 +298,74 @@ def test_what_it_begins_with_is_there_for_who_practises_in_simulation(tmp_path):
     assert (progress.updates, progress.config["updates_per_episode"]) == (0, 20)
     assert weights == desk.session.learner.algorithm.weights()
     desk.close()
+
+
+def practised(folder, number=1, scale=0.5, episodes=(1, 2)):
+    """Leave a correction for the learner, and the episodes it was found in."""
+    if not (folder / PRACTICE).exists():
+        store = ExperienceStore(folder / PRACTICE)
+        for one in range(2):
+            store.append(episode(one, robot="practice", boot="0", source=OWN))
+        store.commit()
+        store.close()
+    Practised(folder / PRACTICE).tell(FoundCorrection(number, "reach", MotionCorrection(scale, 0.1), episodes))
+
+
+def weight(desk):
+    return float(load(desk.session.learner.algorithm.weights())["count"][0])
+
+
+def test_what_practice_found_becomes_a_candidate_once(tmp_path):
+    desk = Desk(tmp_path, algorithm="Corrected")
+    desk.session.train(lambda: True)
+    assert not desk.versions  # nobody has practised
+    practised(tmp_path)
+    for _ in range(2):
+        desk.session.train(lambda: True)
+    assert weight(desk) == 1.5 and len(desk.versions) == 1 and desk.announced[0][1].stage == "candidate"
+    assert desk.session.library.newest() == desk.versions[0]
+    progress, _ = read_weights(tmp_path / TRAINING, saved_state(tmp_path / TRAINING))  # who practises goes on from it
+    assert progress.corrections == 1 and progress.successes == 0  # the episodes are not imitated
+    assert desk.announced[0][1].metrics["experience"] == progress.experience != ""
+    desk.close()
+    again = Desk(tmp_path, algorithm="Corrected")
+    again.session.train(lambda: True)
+    practised(tmp_path, number=3)  # of weights that this learner does not have
+    again.session.train(lambda: True)
+    assert weight(again) == 1.5
+    practised(tmp_path, number=2, scale=2.0, episodes=(2, 9))  # one of them the store's bound has let go
+    again.session.train(lambda: True)
+    assert weight(again) == 3.5 and len(again.versions) == 1
+    again.close()
+
+
+def test_a_correction_that_is_cut_short_is_made_later(tmp_path):
+    desk = Desk(tmp_path, algorithm="Corrected")
+    practised(tmp_path)
+    for lasts in range(3, -1, -1):
+        answers = iter([True] * lasts)
+        desk.session.train(lambda answers=answers: next(answers, False))
+        assert weight(desk) == 1.0 and not desk.versions
+    desk.session.train(lambda: True)
+    assert weight(desk) == 1.5
+    desk.close()
+
+
+def test_a_correction_that_cannot_be_made_is_told_and_tried_once(tmp_path, desk):
+    told = "the correction that practice found is not learnt"
+    practised(tmp_path)
+    desk.session.train(lambda: True)
+    assert "Counting cannot make a correction part of the weights" in desk.shown()[told]
+    desk.session.train(lambda: True)
+    assert desk.shown()["correction ms p50/p99"].endswith("(n=1)")
+    assert desk.learn()  # experience is learnt from all the same
+    practised(tmp_path, episodes=(7,))
+    desk.session.train(lambda: True)
+    assert "there is no episode" in desk.shown()[told]
+    for damaged in ("{", '{"number": 1, "task": "", "correction": [NaN, 0], "episodes": []}', "[]"):
+        (tmp_path / PRACTICE / FOUND).write_text(damaged)
+        desk.session.train(lambda: True)
+        assert "found.json cannot be read" in desk.shown()[told]
+    (tmp_path / PRACTICE / FOUND).unlink()
+    desk.session.train(lambda: True)
+    assert desk.session._trouble == ""

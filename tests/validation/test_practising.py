@@ -1,71 +1,159 @@
-"""Practice in simulation: of what the robot was asked for, with what was learnt last, as fast as the learner learns."""
+"""Practice in simulation: a correction is searched for at what the robot was asked for, and left for the learner."""
 
 from dataclasses import asdict, replace
 
 import pytest
 from safetensors.numpy import load_file, save
 
-from engram.core.errors import StoreLockedError
-from engram.learning.experience.eligibility import why_not
+from engram.core.errors import StoreError, StoreLockedError
+from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
+from engram.learning.motion_correction import MotionCorrection
+from engram.learning.practised import FOUND, Practised
 from engram.learning.progress import Progress, save_progress
 from engram.learning.workspace import PRACTICE, TRAINING
 from engram.runtime.factories import make_learnable, policy_folder
 from engram.sim.gaps import Gap
-from engram.validation.practising import AHEAD, PracticeJob, asked_lately, practise
+from engram.validation import practising
+from engram.validation.practising import SEARCHES, PracticeJob, SearchBook, asked_lately, nothing_to_do, practise
 from tests.learning.transitions import episode
 
 pytestmark = pytest.mark.timeout(300)
 BASE = policy_folder("base")
+HALF = MotionCorrection(scale=0.5)
 
 
 def job(folder, **how):
-    return PracticeJob(folder, str(BASE), **{"gap": Gap(), "tasks": ("reach",), "episodes": 2} | how)
+    return PracticeJob(folder, str(BASE), **{"gap": Gap(), "tasks": ("reach",), "search": 2, "most": 4} | how)
 
 
-def learnt(folder, *, updates=0, credit=0, cursor=0, factor=1.0, **config):
+def learnt(folder, *, updates=0, corrections=0, factor=1.0):
     """Save a training state whose weights are those of ``base`` times ``factor``."""
     weights = save({name: one * one.dtype.type(factor) for name, one in load_file(BASE / "model.safetensors").items()})
-    progress = Progress("base", "", asdict(LearnerConfig(**config)), updates=updates, update_credit=credit)
-    progress.practised_cursor = cursor
+    progress = Progress("base", "", asdict(LearnerConfig()), updates=updates, corrections=corrections)
     save_progress(folder / TRAINING, progress, b"", weights)
 
 
-def test_what_went_well_is_kept_in_words_for_a_learner_of_the_policy(tmp_path):
-    done = practise(job(tmp_path))
-    assert (done.episodes, done.tasks) == (2, ("reach",))
-    assert str(done) == f"{done.successes} of 2 episodes of reach went well in simulation"
-    first, second = ExperienceReader(tmp_path / PRACTICE).catalogue()
-    assert first.success + second.success == done.successes > 0
-    assert first.task == first.instruction != "reach"  # as a robot tells its goals
-    assert why_not(first.sources, make_learnable("base").lineage) == ""
+def book(folder, *told, corrections=0, **how):
+    """Return a search in ``folder`` after trials with these corrections and outcomes."""
+    (folder / PRACTICE).mkdir(exist_ok=True)
+    kept, about = SearchBook(folder / PRACTICE), job(folder, **how)
+    kept.open(about, corrections)
+    for number, (tried, outcome) in enumerate(told, 1):
+        kept.tell(about, tried, outcome, number)
+    return kept
+
+
+def test_episodes_are_kept_in_words_and_imitated_by_nobody(tmp_path):
+    done = practise(job(tmp_path, search=3, most=3))
+    assert (done.task, done.episodes) == ("reach", 3)
+    assert str(done).startswith(f"{done.successes} of 3 episodes of reach went well in simulation; ")
+    known = ExperienceReader(tmp_path / PRACTICE).catalogue()
+    assert len(known) == 3 and sum(one.success for one in known) == done.successes
+    assert known[0].task == known[0].instruction != "reach"  # as a robot tells its goals
     assert ExperienceReader(tmp_path / PRACTICE).episode(1)[0].reward_source == "oracle"
+    lineage, (searched,) = make_learnable("base").lineage, SearchBook(tmp_path / PRACTICE)._searches
+    corrected = [why_not(one.sources, lineage) == CORRECTED for one in known]
+    assert corrected == [MotionCorrection(*trial[:2]) != MotionCorrection() for trial in searched.trials]
+    assert any(corrected) and [trial[3] for trial in searched.trials] == [1, 2, 3]
 
 
 def test_what_was_learnt_last_drives_and_scenes_are_new_after_a_restart(tmp_path):
-    practise(job(tmp_path, episodes=1))
-    learnt(tmp_path, updates=7, cursor=1, factor=-1.0)  # ruined
-    assert practise(job(tmp_path, episodes=1)).successes == 0
+    practise(job(tmp_path, search=1, most=1))
+    learnt(tmp_path, updates=7, factor=-1.0)  # ruined
+    done = practise(job(tmp_path, tasks=("press_button",), search=1, most=1))
+    assert (done.successes, done.episodes) == (0, 1)
     one, two = ExperienceReader(tmp_path / PRACTICE).catalogue()
     assert two.policy_version == "training-0000007" != one.policy_version
     states = [ExperienceReader(tmp_path / PRACTICE).episode(number)[0].images["front"] for number in (1, 2)]
     assert (states[0] != states[1]).any()
 
 
-def test_practice_waits_for_the_learner(tmp_path):
-    per_success = LearnerConfig().updates_per_episode
-    learnt(tmp_path, credit=AHEAD * per_success)
-    assert practise(job(tmp_path, lasts_s=1.0)).episodes == 0
-    learnt(tmp_path, updates=1, credit=(AHEAD - 1) * per_success)
-    done = practise(job(tmp_path, episodes=50, lasts_s=20.0))
-    assert done.successes == 1  # then there are enough for it again
+def test_what_helps_is_found_and_left_for_the_learner(tmp_path, monkeypatch):
+    """An arm that leads twice as far as it is told: half of each motion is what it needs."""
+
+    def run(simulated, task, tried):
+        simulated._number += 1
+        return simulated._number, tried.scale < 0.8, float(tried.scale < 0.8)
+
+    monkeypatch.setattr(practising._Simulated, "episode", run)
+    about = job(tmp_path, search=30, most=60, tasks=("reach", "stack"))
+    done = practise(about)
+    assert done.task == "reach" and done.said.startswith("the learner gets what was found for reach (motions times 0.")
+    found = Practised(tmp_path / PRACTICE).found()
+    assert (found.number, found.task, found.episodes) == (1, "reach", tuple(range(1, done.episodes + 1)))
+    assert found.correction.scale < 0.8
+    assert nothing_to_do(about).startswith("waits: the learner is to make what was found for reach (motions times 0.")
+    assert practise(about).episodes == 0
+    learnt(tmp_path, corrections=1)  # it has
+    assert not nothing_to_do(about)
+    assert practise(about).task == "reach"  # what is left is searched for from there
 
 
-def test_practice_goes_on_until_the_learner_has_what_it_begins_with(tmp_path):
-    learnt(tmp_path, first_episodes=AHEAD + 2)
-    assert practise(job(tmp_path, episodes=50, lasts_s=40.0)).successes == AHEAD + 2
+def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
+    tried = [SearchBook(tmp_path).open(job(tmp_path), 0).search().next()]
+    kept = book(tmp_path, (tried[0], 0.5), search=10)
+    tried.append(kept.open(job(tmp_path), 0).search().next())
+    again = SearchBook(tmp_path / PRACTICE).open(job(tmp_path), 0)
+    assert again.trials == [(tried[0].scale, tried[0].yaw_rad, 0.5, 1)] and again.search().next() == tried[1]
+
+
+def test_a_search_that_finds_nothing_ends_and_another_robot_begins_a_new_one(tmp_path):
+    nothing = [(MotionCorrection(), 1.0)] * 3
+    kept = book(tmp_path, *nothing)
+    assert kept.open(job(tmp_path), 0).found is None  # it went on after the first two
+    kept = book(tmp_path, (MotionCorrection(), 1.0))
+    assert kept.open(job(tmp_path), 0) == "nothing more is found that makes reach go better on a robot like this"
+    assert kept.open(job(tmp_path, tasks=("reach", "stack")), 0).task == "stack"
+    assert kept.open(job(tmp_path, gap=Gap(yaw_deg=5.0)), 0).trials == []
+    assert not (tmp_path / PRACTICE / FOUND).exists()
+
+
+def test_a_correction_of_weights_that_have_it_already_is_not_searched_for_on(tmp_path):
+    """The trials of before the learner took a correction say nothing of the weights after it."""
+    kept = book(tmp_path, (HALF, 1.0), search=10)
+    assert len(kept.open(job(tmp_path), 0).trials) == 1
+    assert kept.open(job(tmp_path), 1).trials == []
+
+
+def test_who_is_killed_after_it_found_something_has_left_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(SearchBook, "tell", killed_after(practising.write_atomic))
+    with pytest.raises(KeyboardInterrupt):
+        book(tmp_path, *[(HALF, 1.0)] * 8, search=8)
+    assert Practised(tmp_path / PRACTICE).found().number == 1
+
+
+def killed_after(write):
+    tell, written = SearchBook.tell, []
+
+    def once(self, *about):
+        def note(path, data):
+            written.append(path.name)
+            if len(written) == 8:
+                raise KeyboardInterrupt
+            write(path, data)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(practising, "write_atomic", note)
+            return tell(self, *about)
+
+    return once
+
+
+def test_searches_that_cannot_be_read_are_named(tmp_path):
+    kept = tmp_path / PRACTICE
+    kept.mkdir()
+    for nonsense in (
+        "{",
+        "[1]",
+        '[{"task": "reach"}]',
+        '[{"task": "reach", "robot": "", "after": 0, "trials": [[1]]}]',
+    ):
+        (kept / SEARCHES).write_text(nonsense)
+        with pytest.raises(StoreError, match=r"searches\.json cannot be read"):
+            nothing_to_do(job(tmp_path))
 
 
 def test_tasks_are_those_that_the_newest_goals_ask_for_in_words(tmp_path):
@@ -87,8 +175,3 @@ def test_only_one_process_practises_for_a_learner(tmp_path):
     with pytest.raises(StoreLockedError):
         practise(job(tmp_path))
     store.close()
-
-
-def test_other_tasks_of_the_policy_get_their_share(tmp_path):
-    done = practise(job(tmp_path, others=("press_button",), share_others=1.0, episodes=1))
-    assert done.tasks == ("press_button",)

@@ -11,14 +11,14 @@ from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
-from engram.learning.workspace import EXPERIENCE, PRACTICE, PractisedEpisodes
+from engram.learning.workspace import EXPERIENCE, PRACTICE
 from engram.sim.gaps import Gap
 from engram.sim.tasks import task_for
 from engram.validation import standing
 from engram.validation.following import GAP
 from engram.validation.identify import Identification
 from engram.validation.of_learner import GATE, learner_contenders
-from engram.validation.practising import Practised
+from engram.validation.practising import SEARCHES, Done
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
 from tests.learning.transitions import episode
@@ -149,7 +149,7 @@ def test_in_between_it_practises_what_the_robot_was_asked_for_until_a_candidate_
     until(lambda: told.practice)
     assert told.practice == ["waits: the robot has not been asked for anything yet"]
     store = asked(tmp_path, "go to the red cube")
-    until(PractisedEpisodes(tmp_path / PRACTICE).catalogue)
+    until((tmp_path / PRACTICE / SEARCHES).exists)
     gate.offer("gone")
     told.wait()
     assert "unknown weights version 'gone'" in told.failures[0][1]
@@ -165,7 +165,7 @@ def test_that_on_which_a_refused_candidate_was_worse_is_practised_too(folder, tm
 
     def note(_, job, **how):
         jobs.append(job)
-        return Practised()
+        return Done()
 
     monkeypatch.setattr(standing, "run_apart", note)
     monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.2)
@@ -174,8 +174,8 @@ def test_that_on_which_a_refused_candidate_was_worse_is_practised_too(folder, tm
     gate.tasks = ("press_button", "stack")
     gate.start()
     until(lambda: jobs)
-    assert (jobs[-1].tasks, jobs[-1].others) == (("press_button",), ("stack",))
-    told_then = (("worse", "reject", ("reach", "press_button")), ("equal", "promote", ("press_button",)))
+    assert jobs[-1].tasks == ("press_button",)
+    told_then = (("worse", "reject", ("press_button", "reach")), ("equal", "promote", ("press_button",)))
     for version, decision, tasks in told_then:
         gate.tasks = ("reach",)
         gate.offer(version)
@@ -185,6 +185,18 @@ def test_that_on_which_a_refused_candidate_was_worse_is_practised_too(folder, tm
         until(lambda wanted=tasks: jobs[-1].tasks == wanted)
     assert gate.stop()
     store.close()
+
+
+def test_nothing_is_run_where_nothing_is_left_to_be_found(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(standing, "run_apart", lambda *_, **how: 1 / 0)
+    monkeypatch.setattr(standing, "nothing_to_do", lambda job: f"nothing more is found for {job.tasks[0]}")
+    store, told = asked(tmp_path, "go to the red cube"), Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)
+    gate.start()
+    until(lambda: told.practice)
+    assert gate.stop()
+    store.close()
+    assert told.practice == ["nothing more is found for reach"]
 
 
 def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_path, monkeypatch):
