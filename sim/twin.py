@@ -52,9 +52,21 @@ class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
         path = os.environ.get(GAP_FILE, "")
         if not path:
             raise InvalidInputError(f"{GAP_FILE}: not set, expected a file with the name of a gap")
-        gap = get_gap(name := Path(path).read_text().strip())
-        nominal = Gap()
-        for field in ("yaw_deg", "gain", "deadband", "limits"):
-            if getattr(gap, field) != getattr(nominal, field):
-                raise InvalidInputError(f"{GAP_FILE}: {name!r} has {field}, which no world has that gets joint targets")
-        return gap
+        try:
+            return world_gap(Path(path).read_text().strip())
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{GAP_FILE}: {error}") from None
+
+
+def world_gap(name: str) -> Gap:
+    """Return the gap of that name, as :func:`engram.sim.gaps.get_gap` takes it, if it lies in the world alone.
+
+    Raises:
+        InvalidInputError: it turns, scales, swallows or limits motions.
+        UnknownNameError: there is no such gap.
+    """
+    gap, nominal = get_gap(name), Gap()
+    for field in ("yaw_deg", "gain", "deadband", "limits"):
+        if getattr(gap, field) != getattr(nominal, field):
+            raise InvalidInputError(f"{name!r} has {field}, which no world has that gets joint targets")
+    return gap

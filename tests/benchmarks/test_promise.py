@@ -11,6 +11,7 @@ from safetensors.numpy import save
 from engram.benchmarks.promise import DATA, Promise, PromiseBenchmark, settings, smuggle
 from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.robot_twin import Twin
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.runtime.episode_report import LoopError
@@ -109,7 +110,7 @@ def told(version, decision):
 def test_the_robot_rests_until_something_else_drives_and_tells_when_nothing_did():
     promise, story = Promise.__new__(Promise), Story()
     promise.config, promise.story, promise.began = PromiseBenchmark(), story, 0.0
-    versions = iter(["old", "old", "", "new"])
+    versions = iter(["old", "", "new"])
 
     class Client:
         def wait_for(self, condition, timeout_s, what):
@@ -119,8 +120,8 @@ def test_the_robot_rests_until_something_else_drives_and_tells_when_nothing_did(
             raise LoopError(f"{what}: not within {timeout_s} s")
 
     promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions, "new"))
-    assert promise.rest()
-    assert not promise.rest()
+    assert promise.rest({"old"})
+    assert not promise.rest({"old", "new"})
     assert [one.what for one in story.happenings] == ["rests", "rests", "nothing promoted"]
 
 
@@ -136,13 +137,21 @@ def test_a_candidate_is_judged_once_the_gate_has_told_more_than_progress():
     assert promise.judged()
 
 
+def test_a_gap_that_the_simulation_cannot_have_is_refused_before_anything_runs():
+    with pytest.raises(InvalidInputError, match="'turned' has yaw_deg, which no world has that gets joint targets"):
+        PromiseBenchmark(on="turned")
+    with pytest.raises(UnknownNameError, match="unknown gap 'nonsense'"):
+        PromiseBenchmark(knocked="nonsense")
+
+
 def test_goals_are_worked_on_and_rested_from_until_two_candidates_drive():
     for rests, wanted in (([True, True], True), ([True, False], True), ([False], False)):
         promise, did = Promise.__new__(Promise), []
         promise.config = PromiseBenchmark(quick=True)
         promise.work = lambda task, most, did=did: did.append(f"{most} {task}")
         answers = iter(rests)
-        promise.rest = lambda answers=answers, did=did: did.append("rest") or next(answers)
+        promise.loop = SimpleNamespace(value=lambda node, key, did=did: f"v{did.count('rest')}")
+        promise.rest = lambda known, answers=answers, did=did: did.append("rest") or next(answers)
         assert promise.learn() == wanted
-        whole = ["10 pick_place", "rest", "10 pick_place", "10 press_button", "rest"]
+        whole = ["10 stack", "rest", "10 stack", "10 push_to_mark", "rest"]
         assert did == (whole if wanted else whole[:2])
