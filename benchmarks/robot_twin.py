@@ -16,6 +16,7 @@ from typing import Any
 from rclpy.action import ActionClient
 from rclpy.client import Client
 from rclpy.task import Future
+from std_msgs.msg import Bool
 
 from engram.benchmarks.faults_loop import Loop, TrialError, end, trial_graph
 from engram.benchmarks.verdicts import MOMENTARY
@@ -38,7 +39,9 @@ FULL_SPEED = tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "
 WAIT_S = 60.0
 """Longest wait for an answer [s]."""
 SETTLE_S = 1.0
-"""How long the robot stays stopped after things were arranged [s]."""
+"""How long the robot stays stopped after things were arranged, and how long it has to stay released [s]."""
+RELEASES = 10
+"""How often it is released at most, until it stays so."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Twin:
         node = self.loop.client.node
         self.truth: TaskStatus | None = None
         node.create_subscription(TaskStatus, "twin/status", self._on_truth, qos.LATCHED)
+        self.stopped = True  # as safety/stopped says
+        node.create_subscription(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self._reset: Client = node.create_client(ResetSim, "twin/reset")
         self._goals: ActionClient = ActionClient(node, ExecuteTask, "execute_task")
 
@@ -94,6 +99,9 @@ class Twin:
     def _on_truth(self, msg: TaskStatus) -> None:
         self.truth = msg
 
+    def _on_stopped(self, msg: Bool) -> None:
+        self.stopped = msg.data
+
     def goal(self, task: str, seed: int) -> dict[str, Any]:
         """Arrange ``task`` from ``seed``, give its words as a goal; return how it ended, and what is true.
 
@@ -110,7 +118,7 @@ class Twin:
         client.wait_for(lambda: self.truth is not None and self.truth.episode == number, WAIT_S, "the twin's episode")
         assert self.truth is not None
         client.spin(SETTLE_S)
-        client.trigger("safety/reset", WAIT_S)
+        self._release()
         words, ever = self.truth.instruction, False
         goal = ExecuteTask.Goal(instruction=words, timeout_s=self.settings.goal_s)
         ended = self._answer(self._goals.send_goal_async(goal), WAIT_S).get_result_async()
@@ -132,6 +140,15 @@ class Twin:
             "duration_s": round(result.duration_s, 2),
             "truth": ever if task in MOMENTARY else now,
         }
+
+    def _release(self) -> None:
+        """Release the robot for good: joints that reach the safety node late, of the arm put back, stop it again."""
+        for _ in range(RELEASES):
+            self.loop.client.trigger("safety/reset", WAIT_S)
+            self.loop.client.spin(SETTLE_S)
+            if not self.stopped:
+                return
+        raise TrialError("the robot does not stay released once things are arranged")
 
     def _answer(self, asked: Future[Any], timeout_s: float) -> Any:
         self.loop.client.wait_for(asked.done, timeout_s, "answer")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import numpy as np
+
 from engram.core.command_guard import CommandGuard
 from engram.core.contracts import ViewableWorld, World
 from engram.core.errors import EngramError
@@ -74,6 +76,7 @@ class SimLoop:
         self._show, self._show_rest, self._show_idle = show, show_rest, show_idle
         self._changed = threading.Condition()
         self._command: JointCommand | None = None
+        self._told: np.ndarray | None = None  # real time: where the servos were sent last in this episode
         self._reset: ResetRequest | None = None
         self._stopped = False
         self._ready: Future = Future()
@@ -156,7 +159,7 @@ class SimLoop:
         if self._guard is not None:
             self._guard.forget()
         request.done.set_result(outcome)  # not sooner: what the answer triggers would delay the first step
-        next_tick = time.monotonic()
+        next_tick, self._told = time.monotonic(), None
         while not outcome.over:
             next_tick += self.config.control_dt_s
             wait = self._lockstep_command if self.config.lockstep else self._realtime_command
@@ -207,7 +210,10 @@ class SimLoop:
     def _realtime_command(
         self, observation: Observation, outcome: OracleOutcome, next_tick: float
     ) -> JointCommand | None:
-        """Return the newest command when the step's time is over, or a hold; None when a reset or a stop came."""
+        """Return the newest command when the step's time is over; None when a reset or a stop came.
+
+        Where none came, the servos keep what they were last told, as a robot's do.
+        """
         self._show_rest(observation)
         with self._changed:
             self._changed.wait_for(self._interrupted, max(0.0, next_tick - time.monotonic()))
@@ -215,10 +221,12 @@ class SimLoop:
                 return None
             command, self._command = self._command, None
         if command is not None and self._allowed(command, observation):
+            self._told = command.positions
             return command
         self._count("steps without command")
-        joints = observation.joints
-        return JointCommand(joints.stamp_ns, joints.names, joints.positions, self.config.control_dt_s, "no_command")
+        joints, told = observation.joints, self._told
+        positions = joints.positions if told is None else told
+        return JointCommand(joints.stamp_ns, joints.names, positions, self.config.control_dt_s, "no_command")
 
     def _allowed(self, command: JointCommand, observation: Observation) -> bool:
         if self._guard is None:

@@ -6,9 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import Observation, OracleOutcome
+from engram.core.types import JointCommand, Observation, OracleOutcome
 from engram.sim.gap_world import GapWorld
 from engram.sim.gaps import Gap, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -24,6 +26,12 @@ class UnjudgedWorkcell(MujocoWorld):
     ``sim_node`` plays a robot's hardware with it (:mod:`engram.benchmarks.twin`). The reward is left as it is, for
     those who score.
     """
+
+    def advance(self, command: JointCommand) -> None:
+        """Move towards ``command`` no faster than motors do: of two that came at once, the arm makes one's way."""
+        most = np.append(self.robot.velocity_max, self.robot.gripper_velocity_max) * self.config.control_dt_s
+        way = np.clip(command.positions - self._targets, -most, most)
+        super().advance(replace(command, positions=self._targets + way))
 
     def oracle_outcome(self) -> OracleOutcome:
         """Return the outcome of an episode that is never over."""

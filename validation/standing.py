@@ -13,7 +13,7 @@ from typing import Protocol
 
 from engram.core.child import run_apart
 from engram.core.errors import EngramError
-from engram.learning.experience.reader import experience_file
+from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
@@ -27,6 +27,10 @@ from engram.validation.validate import Progress, validate
 
 LOOKS_EVERY_S, AFTER_FAILURE_S = 5.0, 60.0
 """How often it is looked whether there is something to practise, and how long nothing is after practice failed [s]."""
+
+
+MORE = 3
+"""Where a robot's record did not tell how it differs, so many episodes later it may."""
 
 
 class GateOutputs(Protocol):
@@ -103,6 +107,7 @@ class StandingGate:
         self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
         self._workers, self._niceness, self._practises = workers, niceness, practise
         self._told = ""  # of practice
+        self._untold = 0  # episodes of the robot from which on it is looked again how the robot differs
         self._behind: tuple[str, ...] = ()  # tasks on which the newest candidate that was refused did worse
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
@@ -192,13 +197,17 @@ class StandingGate:
         if not experience_file(self._folder / EXPERIENCE).exists():
             self._tell("waits: the robot has not been asked for anything yet")
             return
+        known = len(ExperienceReader(self._folder / EXPERIENCE).catalogue())
+        if known < self._untold:
+            return  # how the robot differs was not to be told, and little has been added
         asked = asked_lately(self._folder / EXPERIENCE, self.tasks)
         if not asked:
             self._tell(f"waits: of what the robot was asked for, nothing is one of {', '.join(self.tasks)}")
             return
         on = self._followed(self._tell, check)
         if self._identify and on == self._on:
-            return  # how the robot differs is not known yet, as was told
+            self._untold = known + MORE  # looking takes a core some seconds, which the robot needs
+            return
         wanted = tuple(dict.fromkeys((*asked, *(task for task in self._behind if task in self.tasks))))
         job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted)
         if why := nothing_to_do(job):

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,6 +122,26 @@ def test_free_running_goes_on_without_commands_and_counts_them(watch):
     steps = [sim.next() for _ in range(MAX_STEPS + 1)]
     assert steps[-1][1].truncated
     assert sim.counts.count("steps without command") == MAX_STEPS
+
+
+def test_free_running_servos_keep_what_they_were_told_where_no_command_comes(watch):
+    """Where the arm is measured is not where it was sent: a servo lags."""
+    given = []
+
+    class Lagging(GantryWorld):
+        def step(self, command):
+            given.append(command.positions[0])
+            return super().step(replace(command, positions=0.5 * command.positions))
+
+    sim = watch(Lagging, lockstep=False, control_dt_s=0.01)
+    sim.loop.reset("reach", 1, "").result(20)
+    first, *_ = sim.next()
+    sim.answer(first, 0.04)
+    while not sim.next()[1].over:
+        pass
+    told = given.index(0.04)
+    assert set(given[told:]) == {0.04} and len(given) > told + 5
+    assert all(0.0 <= one < 0.04 for one in given[:told])  # before, it stays where it is
 
 
 def test_a_world_that_cannot_be_made_says_so(watch):

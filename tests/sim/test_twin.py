@@ -1,8 +1,11 @@
 """A robot that nobody judges has the gap that a file names, as it is when things are arranged."""
 
+import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.robot import PANDA_2F85
+from engram.core.types import JointCommand
 from engram.sim.twin import GAP_FILE, ChangingWorkcell
 from engram.sim.world import WorldConfig
 from engram.sim.worlds import make_world
@@ -43,3 +46,17 @@ def test_a_gap_that_no_such_world_has_is_named(gap, monkeypatch):
     monkeypatch.delenv(GAP_FILE)
     with pytest.raises(InvalidInputError, match=f"{GAP_FILE}: not set, expected a file"):
         ChangingWorkcell(BLIND)
+
+
+def test_the_arm_moves_no_faster_than_its_motors(gap):
+    """Of commands that come late two may come at once."""
+    world = ChangingWorkcell(BLIND)
+    world.reset("reach", 0)
+    before = world.observe().joints
+    most = np.array(PANDA_2F85.velocity_max) * 0.1
+    far = before.positions + np.append(3 * most, 0.0)
+    for _ in range(2):
+        world.advance(JointCommand(0, before.names, far, 0.1))
+        after = world.observe().joints.positions
+        assert (np.abs(after - before.positions)[:-1] < 1.5 * most).all()
+        before = world.observe().joints

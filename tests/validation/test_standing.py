@@ -239,6 +239,24 @@ def test_it_says_why_nothing_is_practised(folder, tmp_path, words, identify, why
     assert not (tmp_path / PRACTICE).exists()
 
 
+def test_it_is_looked_again_how_the_robot_differs_once_there_is_more_to_look_at(folder, tmp_path, monkeypatch):
+    looked = []
+    monkeypatch.setattr(standing, "followed_gap", lambda *about: looked.append(about) or "none")
+    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.05)
+    store, told = asked(tmp_path, "go to the red cube"), Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True, identify=True)
+    gate.start()
+    until(lambda: looked)
+    time.sleep(0.5)
+    assert len(looked) == 1
+    for number in range(1, 1 + standing.MORE):
+        store.append(episode(number))
+    store.commit()
+    until(lambda: len(looked) == 2)
+    assert gate.stop()
+    store.close()
+
+
 def test_a_stop_in_the_middle_of_a_validation_keeps_what_was_run(folder):
     told = Told()
     gate = StandingGate(folder, "base", told, tasks=("stack",))
