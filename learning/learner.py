@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, WeightsError
@@ -20,6 +20,9 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
+
+if TYPE_CHECKING:
+    from engram.learning.algorithms.rehearsal import Scenes
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
@@ -180,6 +183,7 @@ class Learner:
         self,
         correction: MotionCorrection,
         practised: Iterable[Sequence[Transition]] | None = None,
+        others: Iterable[Sequence[Transition]] = (),
         check: Callable[[], None] = lambda: None,
     ) -> tuple[bytes, PolicyManifest]:
         """Make ``correction`` of the policy's motions part of the weights; return them and their manifest.
@@ -190,6 +194,7 @@ class Learner:
             correction: of the weights as they are.
             practised: episodes that show where the motions are corrected. None: all of the experience, and none of it
                 is imitated afterwards, as its actions were those of other corrections.
+            others: episodes of other goals, in which the policy keeps its answers.
             check: called now and then; what it raises is raised, and nothing has changed.
 
         Raises:
@@ -207,6 +212,8 @@ class Learner:
                 experience = _after(experience, transitions)
         if not len(seen):
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
+        if (scenes := _scenes(others)) is not None:
+            self.algorithm.see(scenes)
         batches = [seen.sample(128, (self.config.seed, number)) for number in range(CORRECTED // 128)]
         metrics = self.algorithm.correct(batches, correction, self.config.seed, check)
         self._count(metrics)
@@ -285,6 +292,12 @@ class Learner:
             transitions = self._source.episode(number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
+
+
+def _scenes(episodes: Iterable[Sequence[Transition]]) -> Scenes | None:
+    from engram.learning.algorithms.rehearsal import Scenes  # torch: only for those who train
+
+    return Scenes.of(episodes)
 
 
 def _after(before: str, episode: Sequence[Transition]) -> str:

@@ -30,6 +30,8 @@ class FoundCorrection:
     correction: MotionCorrection
     episodes: tuple[int, ...]
     """Numbers of the episodes that show where the motions are corrected."""
+    others: tuple[int, ...] = ()
+    """Of those of other goals, in which the policy keeps its answers."""
 
 
 class Practised:
@@ -48,15 +50,16 @@ class Practised:
             scale, yaw_rad = (float(value) for value in about["correction"])
             if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
                 raise ValueError(f"scale {scale}, turn {yaw_rad}")
-            episodes = tuple(int(number) for number in about["episodes"])
-            return FoundCorrection(int(about["number"]), str(about["task"]), MotionCorrection(scale, yaw_rad), episodes)
+            shown = [tuple(int(number) for number in about[name]) for name in ("episodes", "others")]
+            return FoundCorrection(int(about["number"]), str(about["task"]), MotionCorrection(scale, yaw_rad), *shown)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it: it is searched for again") from error
 
     def tell(self, found: FoundCorrection) -> None:
         """Leave ``found`` for the learner, in place of what was found before."""
         correction = [found.correction.scale, found.correction.yaw_rad]
-        about = {"number": found.number, "task": found.task, "correction": correction, "episodes": found.episodes}
+        about = {"number": found.number, "task": found.task, "correction": correction}
+        about |= {"episodes": found.episodes, "others": found.others}
         write_atomic(self._folder / FOUND, json.dumps(about).encode())
 
     def episodes(self, numbers: Sequence[int]) -> Iterator[Sequence[Transition]]:

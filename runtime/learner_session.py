@@ -163,7 +163,8 @@ class LearnerSession:
             return
         try:
             with self._health.timed("correction"):
-                candidate = self.learner.correct(found.correction, self._practised.episodes(found.episodes), check)
+                shown, others = (self._practised.episodes(numbers) for numbers in (found.episodes, found.others))
+                candidate = self.learner.correct(found.correction, shown, others, check)
         except _StoppedError:
             return
         except EngramError as error:

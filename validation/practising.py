@@ -59,6 +59,10 @@ class PracticeJob:
     """How the robot differs from the simulation."""
     tasks: tuple[str, ...]
     """What the robot was asked for, one after the other."""
+    others: tuple[str, ...] = ()
+    """What the policy shall not unlearn meanwhile."""
+    shown: int = 8
+    """Episodes of each other task that are carried out before a search, to show where nothing is corrected."""
     search: int = 50
     """Episodes after which a search takes the best correction, if it is surely better than none."""
     most: int = 100
@@ -67,6 +71,10 @@ class PracticeJob:
     """Most experience on disk [MB]."""
     lasts_s: float = 300.0
     """Longest duration [s]; what the robot does is then looked at again."""
+
+    def others_than(self, task: str) -> tuple[str, ...]:
+        """Return the tasks that a correction of ``task`` must leave alone."""
+        return tuple(other for other in (*self.tasks, *self.others) if other != task)
 
     @property
     def robot(self) -> str:
@@ -85,6 +93,8 @@ class Searched:
     """Corrections that are part of the weights which drive."""
     trials: list[tuple[float, float, float, int]] = field(default_factory=list)
     """Scale, turn, outcome and number of each episode."""
+    others: list[int] = field(default_factory=list)
+    """Numbers of the episodes of other tasks."""
     found: tuple[float, float] | None = None
     """Scale and turn once it has ended; 1 and 0: nothing is surely better than no correction."""
 
@@ -145,10 +155,18 @@ class SearchBook:
             if best != MotionCorrection() or len(one.trials) >= job.most:
                 one.found = (best.scale, best.yaw_rad)
         if one.correction != MotionCorrection():  # first: who is killed now has left it, and searches anew
-            episodes = tuple(number for *_, number in one.trials)
-            Practised(self._path.parent).tell(FoundCorrection(one.after + 1, one.task, one.correction, episodes))
-        write_atomic(self._path, json.dumps([asdict(each) for each in self._searches]).encode())
+            shown = tuple(number for *_, number in one.trials), tuple(one.others)
+            Practised(self._path.parent).tell(FoundCorrection(one.after + 1, one.task, one.correction, *shown))
+        self._write()
         return one
+
+    def show(self, number: int) -> None:
+        """Take note that the episode ``number`` of another task was carried out for the newest search."""
+        self._searches[-1].others.append(number)
+        self._write()
+
+    def _write(self) -> None:
+        write_atomic(self._path, json.dumps([asdict(each) for each in self._searches]).encode())
 
 
 def _words(one: Searched) -> str:
@@ -218,6 +236,10 @@ def practise(job: PracticeJob) -> Done:
             one = book.open(job, simulated.corrections)
             if isinstance(one, str) or done.task not in ("", one.task):
                 break
+            others = job.others_than(one.task)
+            if len(one.others) < job.shown * len(others):
+                book.show(simulated.episode(others[len(one.others) // job.shown], MotionCorrection())[0])
+                continue
             tried = one.search().next()
             number, success, outcome = simulated.episode(one.task, tried)
             one = book.tell(job, tried, outcome, number)

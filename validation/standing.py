@@ -209,7 +209,8 @@ class StandingGate:
             self._untold = known + MORE  # looking takes a core some seconds, which the robot needs
             return
         wanted = tuple(dict.fromkeys((*asked, *(task for task in self._behind if task in self.tasks))))
-        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted)
+        others = tuple(task for task in self.tasks if task not in wanted)
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted, others)
         if why := nothing_to_do(job):
             self._tell(why)
             return

@@ -30,7 +30,7 @@ class DistillationConfig:
     """Answers in an update."""
     learning_rate: float = 1e-3
     """The first one."""
-    kept: float = 0.2
+    kept: float = 0.4
     """Share of the answers that are to other goals, and are not corrected."""
 
 

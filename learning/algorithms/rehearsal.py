@@ -10,7 +10,7 @@ No training data is needed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from safetensors.numpy import save
 
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import StoreError
+from engram.core.types import Transition
 from engram.learning.experience.database import write_atomic
 from engram.learning.replay.buffer import IMAGES, Batch
 from engram.learning.rewards.goal import kind_of
@@ -39,6 +40,17 @@ class Scenes:
     def shrunk(self, shrink: Callable[[str, np.ndarray], np.ndarray]) -> Scenes:
         """Return them with the images that ``shrink`` (feature, images) makes of theirs."""
         return replace(self, images={name: shrink(IMAGES + name, seen) for name, seen in self.images.items()})
+
+    @classmethod
+    def of(cls, episodes: Iterable[Sequence[Transition]]) -> Scenes | None:
+        """Return what was seen in ``episodes``; None where there is none."""
+        steps = [step for episode in episodes for step in episode]
+        if not steps:
+            return None
+        images = {name: np.stack([step.images[name] for step in steps]) for name in sorted(steps[0].images)}
+        images = {name: np.ascontiguousarray(each.transpose(0, 3, 1, 2)) for name, each in images.items()}
+        state = np.stack([step.state for step in steps]).astype(np.float32)
+        return cls(images, state, tuple(step.instruction for step in steps))
 
     def write(self, path: Path) -> None:
         """Write them to ``path`` as safetensors, in one move."""

@@ -38,6 +38,10 @@ class Corrected(Counting):
     """A correction adds its scale, in two halves."""
 
     can_correct = True
+    scenes = None  # of other goals
+
+    def see(self, scenes):
+        self.scenes = scenes
 
     def correct(self, batches, correction, seed, check):
         check()

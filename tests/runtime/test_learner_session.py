@@ -300,7 +300,7 @@ def test_what_it_begins_with_is_there_for_who_practises_in_simulation(tmp_path):
     desk.close()
 
 
-def practised(folder, number=1, scale=0.5, episodes=(1, 2)):
+def practised(folder, number=1, scale=0.5, episodes=(1, 2), others=()):
     """Leave a correction for the learner, and the episodes it was found in."""
     if not (folder / PRACTICE).exists():
         store = ExperienceStore(folder / PRACTICE)
@@ -308,7 +308,7 @@ def practised(folder, number=1, scale=0.5, episodes=(1, 2)):
             store.append(episode(one, robot="practice", boot="0", source=OWN))
         store.commit()
         store.close()
-    Practised(folder / PRACTICE).tell(FoundCorrection(number, "reach", MotionCorrection(scale, 0.1), episodes))
+    Practised(folder / PRACTICE).tell(FoundCorrection(number, "reach", MotionCorrection(scale, 0.1), episodes, others))
 
 
 def weight(desk):
@@ -333,9 +333,10 @@ def test_what_practice_found_becomes_a_candidate_once(tmp_path):
     practised(tmp_path, number=3)  # of weights that this learner does not have
     again.session.train(lambda: True)
     assert weight(again) == 1.5
-    practised(tmp_path, number=2, scale=2.0, episodes=(2, 9))  # one of them the store's bound has let go
+    practised(tmp_path, number=2, scale=2.0, episodes=(2, 9), others=(1, 9))  # one of each the store has let go
     again.session.train(lambda: True)
     assert weight(again) == 3.5 and len(again.versions) == 1
+    assert len(again.session.learner.algorithm.scenes.words) == 4  # the steps of the episode of another goal
     again.close()
 
 

@@ -73,17 +73,23 @@ def test_what_was_learnt_last_drives_and_scenes_are_new_after_a_restart(tmp_path
 
 def test_what_helps_is_found_and_left_for_the_learner(tmp_path, monkeypatch):
     """An arm that leads twice as far as it is told: half of each motion is what it needs."""
+    ran = []
 
     def run(simulated, task, tried):
+        ran.append((task, tried != MotionCorrection()))
         simulated._number += 1
         return simulated._number, tried.scale < 0.8, float(tried.scale < 0.8)
 
     monkeypatch.setattr(practising._Simulated, "episode", run)
-    about = job(tmp_path, search=30, most=60, tasks=("reach", "stack"))
+    about = job(tmp_path, search=30, most=60, tasks=("reach", "stack"), others=("open_drawer",), shown=2)
     done = practise(about)
+    before, searched = ran[:4], ran[4:]
+    assert before == [("stack", False)] * 2 + [("open_drawer", False)] * 2  # where nothing is corrected
+    assert {task for task, _ in searched} == {"reach"} and len(searched) == done.episodes
     assert done.task == "reach" and done.said.startswith("the learner gets what was found for reach (motions times 0.")
     found = Practised(tmp_path / PRACTICE).found()
-    assert (found.number, found.task, found.episodes) == (1, "reach", tuple(range(1, done.episodes + 1)))
+    assert (found.number, found.task, found.others) == (1, "reach", (1, 2, 3, 4))
+    assert found.episodes == tuple(range(5, done.episodes + 5))
     assert found.correction.scale < 0.8
     assert nothing_to_do(about).startswith("waits: the learner is to make what was found for reach (motions times 0.")
     assert practise(about).episodes == 0

@@ -174,7 +174,7 @@ def test_that_on_which_a_refused_candidate_was_worse_is_practised_too(folder, tm
     gate.tasks = ("press_button", "stack")
     gate.start()
     until(lambda: jobs)
-    assert jobs[-1].tasks == ("press_button",)
+    assert (jobs[-1].tasks, jobs[-1].others) == (("press_button",), ("stack",))
     told_then = (("worse", "reject", ("press_button", "reach")), ("equal", "promote", ("press_button",)))
     for version, decision, tasks in told_then:
         gate.tasks = ("reach",)
