@@ -112,7 +112,7 @@ class Searched:
 
 
 class SearchBook:
-    """The searches of a learner's folder, one at a time; each trial is durable at once.
+    """The searches of a learner's folder; each trial is durable at once.
 
     Raises:
         StoreError: its file cannot be read.
@@ -133,9 +133,9 @@ class SearchBook:
 
         A task is searched for until a search finds nothing, and again on a robot that differs in another way.
         """
-        newest = self._searches[-1] if self._searches else None
-        if newest is not None and newest.correction != MotionCorrection() and newest.after >= corrections:
-            return f"waits: the learner is to make {_words(newest)} part of the weights"
+        for one in self._searches:
+            if one.correction != MotionCorrection() and one.after >= corrections:
+                return f"waits: the learner is to make {_words(one)} part of the weights"
         for task in job.tasks:
             known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
             if known and known[-1].found is None and known[-1].after == corrections:
@@ -145,10 +145,8 @@ class SearchBook:
                 return self._searches[-1]
         return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
 
-    def tell(self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int) -> Searched:
-        """Take note of a trial of the newest search, which may end it, and leave what it found to the learner; return
-        the search."""
-        one = self._searches[-1]
+    def tell(self, job: PracticeJob, one: Searched, tried: MotionCorrection, outcome: float, number: int) -> None:
+        """Take note of a trial of the search ``one``, which may end it, and leave what it found to the learner."""
         one.trials.append((tried.scale, tried.yaw_rad, outcome, number))
         if len(one.trials) % job.search == 0:
             best = one.search().best()
@@ -158,11 +156,10 @@ class SearchBook:
             shown = tuple(number for *_, number in one.trials), tuple(one.others)
             Practised(self._path.parent).tell(FoundCorrection(one.after + 1, one.task, one.correction, *shown))
         self._write()
-        return one
 
-    def show(self, number: int) -> None:
-        """Take note that the episode ``number`` of another task was carried out for the newest search."""
-        self._searches[-1].others.append(number)
+    def show(self, one: Searched, number: int) -> None:
+        """Take note that the episode ``number`` of another task was carried out for the search ``one``."""
+        one.others.append(number)
         self._write()
 
     def _write(self) -> None:
@@ -238,11 +235,11 @@ def practise(job: PracticeJob) -> Done:
                 break
             others = job.others_than(one.task)
             if len(one.others) < job.shown * len(others):
-                book.show(simulated.episode(others[len(one.others) // job.shown], MotionCorrection())[0])
+                book.show(one, simulated.episode(others[len(one.others) // job.shown], MotionCorrection())[0])
                 continue
             tried = one.search().next()
             number, success, outcome = simulated.episode(one.task, tried)
-            one = book.tell(job, tried, outcome, number)
+            book.tell(job, one, tried, outcome, number)
             done = Done(one.task, done.episodes + 1, done.successes + success)
             if one.correction != MotionCorrection():
                 return replace(done, said=f"the learner gets {_words(one)}")

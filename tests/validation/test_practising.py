@@ -40,9 +40,9 @@ def book(folder, *told, corrections=0, **how):
     """Return a search in ``folder`` after trials with these corrections and outcomes."""
     (folder / PRACTICE).mkdir(exist_ok=True)
     kept, about = SearchBook(folder / PRACTICE), job(folder, **how)
-    kept.open(about, corrections)
+    one = kept.open(about, corrections)
     for number, (tried, outcome) in enumerate(told, 1):
-        kept.tell(about, tried, outcome, number)
+        kept.tell(about, one, tried, outcome, number)
     return kept
 
 
@@ -115,6 +115,21 @@ def test_a_search_that_finds_nothing_ends_and_another_robot_begins_a_new_one(tmp
     assert kept.open(job(tmp_path, tasks=("reach", "stack")), 0).task == "stack"
     assert kept.open(job(tmp_path, gap=Gap(yaw_deg=5.0)), 0).trials == []
     assert not (tmp_path / PRACTICE / FOUND).exists()
+
+
+def test_searches_for_several_tasks_are_kept_apart(tmp_path):
+    """What the robot was asked for last comes first, so that a search may wait for another one."""
+    kept = book(tmp_path, (HALF, 1.0), search=10)
+    first = kept.open(job(tmp_path), 0)
+    both = job(tmp_path, tasks=("stack", "reach"), search=10)
+    kept.tell(both, kept.open(both, 0), HALF, 0.0, 2)
+    kept = SearchBook(tmp_path / PRACTICE)
+    kept.tell(both, kept.open(job(tmp_path), 0), HALF, 1.0, 3)
+    assert [(one.task, [trial[2:] for trial in one.trials]) for one in SearchBook(tmp_path / PRACTICE)._searches] == [
+        ("reach", [(1.0, 1), (1.0, 3)]),
+        ("stack", [(0.0, 2)]),
+    ]
+    assert first.task == "reach"
 
 
 def test_a_correction_of_weights_that_have_it_already_is_not_searched_for_on(tmp_path):
