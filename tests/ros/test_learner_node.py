@@ -198,12 +198,13 @@ def test_state_of_an_older_network_is_set_aside_and_learning_begins_anew_with_th
     drove = graph.wait(lambda: [m for m in manifests if m.stage == "approved"], 180, "an approval")[-1]
     assert old.end() == 0
 
+    graph.spin(1.0)  # what the old one told last is on its way
     graph.diagnostics.clear()
     manifests.clear()
     new = start(graph, tmp_path, "auto", algorithm="tests.ros.trainers:Wider")
-    graph.active("learner_node")
     folder = tmp_path / "learner"
-    (aside,) = folder.glob("set-aside-*")
+    (aside,) = graph.wait(lambda: list(folder.glob("set-aside-*")), 120, "what does not fit is set aside")
+    graph.active("learner_node")
     why = f"{folder / 'weights'}: {drove.version}: tensor 'count' has shape (20000,), expected (30000,)"
     assert why in new.output()
     assert str(aside) in graph.value("learner_node", "moved aside")
