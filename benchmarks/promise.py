@@ -8,12 +8,12 @@ as in the gate's simulation. What happens:
 
 1. The robot works on one kind of goal. The memory alone says what went well.
 2. The gate finds in the robot's record how it differs from the simulation. In a simulation that differs likewise it is
-   searched for how the policy has to correct its motions, with that simulation's truth as the judge. The learner makes
-   what was found part of the weights, and the gate tries them. Meanwhile the robot rests, so that two cores suffice.
-   What the gate promotes drives as a canary, and the robot works again, until the canary is approved for all robots.
-3. It works on a second kind of goal, and rests. The next candidate that is promoted drives as a canary, and at this
-   moment the robot is knocked: it stands turned from now on, and its commands are no longer late. The learner sees
-   goals fail, and rolls back.
+   searched for how the policy has to correct its motions, in every task and with that simulation's truth as the judge.
+   The learner makes what was found part of the weights, and the gate tries them. Meanwhile the robot rests, so that two
+   cores suffice. What the gate promotes drives as a canary, and the robot works again, until the canary is approved for
+   all robots.
+3. It rests once more, in case that a second candidate is promoted. Then the robot is knocked: it stands turned from now
+   on, and its commands are no longer late. The learner sees goals fail, and rolls back.
 4. A ruined candidate is put into the learner's folder. Nobody has tried it: it is refused. The gate tries it: it is
    refused with the gate's reason.
 
@@ -76,17 +76,15 @@ class PromiseBenchmark:
     policy: str = "base"
     """Where learning begins."""
     task: str = "stack"
-    """The first kind of goal."""
-    then: str = "push_to_mark"
-    """The second one."""
+    """The kind of goal that the robot works on."""
     on: str = "late"
     """The gap that the robot has; nobody tells the gate."""
     knocked: str = "knocked"
-    """The gap that it has from the canary on."""
+    """The gap that it has once it is knocked."""
     worked: int = 20
-    """Goals of the first kind before the robot rests, again afterwards, and then of the second kind."""
-    watched: int = 80
-    """Most goals until the canary is rolled back."""
+    """Goals before the robot rests, and again afterwards."""
+    watched: int = 60
+    """Most goals until what drives is rolled back."""
     first_seed: int = 30_000
     """Scene of the first goal."""
     budget: int = 600
@@ -95,8 +93,10 @@ class PromiseBenchmark:
     """Processes of the gate, at the lowest priority."""
     goal_s: float = 20.0
     """Time limit of a goal [s]."""
-    rest_s: float = 2400.0
-    """Longest rest: so long is waited for something better to drive [s]."""
+    rest_s: float = 3600.0
+    """Longest first rest: so long is waited for something better to drive [s]."""
+    rest_again_s: float = 1500.0
+    """Longest second rest [s]."""
     domain: int = 46
     """ROS_DOMAIN_ID of the nodes."""
     work: Path = Path("runs/promise")
@@ -159,13 +159,11 @@ class Promise:
             self.goal(task)
         return until()
 
-    def rest(self, known: set[str]) -> bool:
+    def rest(self, known: set[str], longest_s: float) -> bool:
         """Wait until a version drives that is none of ``known``; tell whether it came to that."""
         self.tell("rests", "")
         try:
-            self.loop.client.wait_for(
-                lambda: self.drives not in {"", *known}, self.config.rest_s, "something better to drive"
-            )
+            self.loop.client.wait_for(lambda: self.drives not in {"", *known}, longest_s, "something better to drive")
         except LoopError as error:
             self.tell("nothing promoted", str(error))
             return False
@@ -189,15 +187,14 @@ class Promise:
     # -- the parts -------------------------------------------------------------------------------------------------
 
     def learn(self) -> bool:
-        """Work and rest until the gate has let a candidate drive, and a second one; tell whether one does."""
+        """Work and rest until the gate has let a candidate drive, and perhaps a second one; tell whether one does."""
         goals, known = self.config.most(self.config.worked), {self.drives}
         self.work(self.config.task, goals)
-        if not self.rest(known):
+        if not self.rest(known, self.config.rest_s):
             return False
         known.add(self.drives)
         self.work(self.config.task, goals)
-        self.work(self.config.then, goals)
-        self.rest(known)
+        self.rest(known, self.config.rest_again_s)
         return True
 
     def knock(self, gap: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
-CORRECTED = 3072
-"""Control steps in which a correction is learnt."""
+CORRECTED, SHOWN = 3072, 128
+"""Control steps in which a correction is learnt, and those of a batch."""
 
 
 class EpisodeSource(Protocol):
@@ -181,19 +181,17 @@ class Learner:
 
     def correct(
         self,
-        correction: MotionCorrection,
-        practised: Iterable[Sequence[Transition]] | None = None,
+        practised: Iterable[tuple[MotionCorrection, Sequence[Transition]]],
         others: Iterable[Sequence[Transition]] = (),
         check: Callable[[], None] = lambda: None,
     ) -> tuple[bytes, PolicyManifest]:
-        """Make ``correction`` of the policy's motions part of the weights; return them and their manifest.
+        """Make corrections of the policy's motions part of the weights; return them and their manifest.
 
         It learns in what it saw in all of the episodes, successes or not. It counts as one update.
 
         Args:
-            correction: of the weights as they are.
-            practised: episodes that show where the motions are corrected. None: all of the experience, and none of it
-                is imitated afterwards, as its actions were those of other corrections.
+            practised: corrections of the weights as they are, each with an episode that shows where. Different ones
+                are for different goals.
             others: episodes of other goals, in which the policy keeps its answers.
             check: called now and then; what it raises is raised, and nothing has changed.
 
@@ -201,28 +199,37 @@ class Learner:
             InvalidInputError: there is no episode, or the algorithm cannot do it.
         """
         everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
-        seen, state = ReplayBuffer(everything, self.algorithm.shrink), self._progress
-        last = self._source.catalogue(state.cursor)[-1:] if practised is None else ()
-        episodes = self._everything() if practised is None else practised
-        experience = state.experience
-        for number, transitions in enumerate(episodes, 1):
+        seen: dict[MotionCorrection, ReplayBuffer] = {}
+        state, experience = self._progress, self._progress.experience
+        for number, (correction, transitions) in enumerate(practised, 1):
             check()
             if transitions:  # the store's bound may have let it go
-                seen.add(number, transitions)
+                buffer = seen.setdefault(correction, ReplayBuffer(everything, self.algorithm.shrink))
+                buffer.add(number, transitions)
                 experience = _after(experience, transitions)
-        if not len(seen):
+        if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
         if (scenes := _scenes(others)) is not None:
             self.algorithm.see(scenes)
-        batches = [seen.sample(128, (self.config.seed, number)) for number in range(CORRECTED // 128)]
-        metrics = self.algorithm.correct(batches, correction, self.config.seed, check)
+        seeds = [(self.config.seed, number) for number in range(CORRECTED // SHOWN)]
+        shown = [(buffer.sample(SHOWN, seed), correction) for correction, buffer in seen.items() for seed in seeds]
+        metrics = self.algorithm.correct(shown, self.config.seed, check)
         self._count(metrics)
         state.experience, state.corrections = experience, state.corrections + 1
-        state.cursor = last[0].number if last else state.cursor
         return self._make_candidate()
 
-    def _everything(self) -> Iterator[Sequence[Transition]]:
-        return (self._source.episode(info.number) for info in self._source.catalogue())
+    def correct_all(
+        self, correction: MotionCorrection, check: Callable[[], None] = lambda: None
+    ) -> tuple[bytes, PolicyManifest]:
+        """Make ``correction`` of all motions part of the weights, as :meth:`correct` does in all of the experience.
+
+        None of that is imitated afterwards, as its actions were those of other corrections.
+        """
+        known = self._source.catalogue()
+        made = self.correct(((correction, self._source.episode(info.number)) for info in known), check=check)
+        if known:
+            self._progress.cursor = max(self._progress.cursor, known[-1].number)
+        return made
 
     def candidate(self) -> tuple[bytes, PolicyManifest] | None:
         """Return new weights and their manifest when ``candidate_updates`` were taken since the last ones, else None.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from engram.core.errors import StoreError
 from engram.core.types import Transition
@@ -22,16 +23,23 @@ FOUND = "found.json"
 
 @dataclass(frozen=True)
 class FoundCorrection:
-    """A correction with which practice surely did better than without."""
+    """A correction with which practice surely did better at a task than without."""
 
-    number: int
-    """Of the learner's corrections, from 1: it is made part of the weights that have all before it, and once."""
     task: str
     correction: MotionCorrection
     episodes: tuple[int, ...]
     """Numbers of the episodes that show where the motions are corrected."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What practice found for weights, all that the learner makes part of them at once."""
+
+    number: int
+    """From 1: they become part of the weights that have all before them, and once."""
+    found: tuple[FoundCorrection, ...]
     others: tuple[int, ...] = ()
-    """Of those of other goals, in which the policy keeps its answers."""
+    """Numbers of the episodes of other goals, in which the policy keeps its answers."""
 
 
 class Practised:
@@ -40,29 +48,34 @@ class Practised:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def found(self) -> FoundCorrection | None:
+    def findings(self) -> Findings | None:
         """Return what was found last. StoreError: it cannot be read."""
         path = self._folder / FOUND
         if not path.exists():
             return None
         try:
             about = json.loads(path.read_text())
-            scale, yaw_rad = (float(value) for value in about["correction"])
-            if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
-                raise ValueError(f"scale {scale}, turn {yaw_rad}")
-            shown = [tuple(int(number) for number in about[name]) for name in ("episodes", "others")]
-            return FoundCorrection(int(about["number"]), str(about["task"]), MotionCorrection(scale, yaw_rad), *shown)
+            found = tuple(map(_found_correction, about["found"]))
+            return Findings(int(about["number"]), found, tuple(map(int, about["others"])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it: it is searched for again") from error
 
-    def tell(self, found: FoundCorrection) -> None:
-        """Leave ``found`` for the learner, in place of what was found before."""
-        correction = [found.correction.scale, found.correction.yaw_rad]
-        about = {"number": found.number, "task": found.task, "correction": correction}
-        about |= {"episodes": found.episodes, "others": found.others}
-        write_atomic(self._folder / FOUND, json.dumps(about).encode())
+    def tell(self, findings: Findings) -> None:
+        """Leave ``findings`` for the learner, in place of what was found before."""
+        write_atomic(self._folder / FOUND, json.dumps(asdict(findings)).encode())
 
-    def episodes(self, numbers: Sequence[int]) -> Iterator[Sequence[Transition]]:
-        """Yield the transitions of each episode; none of one that is gone. StoreError: the store is damaged."""
+    def episodes(
+        self, findings: Findings
+    ) -> tuple[Iterator[tuple[MotionCorrection, Sequence[Transition]]], Iterator[Sequence[Transition]]]:
+        """Return what :meth:`engram.learning.learner.Learner.correct` takes: each correction with each of its episodes,
+        and those of other goals; no transitions of one that is gone. StoreError: the store is damaged."""
         store = ExperienceReader(self._folder)
-        return (store.episode(number) for number in numbers)
+        shown = ((one.correction, store.episode(number)) for one in findings.found for number in one.episodes)
+        return shown, (store.episode(number) for number in findings.others)
+
+
+def _found_correction(about: Mapping[str, Any]) -> FoundCorrection:
+    scale, yaw_rad = (float(about["correction"][name]) for name in ("scale", "yaw_rad"))
+    if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
+        raise ValueError(f"scale {scale}, turn {yaw_rad}")
+    return FoundCorrection(str(about["task"]), MotionCorrection(scale, yaw_rad), tuple(map(int, about["episodes"])))

@@ -39,7 +39,7 @@ class Progress:
     at_candidate: int = 0
     """Updates when the last candidate was made."""
     corrections: int = 0
-    """Corrections of the motions that became part of the weights."""
+    """How often corrections of the motions became part of the weights."""
     candidates: int = 0
     loss: float = 0.0
     """Running mean."""

@@ -20,7 +20,7 @@ from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import worse_than_before
-from engram.learning.practised import FoundCorrection
+from engram.learning.practised import Findings
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import sign
@@ -74,7 +74,7 @@ class LearnerSession:
     ) -> None:
         self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
         self._practised = workspace.practised
-        self._refused: FoundCorrection | None = None  # what cannot be made part of the weights
+        self._refused: Findings | None = None  # what cannot be made part of the weights
         self._trouble = ""  # why
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
         self._config, self._store, self._key = config, store, key
@@ -145,30 +145,29 @@ class LearnerSession:
             self._saved = updates
 
     def _take_correction(self, goes_on: Callable[[], bool]) -> None:
-        """Make a correction that practice found part of the weights; that takes some minutes."""
+        """Make the corrections that practice found part of the weights; that takes some minutes."""
 
         def check() -> None:
             if not goes_on():
                 raise _StoppedError
 
         try:
-            found = self._practised.found()
+            findings = self._practised.findings()
         except EngramError as error:
             self._trouble = str(error)
             return
-        if found is None or found.number != self.learner.metrics["corrections"] + 1:
+        if findings is None or findings.number != self.learner.metrics["corrections"] + 1:
             self._trouble = ""
             return
-        if found == self._refused:
+        if findings == self._refused:
             return
         try:
             with self._health.timed("correction"):
-                shown, others = (self._practised.episodes(numbers) for numbers in (found.episodes, found.others))
-                candidate = self.learner.correct(found.correction, shown, others, check)
+                candidate = self.learner.correct(*self._practised.episodes(findings), check)
         except _StoppedError:
             return
         except EngramError as error:
-            self._refused, self._trouble = found, str(error)
+            self._refused, self._trouble = findings, str(error)
             return
         self._take_candidate(*candidate)
         self.learner.save()  # who practises goes on from there
@@ -283,7 +282,7 @@ class LearnerSession:
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
         if self._trouble:
-            note("the correction that practice found is not learnt", self._trouble)
+            note("what practice found is not learnt", self._trouble)
         note("stored transitions", str(self._stored))
         note("transitions gone before they came", str(self._missing))
         note("lineage", str(self.learner.lineage))

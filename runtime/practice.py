@@ -249,7 +249,7 @@ class Practice:
             return
         self._search = CorrectionSearch(seed=self._seed_of_search(len(self.corrections)))
         if sum(one != MotionCorrection() for one in self.corrections) > self.learner.metrics["corrections"]:
-            self._drive(self.learner.correct(found))
+            self._drive(self.learner.correct_all(found))
 
     def _seed_of_search(self, number: int) -> int:
         return self.config.seed * 1_000_003 + number

@@ -1,10 +1,11 @@
 """Practice in the simulation that follows the robot: how the policy has to correct its motions there is searched for.
 
 A robot makes a few hundred episodes a day, and what drives it may not change before a gate has allowed it. Here every
-episode tries another correction of all motions (:mod:`engram.learning.motion_correction`) at what the robot was asked
-for, and the simulator says how near it came (``oracle``: its truth is that of the simulation, never of the robot). What
-is surely better than no correction is left for the learner, which makes it part of the weights; its candidate has to
-pass the gate as any other. Then what is left is searched for from there, until nothing is found.
+task is carried out a few times as the policy is. Where something goes wrong, every further episode tries another
+correction of all motions (:mod:`engram.learning.motion_correction`), and the simulator says how near it came
+(``oracle``: its truth is that of the simulation, never of the robot). What is surely better than no correction is left
+for the learner, for all tasks at once. It becomes part of the weights; the candidate has to pass the gate as any other.
+Then what is left is searched for from there, until nothing is found.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.learning.motion_correction import CorrectionSearch, MotionCorrection, outcome_of
-from engram.learning.practised import FoundCorrection, Practised
+from engram.learning.practised import Findings, FoundCorrection, Practised
 from engram.learning.progress import Progress, read_weights, saved_state
 from engram.learning.workspace import PRACTICE, TRAINING
 from engram.runtime.experience_recorder import ExperienceRecorder
@@ -43,8 +44,10 @@ DRIVING = "driving.safetensors"
 """File of the weights that drive, beside what is practised."""
 SEARCHES = "searches.json"
 """File of the searches and their trials, beside what is practised."""
-KEPT = 50
+KEPT = 200
 """Searches that are kept, the newest."""
+LEARNT = 50
+"""Episodes of a search that the learner learns a correction in, the newest."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +61,18 @@ class PracticeJob:
     gap: Gap
     """How the robot differs from the simulation."""
     tasks: tuple[str, ...]
-    """What the robot was asked for, one after the other."""
-    others: tuple[str, ...] = ()
-    """What the policy shall not unlearn meanwhile."""
+    """What it shall be able to do, the most urgent first."""
     shown: int = 8
-    """Episodes of each other task that are carried out before a search, to show where nothing is corrected."""
+    """Episodes of each task without a correction, before any is searched for. If all of them go well, none is, and they
+    show where the answers shall stay as they are."""
     search: int = 50
-    """Episodes after which a search takes the best correction, if it is surely better than none."""
+    """Episodes after which a search takes the best correction, if it is surely better than none; ``shown`` included."""
     most: int = 100
     """Episodes after which one that found nothing ends."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
     lasts_s: float = 300.0
     """Longest duration [s]; what the robot does is then looked at again."""
-
-    def others_than(self, task: str) -> tuple[str, ...]:
-        """Return the tasks that a correction of ``task`` must leave alone."""
-        return tuple(other for other in (*self.tasks, *self.others) if other != task)
 
     @property
     def robot(self) -> str:
@@ -93,8 +91,6 @@ class Searched:
     """Corrections that are part of the weights which drive."""
     trials: list[tuple[float, float, float, int]] = field(default_factory=list)
     """Scale, turn, outcome and number of each episode."""
-    others: list[int] = field(default_factory=list)
-    """Numbers of the episodes of other tasks."""
     found: tuple[float, float] | None = None
     """Scale and turn once it has ended; 1 and 0: nothing is surely better than no correction."""
 
@@ -103,12 +99,36 @@ class Searched:
         """What it found; none before it has ended."""
         return MotionCorrection() if self.found is None else MotionCorrection(*self.found)
 
+    @property
+    def uncorrected(self) -> tuple[int, ...]:
+        """Numbers of the episodes that had no correction."""
+        return tuple(number for *tried, _, number in self.trials if MotionCorrection(*tried) == MotionCorrection())
+
     def search(self) -> CorrectionSearch:
         """Return the search as it stands."""
         made = CorrectionSearch(seed=self.after)
         for scale, yaw_rad, outcome, _ in self.trials:
             made.tell(MotionCorrection(scale, yaw_rad), outcome)
         return made
+
+    def gave_up(self, job: PracticeJob) -> bool:
+        """Tell whether it has ended after all its episodes, and found nothing."""
+        return len(self.trials) >= job.most and self.found == (1.0, 0.0)
+
+    def next(self, shown: int) -> MotionCorrection:
+        """Return what to try in the next episode: nothing in the first ``shown``."""
+        return MotionCorrection() if len(self.trials) < shown else self.search().next()
+
+    def tell(self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int) -> None:
+        """Take note of a trial, which may end the search."""
+        self.trials.append((tried.scale, tried.yaw_rad, outcome, number))
+        count = len(self.trials)
+        if count == job.shown and all(trial[2] == 1.0 for trial in self.trials):
+            self.found = (1.0, 0.0)
+        elif count % job.search == 0 or count >= job.most:
+            best = self.search().best()
+            if best != MotionCorrection() or count >= job.most:
+                self.found = (best.scale, best.yaw_rad)
 
 
 class SearchBook:
@@ -119,73 +139,84 @@ class SearchBook:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / SEARCHES
+        self._folder, path = folder, folder / SEARCHES
         try:
-            read = json.loads(self._path.read_text()) if self._path.exists() else []
+            read = json.loads(path.read_text()) if path.exists() else []
             self._searches = [Searched(**one | {"trials": [tuple(trial) for trial in one["trials"]]}) for one in read]
             for one in self._searches:
                 one.search()
         except (OSError, ValueError, KeyError, TypeError, EngramError) as error:
-            raise StoreError(f"{self._path} cannot be read ({error}); remove it to search anew") from error
+            raise StoreError(f"{path} cannot be read ({error}); remove it to search anew") from error
 
     def open(self, job: PracticeJob, corrections: int) -> Searched | str:
         """Return the search that goes on, or why none does, for weights that have ``corrections`` of them.
 
-        A task is searched for until a search finds nothing, and again on a robot that differs in another way.
+        Every task is carried out before any correction is searched for. Where a search found nothing, there is no other
+        on such a robot.
         """
-        for one in self._searches:
-            if one.correction != MotionCorrection() and one.after >= corrections:
-                return f"waits: the learner is to make {_words(one)} part of the weights"
+        left = Practised(self._folder).findings()
+        if left is not None and left.number > corrections:
+            return f"waits: the learner is to make {_words(left)} part of the weights"
+        going_on = []
         for task in job.tasks:
             known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
-            if known and known[-1].found is None and known[-1].after == corrections:
-                return known[-1]
-            if not known or known[-1].found is None or known[-1].correction != MotionCorrection():
-                self._searches = [*self._searches[1 - KEPT :], Searched(task, job.robot, corrections)]
-                return self._searches[-1]
-        return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
+            if not any(one.after == corrections or one.gave_up(job) for one in known):
+                self._searches.append(Searched(task, job.robot, corrections))
+                known = self._searches[-1:]
+            going_on += [known[-1]] if known[-1].found is None else []
+        del self._searches[:-KEPT]
+        if not going_on:
+            return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
+        return next((one for one in going_on if len(one.trials) < job.shown), going_on[0])
 
     def tell(self, job: PracticeJob, one: Searched, tried: MotionCorrection, outcome: float, number: int) -> None:
-        """Take note of a trial of the search ``one``, which may end it, and leave what it found to the learner."""
-        one.trials.append((tried.scale, tried.yaw_rad, outcome, number))
-        if len(one.trials) % job.search == 0:
-            best = one.search().best()
-            if best != MotionCorrection() or len(one.trials) >= job.most:
-                one.found = (best.scale, best.yaw_rad)
-        if one.correction != MotionCorrection():  # first: who is killed now has left it, and searches anew
-            shown = tuple(number for *_, number in one.trials), tuple(one.others)
-            Practised(self._path.parent).tell(FoundCorrection(one.after + 1, one.task, one.correction, *shown))
-        self._write()
+        """Take note of a trial of the search ``one``; the last one of all leaves what was found to the learner."""
+        one.tell(job, tried, outcome, number)
+        if one.found is not None:  # first: who is killed now has left it
+            self._leave(job, one.after)
+        write_atomic(self._folder / SEARCHES, json.dumps([asdict(each) for each in self._searches]).encode())
 
-    def show(self, one: Searched, number: int) -> None:
-        """Take note that the episode ``number`` of another task was carried out for the search ``one``."""
-        one.others.append(number)
-        self._write()
-
-    def _write(self) -> None:
-        write_atomic(self._path, json.dumps([asdict(each) for each in self._searches]).encode())
-
-
-def _words(one: Searched) -> str:
-    found = one.correction
-    return (
-        f"what was found for {one.task} (motions times {found.scale:.2f}, turned by "
-        f"{math.degrees(found.yaw_rad):.0f} degrees)"
-    )
+    def _leave(self, job: PracticeJob, after: int) -> None:
+        """Leave what the searches on weights with ``after`` corrections found, if all have ended and any did."""
+        its = [one for one in self._searches if one.robot == job.robot and one.task in job.tasks]
+        ended = [one for one in its if one.after == after]
+        found = [one for one in ended if one.correction != MotionCorrection()]
+        if not found or any(one.found is None for one in ended):
+            return
+        corrected = {one.task for one in found}
+        others = {one.task: one.uncorrected[-job.shown :] for one in its if one.task not in corrected}
+        numbers = [tuple(trial[3] for trial in one.trials[-LEARNT:]) for one in found]
+        shown = [FoundCorrection(one.task, one.correction, its) for one, its in zip(found, numbers, strict=True)]
+        Practised(self._folder).tell(Findings(after + 1, tuple(shown), tuple(sum(others.values(), ()))))
 
 
-@dataclass(frozen=True)
+def _words(findings: Findings) -> str:
+    told = [
+        f"{one.task} (motions times {one.correction.scale:.2f}, turned by "
+        f"{math.degrees(one.correction.yaw_rad):.0f} degrees)"
+        for one in findings.found
+    ]
+    return f"what was found for {', '.join(told)}"
+
+
+@dataclass
 class Done:
     """What was practised."""
 
-    task: str = ""
-    episodes: int = 0
-    successes: int = 0
+    episodes: dict[str, int] = field(default_factory=dict)
+    """Of each task."""
+    successes: dict[str, int] = field(default_factory=dict)
     said: str = ""
-    """What came of the search, if it has ended."""
+    """What came of it, once something did."""
+
+    def add(self, task: str, success: bool) -> None:
+        """Count an episode."""
+        self.episodes[task] = self.episodes.get(task, 0) + 1
+        self.successes[task] = self.successes.get(task, 0) + success
 
     def __str__(self) -> str:
-        words = f"{self.successes} of {self.episodes} episodes of {self.task} went well in simulation"
+        told = [f"{task} {self.successes[task]} of {count}" for task, count in self.episodes.items()]
+        words = f"in simulation went well: {', '.join(told)}"
         return f"{words}; {self.said}" if self.said else words
 
 
@@ -231,20 +262,13 @@ def practise(job: PracticeJob) -> Done:
         while time.monotonic() < ends_s:
             simulated.take_newest()
             one = book.open(job, simulated.corrections)
-            if isinstance(one, str) or done.task not in ("", one.task):
+            if isinstance(one, str):
+                done.said = one if done.episodes else ""
                 break
-            others = job.others_than(one.task)
-            if len(one.others) < job.shown * len(others):
-                book.show(one, simulated.episode(others[len(one.others) // job.shown], MotionCorrection())[0])
-                continue
-            tried = one.search().next()
+            tried = one.next(job.shown)
             number, success, outcome = simulated.episode(one.task, tried)
             book.tell(job, one, tried, outcome, number)
-            done = Done(one.task, done.episodes + 1, done.successes + success)
-            if one.correction != MotionCorrection():
-                return replace(done, said=f"the learner gets {_words(one)}")
-            if one.found is not None:
-                return replace(done, said="no correction is surely better than none")
+            done.add(one.task, success)
         return done
     finally:
         store.close()

@@ -19,7 +19,7 @@ from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored
-from engram.validation.gate import PROMOTE, GateConfig
+from engram.validation.gate import GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
 from engram.validation.practising import PracticeJob, asked_lately, nothing_to_do, practise
 from engram.validation.trials import NOMINAL
@@ -75,9 +75,8 @@ class StandingGate:
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
         worst_case: so many episodes a task search for a candidate's weakest places first; 0: none does.
-        practise: while nothing is judged, search in simulation for corrections of the policy's motions at what the
-            robot was asked for lately, and at that on which the newest candidate was worse than what drives, if it was
-            refused.
+        practise: while nothing is judged, search in simulation for corrections of the policy's motions, first at what
+            the robot was asked for lately.
         workers: processes that run episodes.
         niceness: how far these yield to other processes (Unix nice).
 
@@ -108,7 +107,6 @@ class StandingGate:
         self._workers, self._niceness, self._practises = workers, niceness, practise
         self._told = ""  # of practice
         self._untold = 0  # episodes of the robot from which on it is looked again how the robot differs
-        self._behind: tuple[str, ...] = ()  # tasks on which the newest candidate that was refused did worse
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -141,9 +139,7 @@ class StandingGate:
                 version, self._wanted = self._wanted, ""
             try:
                 if version:
-                    verdict = self._judge(version)
-                    self._behind = _behind(verdict)
-                    self._outputs.judged(version, verdict)
+                    self._outputs.judged(version, self._judge(version))
                 else:
                     wait_s = self._try_to_practise()
             except _WantedError:
@@ -208,9 +204,8 @@ class StandingGate:
         if self._identify and on == self._on:
             self._untold = known + MORE  # looking takes a core some seconds, which the robot needs
             return
-        wanted = tuple(dict.fromkeys((*asked, *(task for task in self._behind if task in self.tasks))))
-        others = tuple(task for task in self.tasks if task not in wanted)
-        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted, others)
+        wanted = tuple(dict.fromkeys((*asked, *self.tasks)))  # the gate judges all of them
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted)
         if why := nothing_to_do(job):
             self._tell(why)
             return
@@ -222,12 +217,3 @@ class StandingGate:
         if what != self._told:
             self._told = what
             self._outputs.practised(what)
-
-
-def _behind(verdict: GateVerdict) -> tuple[str, ...]:
-    """Return the tasks on which a candidate that was refused succeeded less often than what drives."""
-    if verdict.decision == PROMOTE:
-        return ()
-    return tuple(
-        str(seen["task"]).partition("@")[0] for seen in verdict.report["tasks"] if seen["candidate"] < seen["approved"]
-    )

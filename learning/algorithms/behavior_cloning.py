@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from engram.learning.algorithms.distillation import ActionUnits, distill_head
 from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Batch
+from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 
@@ -114,33 +116,41 @@ class BehaviorCloning(Algorithm):
 
     def correct(
         self,
-        batches: Sequence[Batch],
-        correction: MotionCorrection,
+        shown: Sequence[tuple[Batch, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
     ) -> Mapping[str, float]:
-        """Let the action head learn the answers that it gives, corrected, in what ``batches`` show.
+        """Let the action head learn the answers that it gives, corrected, in what is shown.
 
         Answers to the goals that a rehearsal asks for stay.
         """
         if self._units is None:
-            return super().correct(batches, correction, seed, check)
+            return super().correct(shown, seed, check)
         torch.manual_seed(seed)
         units, network = self._units, cast(EngramVLAPolicy, self.policy)
-        others = [self._rehearsal.asked(batch) for batch in batches] if self._rehearsal is not None else []
-        seen = self._conditions(batches, check)
-        kept = self._conditions([batch for batch in others if batch is not None], check)
+        kept = self._conditions(self._asked([batch for batch, _ in shown]), check)
+        seen = []
+        for correction in dict.fromkeys(correction for _, correction in shown):
+            conditions = self._conditions([batch for batch, its in shown if its == correction], check)
+            seen.append((conditions, partial(units.corrected, correction=correction)))
         before = copy.deepcopy(self.policy.state_dict())
         self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
         try:
-            correct = lambda answers: units.corrected(answers, correction)  # noqa: E731
-            loss = distill_head(network.model, correct, seen, kept, check=check)
+            loss = distill_head(network.model, seen, kept, check=check)
         except BaseException:
             self.policy.load_state_dict(before)
             raise
         self._optimizer.state.clear()
         self._averaged.load_state_dict(self.policy.state_dict())
         return {"loss": loss}
+
+    def _asked(self, practised: Sequence[Batch]) -> list[Batch]:
+        """Return as many samples of other goals as are practised; none where every kind of goal is."""
+        if self._rehearsal is None:
+            return []
+        done = {kind_of(words) for batch in practised for words in batch["task"]}
+        asked = [self._rehearsal.asked(batch, done) for batch in practised]
+        return [batch for batch in asked if batch is not None]
 
     @torch.no_grad()
     def _conditions(self, batches: Sequence[Batch], check: Callable[[], None]) -> Tensor:

@@ -61,14 +61,13 @@ class Algorithm(ABC):
 
     def correct(
         self,
-        batches: Sequence[Batch],
-        correction: MotionCorrection,
+        shown: Sequence[tuple[Batch, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
     ) -> Mapping[str, float]:
-        """Make the policy as it is, its motions corrected, in what ``batches`` show; return metrics with ``loss``.
-        Everything random follows from ``seed``. ``check`` is called now and then: what it raises is raised, and nothing
-        has changed.
+        """Make the policy as it is, its motions corrected in what is shown, batch by batch; return metrics with
+        ``loss``. Different corrections are for different goals. Everything random follows from ``seed``. ``check`` is
+        called now and then: what it raises is raised, and nothing has changed.
 
         Raises:
             InvalidInputError: this algorithm cannot do it.

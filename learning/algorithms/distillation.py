@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,8 +56,7 @@ class ActionUnits:
 
 def distill_head(
     network: EngramVLA,
-    correct: Callable[[Tensor], Tensor],
-    seen: Tensor,
+    seen: Sequence[tuple[Tensor, Callable[[Tensor], Tensor]]],
     kept: Tensor,
     config: DistillationConfig | None = None,
     check: Callable[[], None] = lambda: None,
@@ -65,9 +64,9 @@ def distill_head(
     """Train the head of ``network`` in place; random numbers are torch's global ones. Return the mean loss at the end.
 
     Args:
-        network: whose head answers as it shall, but for the correction.
-        correct: (n, h, a) normalised answers -> the same, corrected.
-        seen: (n, c) conditions of the head in which its answers are corrected.
+        network: whose head answers as it shall, but for the corrections.
+        seen: (n, c) conditions of the head in which its answers are corrected, each with what does so: (k, h, a)
+            normalised answers -> the same, corrected. Each is drawn as often as any other.
         kept: (m, c) conditions in which they stay; m may be 0.
         config: how.
         check: called before each update; what it raises ends the training.
@@ -77,17 +76,19 @@ def distill_head(
     old, loss_at_end = copy.deepcopy(head).eval().requires_grad_(False), 0.0
     optimizer = torch.optim.AdamW(head.parameters(), config.learning_rate, weight_decay=0.0)
     rest = round(config.kept * config.batch_size) if len(kept) else 0
+    parts = [len(part) for part in torch.arange(config.batch_size - rest).tensor_split(len(seen))]
     for update in range(config.updates):
         check()
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * update / config.updates))
-        condition = _drawn(seen, config.batch_size - rest)
-        if rest:
-            condition = torch.cat((condition, _drawn(kept, rest)))
+        drawn = [_drawn(conditions, part) for (conditions, _), part in zip(seen, parts, strict=True)]
+        condition = torch.cat((*drawn, _drawn(kept, rest)) if rest else drawn)
         start = torch.randn(len(condition), *network.noise_shape) * network.config.noise_scale
         with torch.no_grad():
             answers = integrate(old.at_steps(condition, steps), start[:, None])[:, 0]
-            answers[: config.batch_size - rest] = correct(answers[: config.batch_size - rest])
+            split = answers.split([*parts, rest])
+            corrected = [correct(each) for (_, correct), each in zip(seen, split[:-1], strict=True)]
+            answers = torch.cat((*corrected, split[-1]))
         time = torch.randint(steps, (len(condition), 1)) / steps  # those at which the flow is asked
         point = start + time[..., None] * (answers - start)
         loss = (head(point[:, None], time, condition)[:, 0] - (answers - start)).square().mean()

@@ -10,7 +10,7 @@ No training data is needed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,21 +98,22 @@ class Rehearsal:
                 self._words[kind_of(words)].append(words)
 
     def batch(self, practised: Batch) -> Mapping[str, Any] | None:
-        """Return what :meth:`asked` does, with the answers and as the network takes it."""
-        asked = self.asked(practised)
+        """Return what :meth:`asked` does, with the answers and as the network takes it.
+
+        A kind of goal that is practised so seldom that a batch lacks it is rehearsed in that update.
+        """
+        asked = self.asked(practised, {kind_of(words) for words in practised["task"]})
         if asked is None:
             return None
         inputs = dict(self._preprocess(to_tensors(asked)))
         noise = torch.randn((len(asked["task"]), *self._before.model.noise_shape))
         return inputs | {"action": self._before.predict_action_chunk(inputs, noise=noise)}
 
-    def asked(self, practised: Batch) -> Batch | None:
-        """Return as many samples as ``practised`` has, of other goals; None if it practises every kind.
+    def asked(self, practised: Batch, done: Collection[str]) -> Batch | None:
+        """Return as many samples as ``practised`` has, of goals of other kinds than ``done``; None if there is none.
 
-        Each kind of goal that ``practised`` has not is drawn as often as any other, by torch's global generator. A kind
-        that is practised so seldom that a batch lacks it is rehearsed in that update.
+        Each kind is drawn as often as any other, by torch's global generator.
         """
-        done = {kind_of(words) for words in practised["task"]}
         kinds = [kind for kind in sorted(self._words) if kind not in done]
         if not kinds:
             return None

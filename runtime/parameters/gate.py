@@ -35,8 +35,8 @@ class GateNodeConfig(NodeConfig):
     """Episodes a task that first search for the deviations of the robot at which a candidate is weakest, at least 80;
     0: none. What was found before counts in any case."""
     practise: bool = False
-    """While nothing is judged, search for a correction of the policy's motions at what the robot was asked for lately,
-    in a simulation that differs as the robot does (`on`, `identify`); the learner makes what is found part of the
-    weights."""
+    """While nothing is judged, search for corrections of the policy's motions, first at what the robot was asked for
+    lately, in a simulation that differs as the robot does (`on`, `identify`); the learner makes what is found part of
+    the weights."""
     workers: int = param(1, 1, 256)
     """Processes that run episodes."""

@@ -120,8 +120,8 @@ def test_the_robot_rests_until_something_else_drives_and_tells_when_nothing_did(
             raise LoopError(f"{what}: not within {timeout_s} s")
 
     promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions, "new"))
-    assert promise.rest({"old"})
-    assert not promise.rest({"old", "new"})
+    assert promise.rest({"old"}, 1.0)
+    assert not promise.rest({"old", "new"}, 1.0)
     assert [one.what for one in story.happenings] == ["rests", "rests", "nothing promoted"]
 
 
@@ -151,7 +151,7 @@ def test_goals_are_worked_on_and_rested_from_until_two_candidates_drive():
         promise.work = lambda task, most, did=did: did.append(f"{most} {task}")
         answers = iter(rests)
         promise.loop = SimpleNamespace(value=lambda node, key, did=did: f"v{did.count('rest')}")
-        promise.rest = lambda known, answers=answers, did=did: did.append("rest") or next(answers)
+        promise.rest = lambda known, longest_s, answers=answers, did=did: did.append("rest") or next(answers)
         assert promise.learn() == wanted
-        whole = ["10 stack", "rest", "10 stack", "10 push_to_mark", "rest"]
+        whole = ["10 stack", "rest", "10 stack", "rest"]
         assert did == (whole if wanted else whole[:2])

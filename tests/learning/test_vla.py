@@ -9,11 +9,14 @@ import pytest
 import torch
 from safetensors.numpy import load, save_file
 
+from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
-from engram.learning.algorithms.behavior_cloning import BehaviorCloningConfig
+from engram.learning.algorithms import behavior_cloning
+from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.clone_policy import clone_policy
+from engram.learning.algorithms.distillation import distill_head
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
-from engram.learning.algorithms.rehearsal import Rehearsal, Scenes
+from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
@@ -21,7 +24,7 @@ from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, R
 from engram.learning.replay.episode_batches import gather, window
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.vla import network
-from engram.policies.vla.flow import flow_matching_loss
+from engram.policies.vla.flow import flow_matching_loss, integrate
 from tests.learning.transitions import LINEAGE, episode
 from tests.policies.tiny import tiny_vla
 
@@ -166,7 +169,7 @@ def test_a_correction_becomes_part_of_the_weights(policy, store):
     policy.instructions = OTHERS
     trainer = clone_policy(policy)
     learner = Learner(store, policy, trainer, config=CONFIG)
-    data, manifest = learner.correct(correction)
+    data, manifest = learner.correct_all(correction)
     assert data == trainer.weights() and manifest.version.startswith("candidate-0000001-")
     assert learner.poll() == 0  # their actions were those of other corrections
     old, new = (answers(one, policy.preprocess, store, words) for one in (policy.network, trainer._averaged))
@@ -178,6 +181,59 @@ def test_a_correction_becomes_part_of_the_weights(policy, store):
     for goal in OTHERS:  # these keep their answers
         old, new = (answers(one, policy.preprocess, store, goal) for one in (policy.network, trainer._averaged))
         assert (policy.postprocess(new) - policy.postprocess(old))[..., :3].abs().mean() < 0.2 * moved
+
+
+def test_the_head_learns_each_correction_where_it_belongs(policy):
+    """In some of what it sees it does half, in some it does twice as much, and elsewhere it answers as before."""
+    torch.manual_seed(0)
+    network, half, twice = policy.network.model, lambda answers: 0.5 * answers, lambda answers: 2.0 * answers
+    width = network.condition(policy.preprocess(to_tensors(seen_by(policy)))).shape[-1]
+    of_half, of_twice, of_none = (center + 0.1 * torch.randn(64, width) for center in torch.randn(3, 1, width))
+    start = torch.randn(64, *network.noise_shape) * network.config.noise_scale
+
+    def answered(conditions):
+        with torch.no_grad():
+            return integrate(network.head.at_steps(conditions, network.config.euler_steps), start[:, None])[:, 0]
+
+    before = [answered(each) for each in (of_half, of_twice, of_none)]
+    distill_head(network, [(of_half, half), (of_twice, twice)], of_none)
+    for conditions, old, factor in zip((of_half, of_twice, of_none), before, (0.5, 2.0, 1.0), strict=True):
+        new = answered(conditions)
+        apart = {other: float((new - other * old).abs().mean()) for other in (0.5, 2.0, 1.0)}
+        assert apart.pop(factor) < 0.5 * min(apart.values())
+
+
+def seen_by(policy):
+    """Return a batch of one step, as the replay buffer has it."""
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay.add(1, reach(1))
+    return {name: each for name, each in replay.sample(1, (0,)).items() if name not in ("action", UNLEARNT_KEY)}
+
+
+def test_an_episode_is_learnt_with_the_correction_it_comes_with_and_what_is_practised_is_not_kept(policy, monkeypatch):
+    asked = []
+
+    def conditions(self, batches, check):
+        asked.append([sorted(set(batch["task"])) for batch in batches])
+        return torch.zeros(1, 1)
+
+    monkeypatch.setattr(BehaviorCloning, "_conditions", conditions)
+    monkeypatch.setattr(behavior_cloning, "distill_head", lambda network, seen, kept, check: len(seen))
+    policy.instructions = (*OTHERS, "put the red cube in the bin")
+    learner, half = Learner(NoExperience(), policy, clone_policy(policy), config=CONFIG), MotionCorrection(scale=0.5)
+    said = {words: [replace(step, instruction=words) for step in reach(1)] for words in OTHERS}
+    learner.correct([(half, said[OTHERS[0]]), (MotionCorrection(yaw_rad=0.4), said[OTHERS[2]]), (half, [])])
+    kept, *corrected = asked
+    assert corrected == [[[OTHERS[0]]] * 24, [[OTHERS[2]]] * 24]
+    assert kept == [["put the red cube in the bin"]] * 48
+    assert learner.metrics["corrections"] == 1
+
+
+class NoExperience:
+    """Of a robot that has done nothing."""
+
+    def catalogue(self, after=0):
+        return ()
 
 
 def test_a_correction_that_is_cut_short_changes_nothing(policy, store):
@@ -192,7 +248,7 @@ def test_a_correction_that_is_cut_short_changes_nothing(policy, store):
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            learner.correct(MotionCorrection(scale=0.5), check=check)
+            learner.correct_all(MotionCorrection(scale=0.5), check)
         assert trainer.save() == before and learner.metrics["updates"] == 0
 
 
@@ -201,7 +257,7 @@ def test_what_a_correction_cannot_become_part_of_is_refused_by_name(remembering,
     with pytest.raises(
         InvalidInputError, match=r"EpisodeCloning cannot make a correction part of the weights.*search 0"
     ):
-        learner.correct(MotionCorrection())
+        learner.correct_all(MotionCorrection())
 
 
 def test_what_is_practised_is_not_rehearsed(policy, store):

@@ -14,7 +14,7 @@ from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
-from engram.learning.practised import FOUND, FoundCorrection, Practised
+from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.manifest import check_signature
@@ -308,7 +308,8 @@ def practised(folder, number=1, scale=0.5, episodes=(1, 2), others=()):
             store.append(episode(one, robot="practice", boot="0", source=OWN))
         store.commit()
         store.close()
-    Practised(folder / PRACTICE).tell(FoundCorrection(number, "reach", MotionCorrection(scale, 0.1), episodes, others))
+    found = FoundCorrection("reach", MotionCorrection(scale, 0.1), episodes)
+    Practised(folder / PRACTICE).tell(Findings(number, (found,), others))
 
 
 def weight(desk):
@@ -353,7 +354,7 @@ def test_a_correction_that_is_cut_short_is_made_later(tmp_path):
 
 
 def test_a_correction_that_cannot_be_made_is_told_and_tried_once(tmp_path, desk):
-    told = "the correction that practice found is not learnt"
+    told = "what practice found is not learnt"
     practised(tmp_path)
     desk.session.train(lambda: True)
     assert "Counting cannot make a correction part of the weights" in desk.shown()[told]
@@ -363,7 +364,9 @@ def test_a_correction_that_cannot_be_made_is_told_and_tried_once(tmp_path, desk)
     practised(tmp_path, episodes=(7,))
     desk.session.train(lambda: True)
     assert "there is no episode" in desk.shown()[told]
-    for damaged in ("{", '{"number": 1, "task": "", "correction": [NaN, 0], "episodes": []}', "[]"):
+    one = '{"task": "", "correction": {"scale": NaN, "yaw_rad": 0}, "episodes": []}'
+    nan = f'{{"number": 1, "found": [{one}], "others": []}}'
+    for damaged in ("{", nan, nan.replace("NaN", "-1"), '{"number": 1, "found": [7], "others": []}', "[]"):
         (tmp_path / PRACTICE / FOUND).write_text(damaged)
         desk.session.train(lambda: True)
         assert "found.json cannot be read" in desk.shown()[told]

@@ -156,8 +156,9 @@ class Corrected(Faster):
     told: ClassVar[list] = []
     can_correct = True
 
-    def correct(self, batches, correction, seed, check):
-        self.told.append((correction, len(batches)))
+    def correct(self, shown, seed, check):
+        (correction,) = {correction for _, correction in shown}
+        self.told.append((correction, len(shown)))
         self.count += 8
         return {"loss": 0.0}
 
@@ -206,7 +207,7 @@ def test_a_search_that_was_ended_goes_on_where_it_was(tmp_path):
 
 def test_a_correction_that_was_found_and_not_made_is_made_after_a_crash(tmp_path, monkeypatch):
     one = practice(tmp_path, Learning(speed=0.09), SEARCH)
-    monkeypatch.setattr(one.learner, "correct", lambda correction: 1 / 0)
+    monkeypatch.setattr(one.learner, "correct_all", lambda correction: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         [one.episode() for _ in range(12)]
     one.close()

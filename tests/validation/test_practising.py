@@ -26,7 +26,9 @@ HALF = MotionCorrection(scale=0.5)
 
 
 def job(folder, **how):
-    return PracticeJob(folder, str(BASE), **{"gap": Gap(), "tasks": ("reach",), "search": 2, "most": 4} | how)
+    return PracticeJob(
+        folder, str(BASE), **{"gap": Gap(), "tasks": ("reach",), "shown": 0, "search": 2, "most": 4} | how
+    )
 
 
 def learnt(folder, *, updates=0, corrections=0, factor=1.0):
@@ -48,10 +50,11 @@ def book(folder, *told, corrections=0, **how):
 
 def test_episodes_are_kept_in_words_and_imitated_by_nobody(tmp_path):
     done = practise(job(tmp_path, search=3, most=3))
-    assert (done.task, done.episodes) == ("reach", 3)
-    assert str(done).startswith(f"{done.successes} of 3 episodes of reach went well in simulation; ")
+    assert done.episodes == {"reach": 3}
+    (successes,) = done.successes.values()
+    assert str(done).startswith(f"in simulation went well: reach {successes} of 3; ")
     known = ExperienceReader(tmp_path / PRACTICE).catalogue()
-    assert len(known) == 3 and sum(one.success for one in known) == done.successes
+    assert len(known) == 3 and sum(one.success for one in known) == successes
     assert known[0].task == known[0].instruction != "reach"  # as a robot tells its goals
     assert ExperienceReader(tmp_path / PRACTICE).episode(1)[0].reward_source == "oracle"
     lineage, (searched,) = make_learnable("base").lineage, SearchBook(tmp_path / PRACTICE)._searches
@@ -64,38 +67,43 @@ def test_what_was_learnt_last_drives_and_scenes_are_new_after_a_restart(tmp_path
     practise(job(tmp_path, search=1, most=1))
     learnt(tmp_path, updates=7, factor=-1.0)  # ruined
     done = practise(job(tmp_path, tasks=("press_button",), search=1, most=1))
-    assert (done.successes, done.episodes) == (0, 1)
+    assert (done.successes, done.episodes) == ({"press_button": 0}, {"press_button": 1})
     one, two = ExperienceReader(tmp_path / PRACTICE).catalogue()
     assert two.policy_version == "training-0000007" != one.policy_version
     states = [ExperienceReader(tmp_path / PRACTICE).episode(number)[0].images["front"] for number in (1, 2)]
     assert (states[0] != states[1]).any()
 
 
-def test_what_helps_is_found_and_left_for_the_learner(tmp_path, monkeypatch):
-    """An arm that leads twice as far as it is told: half of each motion is what it needs."""
+def test_what_helps_is_found_for_all_tasks_and_left_for_the_learner_at_once(tmp_path, monkeypatch):
+    """An arm that leads too far: less of each motion is what two tasks need. The drawer opens in any case."""
     ran = []
 
     def run(simulated, task, tried):
         ran.append((task, tried != MotionCorrection()))
         simulated._number += 1
-        return simulated._number, tried.scale < 0.8, float(tried.scale < 0.8)
+        success = task == "open_drawer" or tried.scale < (0.8 if task == "reach" else 0.6)
+        return simulated._number, success, float(success)
 
     monkeypatch.setattr(practising._Simulated, "episode", run)
-    about = job(tmp_path, search=30, most=60, tasks=("reach", "stack"), others=("open_drawer",), shown=2)
+    about = job(tmp_path, search=30, most=60, tasks=("reach", "open_drawer", "stack"), shown=2)
     done = practise(about)
-    before, searched = ran[:4], ran[4:]
-    assert before == [("stack", False)] * 2 + [("open_drawer", False)] * 2  # where nothing is corrected
-    assert {task for task, _ in searched} == {"reach"} and len(searched) == done.episodes
-    assert done.task == "reach" and done.said.startswith("the learner gets what was found for reach (motions times 0.")
-    found = Practised(tmp_path / PRACTICE).found()
-    assert (found.number, found.task, found.others) == (1, "reach", (1, 2, 3, 4))
-    assert found.episodes == tuple(range(5, done.episodes + 5))
-    assert found.correction.scale < 0.8
+    assert ran[:6] == [(task, False) for task in about.tasks for _ in range(2)]  # first as it is
+    assert {task for task, _ in ran[6:]} == {"reach", "stack"}
+    assert done.episodes == {task: [one for one, _ in ran].count(task) for task in about.tasks}
+    assert "open_drawer 2 of 2" in str(done) and "; waits: the learner is to make what was found for reach" in str(done)
+    left = Practised(tmp_path / PRACTICE).findings()
+    assert left.number == 1 and [one.task for one in left.found] == ["reach", "stack"] and left.others == (3, 4)
+    for one in left.found:
+        assert one.correction.scale < 0.8
+        numbers = [number for number, (task, _) in enumerate(ran, 1) if task == one.task]
+        assert one.episodes == tuple(numbers[-practising.LEARNT :])
     assert nothing_to_do(about).startswith("waits: the learner is to make what was found for reach (motions times 0.")
-    assert practise(about).episodes == 0
+    assert practise(about).episodes == {}
     learnt(tmp_path, corrections=1)  # it has
+    ran.clear()
     assert not nothing_to_do(about)
-    assert practise(about).task == "reach"  # what is left is searched for from there
+    practise(about)  # what is left is searched for from there, in every task
+    assert ran[:6] == [(task, False) for task in about.tasks for _ in range(2)]
 
 
 def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
@@ -107,14 +115,26 @@ def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
 
 
 def test_a_search_that_finds_nothing_ends_and_another_robot_begins_a_new_one(tmp_path):
-    nothing = [(MotionCorrection(), 1.0)] * 3
+    nothing = [(MotionCorrection(), 0.5)] * 3
     kept = book(tmp_path, *nothing)
     assert kept.open(job(tmp_path), 0).found is None  # it went on after the first two
-    kept = book(tmp_path, (MotionCorrection(), 1.0))
+    kept = book(tmp_path, (MotionCorrection(), 0.5))
     assert kept.open(job(tmp_path), 0) == "nothing more is found that makes reach go better on a robot like this"
+    assert isinstance(kept.open(job(tmp_path), 1), str)  # nor after something was found for another task
     assert kept.open(job(tmp_path, tasks=("reach", "stack")), 0).task == "stack"
     assert kept.open(job(tmp_path, gap=Gap(yaw_deg=5.0)), 0).trials == []
     assert not (tmp_path / PRACTICE / FOUND).exists()
+
+
+def test_what_goes_well_is_not_searched_for_until_the_weights_change(tmp_path):
+    kept = book(tmp_path, *[(MotionCorrection(), 1.0)] * 2, shown=2, search=10)
+    assert kept.open(job(tmp_path), 0) == "nothing more is found that makes reach go better on a robot like this"
+    assert kept.open(job(tmp_path), 1).trials == []
+    assert (
+        book(tmp_path, *[(MotionCorrection(), 1.0), (MotionCorrection(), 0.5)], shown=2, search=10, corrections=1)
+        .open(job(tmp_path), 1)
+        .trials
+    )
 
 
 def test_searches_for_several_tasks_are_kept_apart(tmp_path):
@@ -143,7 +163,7 @@ def test_who_is_killed_after_it_found_something_has_left_it(tmp_path, monkeypatc
     monkeypatch.setattr(SearchBook, "tell", killed_after(practising.write_atomic))
     with pytest.raises(KeyboardInterrupt):
         book(tmp_path, *[(HALF, 1.0)] * 8, search=8)
-    assert Practised(tmp_path / PRACTICE).found().number == 1
+    assert Practised(tmp_path / PRACTICE).findings().number == 1
 
 
 def killed_after(write):
