@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.core.arrays import positive_int
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
 from engram.core.statistics import Rate
 from engram.learning.experience.database import write_atomic
@@ -259,7 +259,7 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
         )
         for row in known.values():
             Rate(**row["success"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
     console = Console(stderr=True)
     for at in sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes}):
@@ -300,7 +300,7 @@ def _of_others(
     try:
         known = json.loads(kept.read_text()) if kept.exists() else {}
         found = {name: Rate(**rate) for name, rate in known.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except DAMAGED as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
     if {rate.n for rate in found.values()} != {config.others}:
         if practice.episodes:

@@ -36,6 +36,10 @@ class WeightsError(EngramError):
     """A weight file was refused: wrong name, shape, dtype, size, digest or a non-finite value."""
 
 
+class CannotTrainError(InvalidInputError):
+    """A policy that this learner cannot train."""
+
+
 class StoreError(EngramError):
     """A store on disk cannot be opened, read or written: locked, damaged, or of another schema."""
 
@@ -54,3 +58,8 @@ def unknown_name(kind: str, name: object, valid: Iterable[str]) -> UnknownNameEr
     near = difflib.get_close_matches(str(name), choices, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return UnknownNameError(f"unknown {kind} {str(name)!r}; {hint}valid: {', '.join(choices) or '(none)'}")
+
+
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a file may raise that is damaged, or that somebody else wrote: JSON may be nested too deep, a number may
+be infinite or have hundreds of digits, an entry may be missing or of another kind."""

@@ -19,6 +19,7 @@ from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 if TYPE_CHECKING:
@@ -190,30 +191,30 @@ class Learner:
         It learns in what it saw in all of the episodes, successes or not. It counts as one update.
 
         Args:
-            practised: corrections of the weights as they are, each with an episode that shows where. Different ones
-                are for different goals.
+            practised: corrections of the weights as they are, each with an episode that shows where; one for each kind
+                of goal.
             others: episodes of other goals, in which the policy keeps its answers.
             check: called now and then; what it raises is raised, and nothing has changed.
 
         Raises:
             InvalidInputError: there is no episode, or the algorithm cannot do it.
+            WeightsError: what came of it is not finite.
         """
         everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
-        seen: dict[MotionCorrection, ReplayBuffer] = {}
+        seen: dict[tuple[str, MotionCorrection], ReplayBuffer] = {}
         state, experience = self._progress, self._progress.experience
         for number, (correction, transitions) in enumerate(practised, 1):
             check()
             if transitions:  # the store's bound may have let it go
-                buffer = seen.setdefault(correction, ReplayBuffer(everything, self.algorithm.shrink))
+                kind = kind_of(transitions[0].instruction)
+                buffer = seen.setdefault((kind, correction), ReplayBuffer(everything, self.algorithm.shrink))
                 buffer.add(number, transitions)
                 experience = _after(experience, transitions)
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
-        if (scenes := _scenes(others)) is not None:
-            self.algorithm.see(scenes)
         seeds = [(self.config.seed, number) for number in range(CORRECTED // SHOWN)]
-        shown = [(buffer.sample(SHOWN, seed), correction) for correction, buffer in seen.items() for seed in seeds]
-        metrics = self.algorithm.correct(shown, self.config.seed, check)
+        shown = [(buffer.sample(SHOWN, seed), correction) for (_, correction), buffer in seen.items() for seed in seeds]
+        metrics = self.algorithm.correct(shown, self.config.seed, check, _scenes(others))
         self._count(metrics)
         state.experience, state.corrections = experience, state.corrections + 1
         return self._make_candidate()
@@ -239,6 +240,11 @@ class Learner:
         if self._progress.updates - self._progress.at_candidate < self.config.candidate_updates:
             return None
         return self._make_candidate()
+
+    def newest(self) -> tuple[bytes, PolicyManifest] | None:
+        """Return the last candidate again; None if there was none, or training has gone on since."""
+        state = self._progress
+        return self._new_weights() if state.candidates and state.updates == state.at_candidate else None
 
     def promoted(self, version: str) -> None:
         """Take note that ``version`` now drives the robots: it is the parent of the next candidates."""
@@ -272,6 +278,12 @@ class Learner:
         return metrics
 
     def _make_candidate(self) -> tuple[bytes, PolicyManifest]:
+        made, state = self._new_weights(), self._progress
+        state.at_candidate = state.updates
+        state.candidates += 1
+        return made
+
+    def _new_weights(self) -> tuple[bytes, PolicyManifest]:
         state = self._progress
         data = self.algorithm.weights()
         metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
@@ -279,8 +291,6 @@ class Learner:
         manifest = make_manifest(data, "candidate", state.parent, metrics=metrics, lineage=self.lineage)
         manifest = replace(manifest, version=f"candidate-{state.updates:07d}-{manifest.sha256[:8]}")
         verify(data, manifest, self._specs)
-        state.at_candidate = state.updates
-        state.candidates += 1
         return data, manifest
 
     def _resume(self, folder: Path, settings: Mapping[str, Any]) -> None:

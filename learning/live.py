@@ -14,7 +14,7 @@ from pathlib import Path
 from scipy.stats import binomtest
 
 from engram.core.betting import MeanTest
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.learning.experience.database import write_atomic
 
 MOST = 1000
@@ -40,7 +40,7 @@ class LiveRecord:
                 kept = json.loads(path.read_text())
                 self.cursor = int(kept["cursor"])
                 self._of = {str(v): {str(t): _checked(o) for t, o in of.items()} for v, of in kept["outcomes"].items()}
-            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            except DAMAGED as error:
                 raise StoreError(f"{path}: the record of live episodes cannot be read: {error!r}") from error
 
     def add(self, number: int, version: str, task: str, success: bool) -> None:

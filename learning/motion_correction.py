@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import norm
 
+from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
 
@@ -99,27 +100,28 @@ class CorrectionSearch:
         one = sizes[sizes != 0.0]
         none = np.zeros_like(one)
         self._places = np.concatenate((np.zeros((1, 2)), np.stack((one, none), 1), np.stack((none, one), 1)))
-        self._tried: list[int] = []  # index of each trial's place
-        self._outcomes: list[float] = []
+        self._counts = np.zeros(len(self._places))  # trials of each place
+        self._sums = np.zeros(len(self._places))  # of their outcomes
 
     @property
     def trials(self) -> int:
         """How many corrections were tried."""
-        return len(self._tried)
+        return int(self._counts.sum())
 
     def next(self) -> MotionCorrection:
         """Return the correction to try in the next episode."""
         mean, covariance = self._posterior()
-        rng = np.random.default_rng((self._seed, len(self._tried)))
+        rng = np.random.default_rng((self._seed, self.trials))
         drawn = rng.multivariate_normal(mean, covariance, method="eigh")
         return self._correction(int(np.argmax(drawn)))
 
-    def tell(self, tried: MotionCorrection, outcome: float) -> None:
-        """Take note of how an episode with ``tried`` came out: from 0, nothing was reached, to 1, all of it.
+    def tell(self, tried: MotionCorrection, outcome: float, times: int = 1) -> None:
+        """Take note of how ``times`` episodes with ``tried`` came out on average: 0 nothing was reached, 1 all of it.
 
         Raises:
-            InvalidInputError: ``outcome`` is none of these.
+            InvalidInputError: ``outcome`` is none of these, or ``times`` is below 1.
         """
+        positive_int("CorrectionSearch.tell: times", times)
         if not 0.0 <= outcome <= 1.0:
             raise InvalidInputError(f"CorrectionSearch.tell: outcome {outcome}, expected 0..1")
         size = np.array(
@@ -128,8 +130,9 @@ class CorrectionSearch:
                 tried.yaw_rad / self.config.reach_of_yaw_rad,
             ]
         )
-        self._tried.append(int(np.argmin(((self._places - size) ** 2).sum(axis=1))))
-        self._outcomes.append(outcome)
+        place = int(np.argmin(((self._places - size) ** 2).sum(axis=1)))
+        self._counts[place] += times
+        self._sums[place] += times * outcome
 
     def best(self) -> MotionCorrection:
         """Return the correction that is expected to succeed most; none where it is not surely better than none."""
@@ -149,10 +152,10 @@ class CorrectionSearch:
         apart = ((places[:, None] - places[None]) ** 2).sum(axis=-1)
         before = config.believed * np.exp(-0.5 * (places**2).sum(axis=1) / config.believed_within**2)
         covariance = config.spread**2 * np.exp(-0.5 * apart / config.smooth**2)
-        if not self._tried:
+        tried = np.flatnonzero(self._counts)
+        if not len(tried):
             return before, covariance
-        known = covariance[:, self._tried]
-        noisy = known[self._tried] + config.noise**2 * np.eye(len(self._tried))
-        factor = cho_factor(noisy)
-        mean = before + known @ cho_solve(factor, np.array(self._outcomes) - before[self._tried])
+        known, counts = covariance[:, tried], self._counts[tried]
+        factor = cho_factor(known[tried] + np.diag(config.noise**2 / counts))  # of the mean of so many
+        mean = before + known @ cho_solve(factor, self._sums[tried] / counts - before[tried])
         return mean, covariance - known @ cho_solve(factor, known.T)

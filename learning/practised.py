@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import Transition
 from engram.learning.experience.database import write_atomic
 from engram.learning.experience.reader import ExperienceReader
@@ -57,7 +57,7 @@ class Practised:
             about = json.loads(path.read_text())
             found = tuple(map(_found_correction, about["found"]))
             return Findings(int(about["number"]), found, tuple(map(int, about["others"])))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it: it is searched for again") from error
 
     def tell(self, findings: Findings) -> None:

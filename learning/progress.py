@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import InvalidInputError, StoreError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.experience.database import sync_folder, write_atomic
 
@@ -78,7 +78,7 @@ def load_progress(folder: Path, config: Mapping[str, Any], lineage: Lineage) -> 
     try:
         saved = Progress(**json.loads((folder / "progress.json").read_text()))
         state = (folder / "algorithm.safetensors").read_bytes()
-    except (OSError, ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise StoreError(f"{folder}: the learner's state cannot be read: {error}") from error
     if saved.lineage != lineage.id:
         raise WeightsError(f"{folder}: training state of lineage {saved.lineage}, expected {lineage.id}: {lineage}")
@@ -105,5 +105,5 @@ def read_weights(folder: Path, name: str) -> tuple[Progress, bytes] | None:
     try:
         progress = Progress(**json.loads((folder / name / "progress.json").read_text()))
         return progress, (folder / name / "weights.safetensors").read_bytes()
-    except (OSError, ValueError, TypeError):
+    except DAMAGED:
         return None

@@ -9,27 +9,29 @@ diagnostics then say so, and nothing is promoted.
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
-from pathlib import Path
 from typing import NoReturn
 
 from rclpy.client import Client
 from rclpy.task import Future
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import EngramError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.parameters.gate import GateNodeConfig
-from engram.validation.gate import OPEN, PROMOTE, GateConfig
-from engram.validation.standing import StandingGate
+from engram.validation.gate import OPEN, PROMOTE
+from engram.validation.standing import StandingGate, standing_gate
 from engram.validation.validate import Progress
 from engram_interfaces.msg import GateVerdict as GateVerdictMsg
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy
 
 FAILED = "failed"
+ANSWER_S = 60.0
+"""Longest wait for the learner's answer [s]; it is asked again then."""
 
 
 class GateNode(EngramNode):
@@ -47,13 +49,14 @@ class GateNode(EngramNode):
         self.verdicts = self.create_publisher(GateVerdictMsg, "policy/gate", qos.LATCHED)
         self.promoted: deque[GateVerdictMsg] = deque()
         self.asked: Future | None = None
+        self.asked_until = 0.0
         self.client: Client = self.create_client(PromotePolicy, "policy/promote")
         self.cannot = ""
 
     def start(self) -> None:
         """Judge from now on."""
         try:
-            self.standing = self._standing()
+            self.standing = standing_gate(self.config, self)
             self.standing.start()
         except EngramError as error:
             self.cannot = str(error)
@@ -67,24 +70,6 @@ class GateNode(EngramNode):
             self.get_logger().warning("an episode was still running after a minute")
         self.standing = None
 
-    def _standing(self) -> StandingGate:
-        config = self.config
-        if ":" in config.policy:
-            raise InvalidInputError(f"policy {config.policy!r} is no checkpoint; set promote: manual of the learner")
-        folder = Path(config.folder.replace("{robot_id}", config.robot_id)).expanduser()
-        tasks = tuple(filter(None, config.tasks))
-        return StandingGate(
-            *(folder, config.policy, self),
-            tasks=tasks,
-            config=GateConfig(budget=config.budget),
-            on=config.on,
-            identify=config.identify,
-            worst_case=config.worst_case,
-            practise=config.practise,
-            workers=config.workers,
-            niceness=0,  # its processes have this node's already
-        )
-
     # -- inputs --------------------------------------------------------------------------------------------------
 
     def _on_manifest(self, msg: PolicyManifestMsg) -> None:
@@ -93,14 +78,18 @@ class GateNode(EngramNode):
 
     def _promote(self) -> None:
         """Ask the learner for what was promoted, one after the other."""
+        if self.asked is not None and (time.monotonic() > self.asked_until or not self.client.service_is_ready()):
+            self.client.remove_pending_request(self.asked)  # its learner is gone: ask the next one
+            self.asked = None
         if self.asked is not None or not self.promoted or not self.client.service_is_ready():
             return
-        msg = self.promoted.popleft()
+        msg, self.asked_until = self.promoted[0], time.monotonic() + ANSWER_S
         self.asked = self.client.call_async(PromotePolicy.Request(version=msg.candidate, reason="the gate node"))
         self.asked.add_done_callback(self._on_promoted)
 
     def _on_promoted(self, future: Future) -> None:
         self.asked, answer = None, future.result()
+        self.promoted.popleft()
         if answer is not None and answer.accepted:
             self.health.count("promoted")
             self.get_logger().info(answer.reason)

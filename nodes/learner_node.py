@@ -11,17 +11,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engram.core.errors import EngramError
+from engram.core.errors import CannotTrainError, EngramError
+from engram.core.registry import make_robot
 from engram.core.types import PolicyManifest
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.weights.keys import load_private_key
+from engram.learning.weights.library import WeightsLibrary
 from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.process import run
+from engram.runtime.experience_session import ExperienceSession
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
@@ -37,6 +40,9 @@ class LearnerNode(EngramNode):
     config_class = LearnerNodeConfig
     sections = {"learner": LearnerConfig, "store": ExperienceStoreConfig}  # noqa: RUF012
 
+    session: ExperienceSession
+    library: WeightsLibrary | None
+
     def __init__(self) -> None:
         super().__init__("learner_node")
 
@@ -45,15 +51,19 @@ class LearnerNode(EngramNode):
         folder = Path(self.config.folder.replace("{robot_id}", self.config.robot_id)).expanduser()
         signing_key = self.config.signing_key.replace("{robot_id}", self.config.robot_id)
         key = load_private_key(signing_key) if signing_key else None
-        policy = make_learnable(self.config.policy)
-        self.store = ExperienceStore(folder / EXPERIENCE, self.section["store"])
-        workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
-        if workspace.moved_aside:
-            self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
-            self.health.note("moved aside", workspace.moved_aside)
-        proof = proof_in(folder / "gate", self.config.policy)
-        self.library = workspace.library
-        self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
+        policy = make_learnable(self.config.policy, make_robot(self.config.robot))
+        self.store, self.library = ExperienceStore(folder / EXPERIENCE, self.section["store"]), None
+        try:
+            workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
+        except CannotTrainError as error:
+            self.get_logger().warning(f"experience is kept, and nothing is trained: {error}")
+            self.session = ExperienceSession(self.store, self, self.health, str(error))
+        else:
+            if workspace.moved_aside:
+                self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
+                self.health.note("moved aside", workspace.moved_aside)
+            proof, self.library = proof_in(folder / "gate", self.config.policy), workspace.library
+            self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
@@ -79,7 +89,8 @@ class LearnerNode(EngramNode):
     def teardown(self) -> None:
         """Let go of experience and weights."""
         self.store.close()
-        self.library.close()
+        if self.library is not None:
+            self.library.close()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -113,7 +124,7 @@ class LearnerNode(EngramNode):
             response.version = self.session.roll_back(request.version, request.reason or "policy/rollback")
             response.accepted, response.reason = True, f"{response.version} drives again"
         except EngramError as error:
-            response.reason, response.version = str(error), self.session.library.current
+            response.reason, response.version = str(error), self.session.driving
         return response
 
     # -- outputs -------------------------------------------------------------------------------------------------

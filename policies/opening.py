@@ -18,7 +18,7 @@ from lerobot.processor.converters import (
 )
 from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
 
-from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError, unknown_name
+from engram.core.errors import DAMAGED, InvalidInputError, UnknownNameError, WeightsError, unknown_name
 from engram.core.types import Lineage
 from engram.policies.checkpoint import CARD, WEIGHTS, load_weights, read_weights, sha256
 from engram.policies.lerobot import processor_engram_vla  # noqa: F401 - registers our steps
@@ -86,7 +86,7 @@ def trained_instructions(source: Source) -> tuple[str, ...]:
         return ()
     try:
         known = dict(json.loads(card.read_text())).get("instructions", [])
-    except (OSError, ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise InvalidInputError(f"{card}: cannot be read: {error}") from error
     if not isinstance(known, list) or not all(isinstance(words, str) for words in known):
         raise InvalidInputError(f"{card}: instructions: expected a list of sentences")

@@ -14,7 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from lerobot.configs.policies import PreTrainedConfig
 from lerobot.utils.import_utils import register_third_party_plugins
 
-from engram.core.errors import EngramError, WeightsError, unknown_name
+from engram.core.errors import DAMAGED, EngramError, WeightsError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Source:
         path = self.file("config.json")
         try:
             return str(json.loads(path.read_text())["type"])
-        except (ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             raise WeightsError(f"{path}: not the configuration of a LeRobot policy: {error!r}") from None
 
     def config(self) -> Any:
@@ -62,5 +62,5 @@ class Source:
             return PreTrainedConfig.from_pretrained(self.name, revision=self.revision)
         except EngramError:
             raise
-        except (ParsingError, ValueError, TypeError) as error:
+        except (*DAMAGED, ParsingError) as error:
             raise WeightsError(f"policy {self.name}: config.json is none of type {kind!r}: {error}") from None

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import EngramError, StoreError
+from engram.core.errors import DAMAGED, EngramError, StoreError
 from engram.learning.experience.database import write_atomic
 from engram.learning.motion_correction import CorrectionSearch, MotionCorrection
 from engram.learning.rewards.goal import kind_of
 
 FILE = "corrections.json"
+KEPT = 200
+"""Kinds of goals and versions of weights of which it is kept what was searched for, those of the newest goals."""
 REMEMBERED = 8
 """Goals that began and have not ended; older ones ended elsewhere."""
 
@@ -28,8 +30,18 @@ class Searched:
     """All corrections that were found so far, one after the other."""
     searches: int = 0
     """Corrections that were found."""
-    trials: list[tuple[float, float, float]] = field(default_factory=list)
-    """Scale, turn and outcome of the goals since; relative to ``found``."""
+    trials: dict[tuple[float, float], tuple[int, float]] = field(default_factory=dict)
+    """What was tried since, relative to ``found``: scale and turn -> goals, and the mean of their outcomes."""
+
+    @property
+    def count(self) -> int:
+        """Goals since."""
+        return sum(times for times, _ in self.trials.values())
+
+    def add(self, tried: MotionCorrection, outcome: float) -> None:
+        """Take note of a goal."""
+        times, mean = self.trials.get((tried.scale, tried.yaw_rad), (0, 0.0))
+        self.trials[tried.scale, tried.yaw_rad] = times + 1, mean + (outcome - mean) / (times + 1)
 
 
 class CorrectionKeeper:
@@ -93,30 +105,35 @@ class CorrectionKeeper:
             key, tried = self._begun.pop(episode, ("", MotionCorrection()))
             if self.mode != "search" or not key:
                 return
-            known = self._known.setdefault(key, Searched())
-            known.trials.append((tried.scale, tried.yaw_rad, outcome))
-            if len(known.trials) % self._goals == 0:
+            known = self._known.pop(key, Searched())
+            known.add(tried, outcome)
+            if known.count % self._goals == 0:
                 best = self._search(known).best()
                 if best != MotionCorrection():
-                    known.found, known.trials, known.searches = known.found.then(best), [], known.searches + 1
+                    known.found, known.trials, known.searches = known.found.then(best), {}, known.searches + 1
+            self._known = {**dict(list(self._known.items())[1 - KEPT :]), key: known}
             self._write()
 
     def _search(self, known: Searched) -> CorrectionSearch:
         search = CorrectionSearch(seed=self._seed * 1_000_003 + known.searches)
-        for scale, yaw_rad, outcome in known.trials:
-            search.tell(MotionCorrection(scale, yaw_rad), outcome)
+        for (scale, yaw_rad), (times, mean) in known.trials.items():
+            search.tell(MotionCorrection(scale, yaw_rad), mean, times)
         return search
 
     def _words(self, known: Searched, tried: MotionCorrection) -> str:
         drives = known.found.then(tried)
         words = f"scale {drives.scale:.2f}, turned by {math.degrees(drives.yaw_rad):.0f} degrees"
-        return f"{words} ({len(known.trials)} goals tried)" if self.mode == "search" else words
+        return f"{words} ({known.count} goals tried)" if self.mode == "search" else words
 
     def _write(self) -> None:
         if self._path is None:
             return
         about = {
-            key: {"found": [one.found.scale, one.found.yaw_rad], "searches": one.searches, "trials": one.trials}
+            key: {
+                "found": [one.found.scale, one.found.yaw_rad],
+                "searches": one.searches,
+                "trials": [[*tried, *told] for tried, told in one.trials.items()],
+            }
             for key, one in self._known.items()
         }
         try:
@@ -134,12 +151,14 @@ def read(path: Path) -> dict[str, Searched]:
         found: dict[str, Any] = json.loads(path.read_text())
         known = {}
         for key, one in found.items():
-            trials = [(float(scale), float(yaw), float(outcome)) for scale, yaw, outcome in one["trials"]]
+            trials = {}
+            for scale, yaw, times, mean in one["trials"]:
+                CorrectionSearch().tell(_checked(scale, yaw), float(mean), int(times))
+                trials[float(scale), float(yaw)] = int(times), float(mean)
             known[key] = Searched(_checked(*one["found"]), int(one["searches"]), trials)
-            for scale, yaw, outcome in trials:
-                _checked(scale, yaw)
-                CorrectionSearch().tell(MotionCorrection(scale, yaw), outcome)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngramError) as error:
+            if known[key].searches < 0:
+                raise ValueError(f"searches {known[key].searches}")
+    except (*DAMAGED, EngramError) as error:
         raise StoreError(f"{path} cannot be read ({error}); mend or remove it") from error
     return known
 

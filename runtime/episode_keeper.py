@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from engram.core.contracts import Policy, StatefulPolicy
-from engram.core.errors import InvalidInputError
+from engram.core.errors import DAMAGED
 
 LONGEST_GAP_NS = 30_000_000_000
 """A saved episode that is older than this is a different episode, even if it has the same number."""
@@ -59,7 +59,7 @@ class EpisodeKeeper:
             if not same or not 0 <= gap_ns <= LONGEST_GAP_NS:
                 return ""
             policy.restore_memory(load_file(self.path))
-        except (OSError, SafetensorError, InvalidInputError) as error:
+        except (*DAMAGED, SafetensorError) as error:
             self._on_problem(f"{self.path}: the memory of this episode is lost: {error}")
             return ""
         return str(about.get("version", ""))

@@ -210,13 +210,14 @@ def _warm_up(policy: Any) -> None:
     policy.begin_anew()
 
 
-def make_learnable(spec: str) -> Policy:
-    """Return the policy called ``spec`` for a learner to start from: a checkpoint, or a factory of your own."""
+def make_learnable(spec: str, robot: RobotConfig = PANDA_2F85) -> Policy:
+    """Return the policy called ``spec`` for a learner to start from: a checkpoint of ``robot``, or a factory of your
+    own."""
     if ":" in spec:
         return resolve("policy", spec, {}, Policy)  # type: ignore[type-abstract]
     from engram.policies import load_policy  # torch: only where a network is wanted
 
-    return load_policy(spec)
+    return load_policy(spec, robot=robot)
 
 
 def _geometric() -> Detector:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import DAMAGED, InvalidInputError
 
 
 def read_trace(path: Path) -> dict[str, dict[int, int]]:
@@ -21,7 +21,7 @@ def read_trace(path: Path) -> dict[str, dict[int, int]]:
         try:
             entry = json.loads(line)
             events.setdefault(entry["event"], {}).setdefault(int(entry["stamp_ns"]), int(entry["at_ns"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             raise InvalidInputError(f"{path}:{number}: {line[:80]!r}: {error}") from None
     return events
 

@@ -1,6 +1,6 @@
 """What the learner node does with experience and weights, without ROS.
 
-Three threads call it: one stores (:meth:`LearnerSession.take`, :meth:`LearnerSession.commit`), one trains
+Three threads call it: one stores (:mod:`engram.runtime.experience_session`), one trains
 (:meth:`LearnerSession.train`), and the node's own decides what drives.
 """
 
@@ -14,10 +14,8 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from engram.core.errors import EngramError, WeightsError
-from engram.core.types import PolicyManifest, Transition
+from engram.core.types import PolicyManifest
 from engram.learning.experience.eligibility import ABLATION, COVERED, why_not
-from engram.learning.experience.receiver import ExperienceReceiver, Receipt
-from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import worse_than_before
 from engram.learning.practised import Findings
@@ -25,6 +23,7 @@ from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
+from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
 from engram.runtime.health import Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
 
@@ -32,11 +31,8 @@ BURST = 10
 """Updates between two looks at the store."""
 
 
-class LearnerOutputs(Protocol):
+class LearnerOutputs(ExperienceOutputs, Protocol):
     """Where receipts and weights go."""
-
-    def acknowledge(self, receipt: Receipt, stored: int) -> None:
-        """Tell a robot what is on disk, of ``stored`` transitions in all."""
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Send weights with their manifest; ``signature`` is empty without a key. No ``data``: the manifest alone."""
@@ -46,7 +42,7 @@ class _StoppedError(Exception):
     pass
 
 
-class LearnerSession:
+class LearnerSession(ExperienceSession):
     """Stores what robots send, trains on it, and keeps account of which weights drive.
 
     Args:
@@ -76,11 +72,11 @@ class LearnerSession:
         self._practised = workspace.practised
         self._refused: Findings | None = None  # what cannot be made part of the weights
         self._trouble = ""  # why
+        self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that nobody has heard of yet
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
-        self._config, self._store, self._key = config, store, key
-        self._outputs, self._health, self._wall_ns, self._proof = outputs, health, wall_ns, proof
-        self._receiver = ExperienceReceiver(store)
-        self._stored, self._missing = store.size(), store.missing()
+        super().__init__(store, outputs, health)
+        self._config, self._key = config, key
+        self._outputs, self._wall_ns, self._proof = outputs, wall_ns, proof
         self._saved = self.learner.metrics["updates"]
 
     def begin(self) -> None:
@@ -88,36 +84,26 @@ class LearnerSession:
 
         A robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate.
         """
-        self._receiver = ExperienceReceiver(self._store)
+        super().begin()
         if not self.learner.metrics["updates"]:
             self.learner.save()  # who practises in simulation looks there for weights and pace
         if len(self.library.deployed) > 1 or self.library.forgotten:
             self._announce(*self.library.get(self.library.current))
+        self._due = self._forgotten()
+
+    def _forgotten(self) -> tuple[bytes, PolicyManifest] | None:
+        """Return the candidate that waited for its verdict when the learner ended: the library lets go of those.
+
+        What was deployed without one does not come back.
+        """
+        made = self.learner.newest() if self._config.promote != "auto" else None
+        known = {self.library.manifest(version).sha256 for version in self.library.versions}
+        return made if made is not None and made[1].sha256 not in known else None
 
     def end(self) -> None:
         """Make everything durable; the other threads have ended."""
-        self.commit()
+        super().end()
         self.learner.save()
-
-    # -- experience ------------------------------------------------------------------------------------------------
-
-    def take(self, what: Transition | Gone) -> None:
-        """Take in a transition, or word of what is gone, until the next :meth:`commit`."""
-        self._receiver.take(what)
-
-    def commit(self) -> None:
-        """Store what was received and acknowledge it."""
-        if not len(self._receiver):
-            return
-        with self._health.timed("commit"):
-            received = self._receiver.commit()
-        for name, reasons in (("refused", received.refused), ("taken", received.taken)):
-            if reasons:
-                self._health.count(f"experience {name}", len(reasons))
-                self._health.problem(f"experience {name}", reasons[0])
-        self._stored, self._missing = self._store.size(), self._store.missing()
-        for receipt in received.receipts:
-            self._outputs.acknowledge(receipt, self._stored)
 
     # -- training --------------------------------------------------------------------------------------------------
 
@@ -127,6 +113,8 @@ class LearnerSession:
         Before, what drives now is rolled back if the new episodes show that it is worse on the robots.
         """
         self._watch()
+        if self._due is not None:
+            self._take_candidate(*self._due)
         self._take_correction(goes_on)
         self.learner.poll()
         for _ in range(BURST):
@@ -174,6 +162,11 @@ class LearnerSession:
         self._saved = self.learner.metrics["updates"]
 
     # -- weights ---------------------------------------------------------------------------------------------------
+
+    @property
+    def driving(self) -> str:
+        """The version that drives."""
+        return self.library.current
 
     def promote(self, version: str, reason: str) -> str:
         """Let ``version`` ("" = the newest candidate) drive; return what proves it, or that nothing does.
@@ -257,6 +250,7 @@ class LearnerSession:
             self._add_candidate(data, manifest)
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
+        self._due = data, manifest  # until it has been said: a disk may be full
         self.library.add(data, manifest)
         self._health.count("candidates")
         # Behind the gate the weights stay here: in simulation a policy node would let any that it gets drive.
@@ -264,6 +258,7 @@ class LearnerSession:
         if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
             self.library.deploy(manifest.version)
             self.learner.promoted(manifest.version)
+        self._due = None
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
         robots = self._robots[:1] if manifest.stage == "canary" else self._robots
@@ -283,8 +278,7 @@ class LearnerSession:
             note(f"episodes not learnt from: {reason}", str(count))
         if self._trouble:
             note("what practice found is not learnt", self._trouble)
-        note("stored transitions", str(self._stored))
-        note("transitions gone before they came", str(self._missing))
+        super().show()
         note("lineage", str(self.learner.lineage))
         note("driving version", self.library.current)
         for task, outcomes in self.live.of(self.library.current).items():

@@ -16,7 +16,7 @@ import numpy as np
 
 from engram.core.contracts import Detector, Memory, Policy, World
 from engram.core.control import proprioception
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import Observation, PolicyManifest, Transition
 from engram.learning.algorithms.rehearsal import Scenes
@@ -282,7 +282,7 @@ class Practice:
             write_atomic(path, json.dumps(about, indent=1).encode())
         try:
             found = dict(json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError) as error:
+        except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
             values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
@@ -293,7 +293,7 @@ class Practice:
         try:
             lines = path.read_text().splitlines() if path.exists() else []
             return [PracticeEpisode(**json.loads(line)) for line in lines]
-        except (OSError, ValueError, TypeError) as error:
+        except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
 
 

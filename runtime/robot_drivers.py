@@ -69,7 +69,7 @@ def _from_json(kind: str, spec: str, package: Any, config: Any, make: Callable[[
 
     try:
         fields = json.loads(spec)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"LeRobot {kind}: not JSON: {error}") from None
     for module in pkgutil.iter_modules(package.__path__):
         if module.ispkg:  # a configuration registers its type when it is imported

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from engram.core import errors
 from engram.core.types import EpisodeStatus
 
 DAMAGED = "the file of the latched stop is damaged"
@@ -90,7 +91,7 @@ class StopLatch:
             types = (type(state.stopped), type(state.episode), type(state.writers))
             if kept["crc32"] == _checksum(state) and types == (str, int, str):
                 return state
-        except (OSError, ValueError, KeyError, TypeError):
+        except errors.DAMAGED:
             pass
         return Latched(f"{DAMAGED}: {self.path}")
 

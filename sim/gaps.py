@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from engram.core.errors import EngramError, InvalidInputError, unknown_name
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def read_gap(path: Path) -> Gap:
     """Return the gap in the JSON file ``path``, under ``gap``: its values by name; what is not named is nominal."""
     try:
         told = dict(json.loads(path.read_text())["gap"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         raise InvalidInputError(f"{path}: no gap can be read there: {error!r}") from error
     try:
         if unknown := sorted(set(told) - {field.name for field in fields(Gap)}):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.learning.experience.reader import ExperienceReader
 from engram.sim.gaps import Gap, get_gap, read_gap
@@ -118,5 +118,5 @@ def _looked_at(path: Path) -> int:
     """Return the last episode that the file ``path`` rests on; 0: there is none, or it does not say."""
     try:
         return int(json.loads(path.read_text())["found"]["episode"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGED:
         return 0

@@ -13,6 +13,8 @@ from engram.validation.validate import trained_tasks
 
 GATE = "gate"
 """Folder, in a learner's, of verdicts and results."""
+COPIES = 10
+"""Copies of weights that are kept there, the newest: another validation may still run on some."""
 
 
 def contender(folder: Path) -> Contender:
@@ -49,6 +51,9 @@ def learner_contenders(learner: Path, began: Contender, version: str = "") -> tu
         copy = learner / GATE / "weights" / f"{manifest.sha256}.safetensors"
         write_atomic(copy, data)
         made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
+    copies = sorted((learner / GATE / "weights").glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
+    for old in copies[:-COPIES]:
+        old.unlink(missing_ok=True)
     return version, made[0], made[1]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from engram.core.errors import EngramError, InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
 from engram.learning.experience.database import write_atomic
 from engram.learning.experience.reader import ExperienceReader
@@ -113,7 +113,7 @@ class Searched:
 
     def gave_up(self, job: PracticeJob) -> bool:
         """Tell whether it has ended after all its episodes, and found nothing."""
-        return len(self.trials) >= job.most and self.found == (1.0, 0.0)
+        return len(self.trials) >= job.most and self.found is not None and self.correction == MotionCorrection()
 
     def next(self, shown: int) -> MotionCorrection:
         """Return what to try in the next episode: nothing in the first ``shown``."""
@@ -145,7 +145,8 @@ class SearchBook:
             self._searches = [Searched(**one | {"trials": [tuple(trial) for trial in one["trials"]]}) for one in read]
             for one in self._searches:
                 one.search()
-        except (OSError, ValueError, KeyError, TypeError, EngramError) as error:
+                one.found = None if one.found is None else (float(one.found[0]), float(one.found[1]))
+        except (*DAMAGED, EngramError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it to search anew") from error
 
     def open(self, job: PracticeJob, corrections: int) -> Searched | str:
@@ -154,9 +155,8 @@ class SearchBook:
         Every task is carried out before any correction is searched for. Where a search found nothing, there is no other
         on such a robot.
         """
-        left = Practised(self._folder).findings()
-        if left is not None and left.number > corrections:
-            return f"waits: the learner is to make {_words(left)} part of the weights"
+        if left := self._left(corrections):
+            return left
         going_on = []
         for task in job.tasks:
             known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
@@ -166,8 +166,18 @@ class SearchBook:
             going_on += [known[-1]] if known[-1].found is None else []
         del self._searches[:-KEPT]
         if not going_on:
+            self._leave(job, corrections)  # it was removed, or other tasks were searched for as well
+            if left := self._left(corrections):
+                return left
             return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
         return next((one for one in going_on if len(one.trials) < job.shown), going_on[0])
+
+    def _left(self, corrections: int) -> str:
+        """Say what is left for the learner, for weights that have ``corrections``; empty: nothing."""
+        left = Practised(self._folder).findings()
+        if left is None or left.number != corrections + 1:
+            return ""
+        return f"waits: the learner is to make {_words(left)} part of the weights"
 
     def tell(self, job: PracticeJob, one: Searched, tried: MotionCorrection, outcome: float, number: int) -> None:
         """Take note of a trial of the search ``one``; the last one of all leaves what was found to the learner."""
@@ -254,6 +264,7 @@ def practise(job: PracticeJob) -> Done:
     Raises:
         StoreError: another process practises, or what it keeps is damaged.
         UnknownNameError, WeightsError: the policy or its weights cannot be loaded.
+        InvalidInputError: this policy cannot be corrected.
     """
     store = ExperienceStore(job.learner / PRACTICE, ExperienceStoreConfig(max_mb=job.max_mb))
     try:
@@ -280,10 +291,15 @@ class _Simulated:
     def __init__(self, job: PracticeJob, store: ExperienceStore) -> None:
         from engram.policies.loading import load_policy  # torch: only for those who practise
         from engram.policies.vla.chunking import follow
+        from engram.policies.vla.vla_policy import VlaPolicy
         from engram.validation.evaluation import make_runtime
 
         self._job, self._record = job, PracticeRecord(store)
         self._policy = load_policy(job.checkpoint)
+        if not isinstance(self._policy, VlaPolicy) or self._policy.remembers:
+            raise InvalidInputError(f"{job.checkpoint}: only a policy without a memory of its episode can be corrected")
+        for left in (job.learner / PRACTICE).glob("*.partial"):  # of one who was killed
+            left.unlink()
         self._world = GapWorld(job.gap, WorldConfig(depth=self._policy.reads_context))
         self._runtime = make_runtime(follow(self._policy), self._world, pipeline=gap_pipeline(self._world))
         controller = self._runtime.pipeline.controller

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from engram.core.child import run_apart
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, InvalidInputError
 from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
+from engram.runtime.parameters.gate import GateNodeConfig
 from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored
 from engram.validation.gate import GateConfig
@@ -31,6 +32,10 @@ LOOKS_EVERY_S, AFTER_FAILURE_S = 5.0, 60.0
 
 MORE = 3
 """Where a robot's record did not tell how it differs, so many episodes later it may."""
+
+
+SIMULATED = "panda_2f85"
+"""The robot on whose tabletop candidates are tried."""
 
 
 class GateOutputs(Protocol):
@@ -78,6 +83,7 @@ class StandingGate:
         practise: while nothing is judged, search in simulation for corrections of the policy's motions, first at what
             the robot was asked for lately.
         workers: processes that run episodes.
+        ray: address of a Ray cluster that runs a candidate's in their place; empty: none.
         niceness: how far these yield to other processes (Unix nice).
 
     Raises:
@@ -98,15 +104,16 @@ class StandingGate:
         worst_case: int = 0,
         practise: bool = False,
         workers: int = 1,
+        ray: str = "",
         niceness: int = 19,
     ) -> None:
         self._folder, self._outputs = folder, outputs
         self._began = contender(policy_folder(policy))
         self.tasks = tuple(tasks) or tasks_of(self._began)
         self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
-        self._workers, self._niceness, self._practises = workers, niceness, practise
+        self._workers, self._ray, self._niceness, self._practises = workers, ray, niceness, practise
         self._told = ""  # of practice
-        self._untold = 0  # episodes of the robot from which on it is looked again how the robot differs
+        self._untold = 0  # number of the robot's episode from which on it is looked again how the robot differs
         self._changed = threading.Condition()
         self._wanted, self._stopped = "", False
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -148,6 +155,8 @@ class StandingGate:
                 return
             except EngramError as error:
                 self._outputs.failed(version, error)
+            except Exception as error:  # noqa: BLE001, such as a full disk: the thread lives on
+                self._outputs.failed(version, EngramError(f"{type(error).__name__}: {error}"))
 
     def _judge(self, version: str) -> GateVerdict:
         def check() -> None:
@@ -159,6 +168,7 @@ class StandingGate:
             *(candidate, drives, self.tasks, self._folder / GATE, self._config),
             on=self._followed(self._outputs.found, check),
             workers=self._workers,
+            ray=self._ray,
             niceness=self._niceness,
             worst_case=self._worst_case,
             told=lambda progress: self._outputs.progress(version, progress),
@@ -172,12 +182,17 @@ class StandingGate:
         find = partial(run_apart, identify_stored, check=check, niceness=self._niceness)
         return followed_gap(self._folder / GATE, self._folder / EXPERIENCE, self._on, told, find)
 
-    def _try_to_practise(self) -> float:
-        """Practise for a while; return when to do so again [s]."""
+    def _try_to_practise(self) -> float | None:
+        """Practise for a while; return when to do so again [s], None: never."""
         try:
             self._practise()
-        except EngramError as error:
+        except (_StoppedError, _WantedError):
+            raise
+        except InvalidInputError as error:  # it would be the same again
             self._tell(f"cannot practise: {error}")
+            return None
+        except Exception as error:  # noqa: BLE001, such as a full disk
+            self._tell(f"cannot practise: {error if isinstance(error, EngramError) else repr(error)}")
             return AFTER_FAILURE_S
         return LOOKS_EVERY_S
 
@@ -193,7 +208,7 @@ class StandingGate:
         if not experience_file(self._folder / EXPERIENCE).exists():
             self._tell("waits: the robot has not been asked for anything yet")
             return
-        known = len(ExperienceReader(self._folder / EXPERIENCE).catalogue())
+        known = max((info.number for info in ExperienceReader(self._folder / EXPERIENCE).catalogue()), default=0)
         if known < self._untold:
             return  # how the robot differs was not to be told, and little has been added
         asked = asked_lately(self._folder / EXPERIENCE, self.tasks)
@@ -217,3 +232,31 @@ class StandingGate:
         if what != self._told:
             self._told = what
             self._outputs.practised(what)
+
+
+def standing_gate(config: GateNodeConfig, outputs: GateOutputs) -> StandingGate:
+    """Return the gate of a node with these parameters.
+
+    Raises:
+        InvalidInputError: nothing can be simulated of this robot or policy.
+        UnknownNameError: there is no such checkpoint.
+    """
+    manual = "; set promote: manual of the learner, and try candidates yourself"
+    if config.robot != SIMULATED:
+        raise InvalidInputError(f"robot {config.robot!r}: the gate simulates a {SIMULATED} alone{manual}")
+    if ":" in config.policy:
+        raise InvalidInputError(f"policy {config.policy!r} is no checkpoint{manual}")
+    return StandingGate(
+        Path(config.folder.replace("{robot_id}", config.robot_id)).expanduser(),
+        config.policy,
+        outputs,
+        tasks=tuple(filter(None, config.tasks)),
+        config=GateConfig(budget=config.budget),
+        on=config.on,
+        identify=config.identify,
+        worst_case=config.worst_case,
+        practise=config.practise,
+        workers=config.workers,
+        ray=config.ray,
+        niceness=0,  # its processes have the node's already
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.child import spawned_pool
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.provenance import commit, machine
 from engram.core.registry import split_options
 from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, write_verdict
@@ -172,7 +172,7 @@ def trained_tasks(folder: Path) -> tuple[str, ...]:
     card = folder / "card.json"
     try:
         tasks = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
-    except (OSError, ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise InvalidInputError(f"{card}: cannot be read: {error}; name the tasks with --tasks") from error
     return tuple(dict.fromkeys(split_options(task)[0] for task in tasks))
 
@@ -210,6 +210,6 @@ def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases
             kept, seen = worst.of(task, str(report["on"])), report["worst_cases"].get(task + SUFFIX, ())
             if len(seen) < len(kept):
                 weak.append(f"{task} was tried at {len(seen)} of its {len(kept)} worst places")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except DAMAGED as error:
         return f"the report is damaged ({error!r})"
     return "; ".join(weak)

@@ -17,7 +17,7 @@ import cma
 import numpy as np
 
 from engram.core.betting import MeanTest
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import DEVIATIONS, deviations
 from engram.sim.tasks import get_task
@@ -81,7 +81,7 @@ class WorstCases:
                 case = WorstCase(**{**one, "place": tuple(map(float, one["place"]))})
                 deviations(case.place)
                 self._cases.append(case)
-        except (OSError, ValueError, TypeError, KeyError, InvalidInputError) as error:
+        except (*DAMAGED, InvalidInputError) as error:
             raise StoreError(f"{self._path}: the worst cases cannot be read: {error!r}") from error
 
     def of(self, task: str, on: str) -> list[WorstCase]:

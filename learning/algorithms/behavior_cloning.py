@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
 from engram.learning.algorithms.distillation import ActionUnits, distill_head
@@ -119,24 +120,30 @@ class BehaviorCloning(Algorithm):
         shown: Sequence[tuple[Batch, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
+        others: Scenes | None = None,
     ) -> Mapping[str, float]:
         """Let the action head learn the answers that it gives, corrected, in what is shown.
 
-        Answers to the goals that a rehearsal asks for stay.
+        Each kind of goal counts as much as any other. Answers to the goals that a rehearsal asks for stay.
         """
         if self._units is None:
-            return super().correct(shown, seed, check)
+            return super().correct(shown, seed, check, others)
         torch.manual_seed(seed)
         units, network = self._units, cast(EngramVLAPolicy, self.policy)
-        kept = self._conditions(self._asked([batch for batch, _ in shown]), check)
-        seen = []
-        for correction in dict.fromkeys(correction for _, correction in shown):
-            conditions = self._conditions([batch for batch, its in shown if its == correction], check)
-            seen.append((conditions, partial(units.corrected, correction=correction)))
+        kept = self._conditions(self._asked([batch for batch, _ in shown], others), check)
+        parts: dict[tuple[str, MotionCorrection], list[Batch]] = {}
+        for batch, correction in shown:
+            parts.setdefault((" ".join(sorted(_kinds(batch))), correction), []).append(batch)
+        seen = [
+            (self._conditions(batches, check), partial(units.corrected, correction=correction))
+            for (_, correction), batches in parts.items()
+        ]
         before = copy.deepcopy(self.policy.state_dict())
         self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
         try:
             loss = distill_head(network.model, seen, kept, check=check)
+            if not math.isfinite(loss) or not all(bool(one.isfinite().all()) for one in network.parameters()):
+                raise WeightsError(f"behavior cloning: loss {loss} of a correction, which is left out")
         except BaseException:
             self.policy.load_state_dict(before)
             raise
@@ -144,12 +151,13 @@ class BehaviorCloning(Algorithm):
         self._averaged.load_state_dict(self.policy.state_dict())
         return {"loss": loss}
 
-    def _asked(self, practised: Sequence[Batch]) -> list[Batch]:
+    def _asked(self, practised: Sequence[Batch], others: Scenes | None) -> list[Batch]:
         """Return as many samples of other goals as are practised; none where every kind of goal is."""
         if self._rehearsal is None:
             return []
-        done = {kind_of(words) for batch in practised for words in batch["task"]}
-        asked = [self._rehearsal.asked(batch, done) for batch in practised]
+        done = {kind for batch in practised for kind in _kinds(batch)}
+        rehearsal = self._rehearsal if others is None else self._rehearsal.seeing(others.shrunk(self.shrink))
+        asked = [rehearsal.asked(batch, done) for batch in practised]
         return [batch for batch in asked if batch is not None]
 
     @torch.no_grad()
@@ -192,7 +200,7 @@ class BehaviorCloning(Algorithm):
             tensors = load(state)
             header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
             about = json.loads(header["__metadata__"]["behavior_cloning"])
-        except (SafetensorError, ValueError, KeyError) as error:
+        except (*DAMAGED, SafetensorError) as error:
             raise WeightsError(f"training state cannot be read: {error}") from error
         found, network = tensor_specs(state), tensor_specs(self.weights())
         for prefix in ("policy.", "averaged."):  # before anything is changed: PyTorch loads what fits, then raises
@@ -223,6 +231,10 @@ class BehaviorCloning(Algorithm):
             mine.lerp_(live, 1 - decay)
         for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
             kept.copy_(newest)
+
+
+def _kinds(batch: Batch) -> set[str]:
+    return {kind_of(words) for words in batch["task"]}
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from engram.core.contracts import Policy
-from engram.core.errors import InvalidInputError
+from engram.core.errors import CannotTrainError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.distillation import ActionUnits
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
@@ -27,27 +27,24 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     memory, and the same bits for training.
 
     Raises:
-        InvalidInputError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
+        CannotTrainError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
             backbone, it names no lineage, or it acts on memory/context, which
             experience does not hold.
     """
     if not isinstance(policy, VlaPolicy) or not isinstance(policy.network, EngramVLAPolicy):
         kind = "a frozen backbone" if isinstance(policy, VlaPolicy) else f"a {type(policy).__name__}"
-        raise InvalidInputError(
-            f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla; run this one without a "
-            "learner (learner:=false, --no-learner)"
-        )
+        raise CannotTrainError(f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla")
     if policy.lineage is None:
-        raise InvalidInputError(f"{policy.version} names no lineage: nothing says which experience is its own")
+        raise CannotTrainError(f"{policy.version} names no lineage: nothing says which experience is its own")
     if policy.reads_context:
-        raise InvalidInputError(
+        raise CannotTrainError(
             f"{policy.version} acts on memory/context, which the experience does not hold: training without it would "
-            "unlearn its use; train with 'engram train', run it without a learner (learner:=false, --no-learner)"
+            "unlearn its use; train it with 'engram train'"
         )
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
         names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)
-        raise InvalidInputError(
+        raise CannotTrainError(
             f"preprocessor of {policy.version}: {len(steps)} DownsampleImages, expected 1 in {names}"
         )
 

@@ -64,13 +64,20 @@ class Algorithm(ABC):
         shown: Sequence[tuple[Batch, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
+        others: Scenes | None = None,
     ) -> Mapping[str, float]:
         """Make the policy as it is, its motions corrected in what is shown, batch by batch; return metrics with
-        ``loss``. Different corrections are for different goals. Everything random follows from ``seed``. ``check`` is
-        called now and then: what it raises is raised, and nothing has changed.
+        ``loss``.
+
+        Args:
+            shown: batches, each with the correction of the motions in it.
+            seed: of everything random.
+            check: called now and then: what it raises is raised, and nothing has changed.
+            others: what the policy saw when it carried out other goals, whose answers it keeps.
 
         Raises:
             InvalidInputError: this algorithm cannot do it.
+            WeightsError: what came of it is not finite; nothing has changed.
         """
         raise InvalidInputError(
             f"{type(self).__name__} cannot make a correction part of the weights; practise without one (search 0)"

@@ -9,6 +9,7 @@ No training data is needed.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import Transition
 from engram.learning.experience.database import write_atomic
 from engram.learning.replay.buffer import IMAGES, Batch
@@ -65,7 +66,7 @@ class Scenes:
                 images = {name[6:]: file.get_tensor(name) for name in file.keys() if name.startswith("image.")}  # noqa: SIM118
                 words = tuple(json.loads(file.metadata()["words"]))
                 found = cls(images, file.get_tensor("state"), words)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (*DAMAGED, SafetensorError) as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if any(len(each) != len(words) for each in (found.state, *images.values())):
             raise StoreError(f"{path}: {len(words)} words, but other numbers of images or states")
@@ -88,6 +89,13 @@ class Rehearsal:
             self._words.setdefault(kind_of(words), []).append(words)
         self._scenes: Scenes | None = None
         self._steps: dict[str, list[int]] = {}  # of the scenes, by the kind of goal
+
+    def seeing(self, scenes: Scenes) -> Rehearsal:
+        """Return one that shows what is in ``scenes``; this one stays as it is."""
+        made = copy.copy(self)
+        made._words = {kind: list(words) for kind, words in self._words.items()}
+        made.see(scenes)
+        return made
 
     def see(self, scenes: Scenes) -> None:
         """Show what is in ``scenes``, images as replay holds them, for the kinds of goals that they have."""

@@ -12,7 +12,7 @@ from numcodecs.zstd import Zstd
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError
 from engram.core.types import ActionSource, Transition
 
 _IMAGE = "image."
@@ -51,7 +51,7 @@ def decode(data: bytes) -> Transition:
         scalars["memory_ids"] = tuple(scalars["memory_ids"])
         fields_: dict[str, Any] = scalars | {name: tensors[name] for name in _ARRAYS}
         return Transition(images=images, **fields_)
-    except (RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (*DAMAGED, RuntimeError, SafetensorError) as error:
         raise DamagedRecordError(f"a stored transition cannot be read: {type(error).__name__}: {error}") from None
 
 

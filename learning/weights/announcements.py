@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import WeightsError
+from engram.core.errors import DAMAGED, WeightsError
 from engram.core.types import PolicyManifest
 from engram.learning.experience.database import write_atomic
 from engram.learning.weights.manifest import canonical
@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise WeightsError(f"{path} cannot be read: {error}; delete it only if no old weights can be sent") from None
     if not isinstance(values, dict):
         raise WeightsError(f"{path}: a {type(values).__name__}, expected an object")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import WeightsError
+from engram.core.errors import DAMAGED, WeightsError
 from engram.learning.experience.database import write_atomic
 
 PROMOTE = "promote"
@@ -72,5 +72,5 @@ def read_verdict(folder: Path, candidate: str, approved: str) -> GateVerdict:
     try:
         values = json.loads(path.read_text())
         return GateVerdict(**values)
-    except (OSError, ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise WeightsError(f"{path}: cannot be read: {error}") from error

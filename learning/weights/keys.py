@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 
 KEYS = "~/.local/share/engram/{robot_id}/keys"
 """Folder of a robot's keys."""
@@ -83,7 +83,7 @@ def load_private_key(path: str | Path) -> Ed25519PrivateKey:
     try:
         mode = file.stat().st_mode
         key = load_pem_private_key(file.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise InvalidInputError(f"signing_key {str(path)!r}: {error}; `engram keys new` makes one") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidInputError(f"signing_key {str(path)!r}: a {type(key).__name__}, expected an Ed25519 private key")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import StoreError, WeightsError, unknown_name
+from engram.core.errors import DAMAGED, StoreError, WeightsError, unknown_name
 from engram.core.types import PolicyManifest
 from engram.learning.experience.database import Database, read, write_atomic
 from engram.learning.weights.announcements import AnnouncementCounter
@@ -119,7 +119,7 @@ class WeightsLibrary:
             if digest != checksum(version, text):
                 raise ValueError("its digest does not fit")
             return manifest_from_json(text)
-        except (ValueError, TypeError) as error:
+        except DAMAGED as error:
             raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
 
     def stage(self, version: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from engram.core.errors import WeightsError
+from engram.core.errors import DAMAGED, WeightsError
 from engram.core.types import Lineage, PolicyManifest
 from engram.learning.weights.keys import check_trusted
 
@@ -171,7 +171,7 @@ def _header(view: memoryview, what: str) -> dict[str, _Entry]:
         entries = json.loads(bytes(view[8 : 8 + length]))
         entries.pop("__metadata__", None)
         header = {str(name): _entry(values) for name, values in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except DAMAGED as error:
         raise WeightsError(f"{what}: malformed safetensors header: {error!r}") from None
     at = 0
     for name, entry in sorted(header.items(), key=lambda item: (item[1].begin, item[1].end)):

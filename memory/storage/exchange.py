@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
 from engram.memory.storage.embodiment_json import embodiment_from
 from engram.memory.storage.records import SCHEMA, TABLES, Column
@@ -123,7 +123,7 @@ def from_networkx(graph: nx.DiGraph, name: str = "import") -> GraphUpdate:
     for node_id, data in graph.nodes(data=True):
         try:
             nodes.append(_node(str(node_id), data))
-        except (KeyError, ValueError, TypeError, InvalidInputError) as error:
+        except (*DAMAGED, InvalidInputError) as error:
             raise StoreError(f"{name} node {node_id!r}: {error!r}") from error
     edges = (SceneEdge(str(a), str(b), str(relation)) for a, b, relation in graph.edges(data="relation") if relation)
     about = graph.graph
@@ -196,7 +196,7 @@ def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(_text(source, name), 1):
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(f"{name} line {number}: {error}") from error
         if not isinstance(value, dict):
             raise StoreError(f"{name} line {number}: {type(value).__name__}, expected an object")

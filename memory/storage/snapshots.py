@@ -20,7 +20,7 @@ from typing import Any
 import icechunk
 import zarr
 
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.memory.storage.icechunk_errors import first_line, panics_as_errors, store_errors
 from engram.memory.storage.migrations import MIGRATIONS
 from engram.memory.storage.records import SCHEMA, TABLES
@@ -139,7 +139,7 @@ def _head(path: Path) -> Mapping[str, Any] | None:
     try:
         head = json.loads((path / HEAD).read_bytes())
         return head if {"snapshot", "sequence", "sha256"} <= head.keys() else None
-    except (OSError, ValueError, AttributeError):
+    except DAMAGED:
         return None  # a store of an older version, or a damaged head: the snapshots speak for themselves
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.provenance import dataset_hash
 from engram.policies.checkpoint import fingerprint
 from engram.policies.opening import checkpoint_folder
@@ -36,7 +36,7 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
         raise WeightsError(f"{path}: no checkpoint to resume from")
     try:
         saved = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+    except DAMAGED as error:
         raise WeightsError(f"{path}: cannot be read: {error}") from None
     wanted, before = walk(config, frames, dataset_hash(config.dataset)), saved.get("walk", {})
     if not wanted.keys() <= before.keys() or "processes" not in saved:

@@ -13,6 +13,8 @@ class GateNodeConfig(NodeConfig):
 
     niceness: int = param(19, 0, 19)
     """How far it and its episodes yield to the other processes (Unix nice): nothing waits for a verdict."""
+    robot: str = "panda_2f85"
+    """Robot that drives. The gate simulates a panda_2f85 on the tabletop: of any other it judges nothing."""
     policy: str = "base"
     """Checkpoint that the learner began with."""
     folder: str = "~/.local/share/engram/{robot_id}/learner"
@@ -40,3 +42,6 @@ class GateNodeConfig(NodeConfig):
     the weights."""
     workers: int = param(1, 1, 256)
     """Processes that run episodes."""
+    ray: str = ""
+    """Address of a Ray cluster that runs a candidate's episodes in place of these processes, as of engram validate
+    --ray; empty: none. Practice runs here in any case."""

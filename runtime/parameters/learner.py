@@ -13,6 +13,8 @@ class LearnerNodeConfig(NodeConfig):
 
     niceness: int = param(10, 0, 19)
     """No command waits for this process, so on a busy machine it yields to the others (Unix nice)."""
+    robot: str = "panda_2f85"
+    """Robot whose policy is trained: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     policy: str = "base"
     """Checkpoint to start from, or package.module:attribute of a Policy of your own. Only experience of its lineage is
     learnt from."""

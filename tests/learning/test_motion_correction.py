@@ -83,6 +83,19 @@ def test_the_same_outcomes_give_the_same_trials():
     assert one.next() == again.next() and one.next() == one.next()
 
 
+def test_a_mean_of_several_episodes_tells_what_each_of_them_does():
+    one, mean = CorrectionSearch(seed=3), CorrectionSearch(seed=3)
+    for tried, outcomes in ((MotionCorrection(0.5), (1.0, 0.0, 1.0)), (MotionCorrection(), (0.0, 0.5))):
+        for outcome in outcomes:
+            one.tell(tried, outcome)
+        mean.tell(tried, float(np.mean(outcomes)), len(outcomes))
+    assert one.trials == mean.trials == 5
+    for these, those in zip(one._posterior(), mean._posterior(), strict=True):
+        np.testing.assert_allclose(these, those, atol=1e-12)
+    with pytest.raises(InvalidInputError, match=r"CorrectionSearch\.tell: times"):
+        one.tell(MotionCorrection(), 1.0, 0)
+
+
 def test_nothing_was_tried_and_nothing_is_taken():
     assert CorrectionSearch().best() == MotionCorrection()
 

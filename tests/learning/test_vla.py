@@ -65,7 +65,9 @@ CONFIG = LearnerConfig(
 
 def test_a_policy_that_acts_on_what_the_experience_lacks_is_not_trained(policy):
     torch.nn.init.ones_(policy.network.model.memory.gate)
-    with pytest.raises(InvalidInputError, match=r"acts on memory/context, which the experience does not hold.*--no-l"):
+    with pytest.raises(
+        InvalidInputError, match=r"acts on memory/context, which the experience does not hold.*'engram train'"
+    ):
         clone_policy(policy)
 
 
@@ -201,6 +203,16 @@ def test_the_head_learns_each_correction_where_it_belongs(policy):
         new = answered(conditions)
         apart = {other: float((new - other * old).abs().mean()) for other in (0.5, 2.0, 1.0)}
         assert apart.pop(factor) < 0.5 * min(apart.values())
+
+
+def test_a_correction_that_comes_to_nothing_finite_is_refused_and_changes_nothing(policy, store, monkeypatch):
+    monkeypatch.setattr(behavior_cloning.ActionUnits, "corrected", lambda self, answers, correction: answers * np.nan)
+    learner = Learner(store, policy, trainer := clone_policy(policy), config=CONFIG)
+    before = trainer.save()
+    with pytest.raises(WeightsError, match="of a correction, which is left out"):
+        learner.correct_all(MotionCorrection(scale=0.5))
+    assert trainer.save() == before
+    assert (learner.metrics["updates"], learner.metrics["corrections"]) == (0, 0)
 
 
 def seen_by(policy):

@@ -164,7 +164,7 @@ def test_parts_of_ones_own_arrive_where_they_belong(name: str, tmp_path: Path) -
 @pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
 def test_the_robot_arrives_in_every_node_that_reads_one(name: str, body: str) -> None:
     nodes = {n.name: dict(n.parameters) for n in graph(name, robot="my.file:ARM").nodes}
-    reading = {body, "perception_node", "memory_node", "safety_node", "policy_node", "viewer_node"}
+    reading = {body, "perception_node", "memory_node", "safety_node", "policy_node", *BESIDE}
     assert {node for node, parameters in nodes.items() if parameters.get("robot") == "my.file:ARM"} == reading
     assert dict(next(n for n in graph(name).nodes if n.name == body).parameters)["robot"] == "panda_2f85"
 

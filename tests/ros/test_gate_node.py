@@ -1,6 +1,8 @@
 """The gate node hears of candidates, tells verdicts, and asks the learner for what it promotes; nothing else."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -20,7 +22,10 @@ class Learner:
         self.graph, self.folder, self.asked = graph, folder, []
         self.manifests = graph.node.create_publisher(PolicyManifest, "policy/manifest", qos.LATCHED)
         self.verdicts = graph.listen(GateVerdict, "policy/gate", qos.LATCHED)
-        graph.node.create_service(PromotePolicy, "policy/promote", self._on_promote)
+        self.serve()
+
+    def serve(self):
+        self.service = self.graph.node.create_service(PromotePolicy, "policy/promote", self._on_promote)
 
     def _on_promote(self, request, response):
         self.asked.append(request.version)
@@ -85,6 +90,13 @@ def test_the_budget_bounds_what_is_tried(graph, tmp_path, learner):
     assert "not shown within 3 pairs a task" in told.reason
 
 
+def test_a_cluster_that_does_not_answer_is_named(graph, tmp_path, learner):
+    start(graph, tmp_path, ray="127.0.0.1:1")
+    learner.announce("equal")
+    told = learner.verdict("equal")
+    assert told.decision == "failed" and told.reason.startswith("ray '127.0.0.1:1': no cluster answers there")
+
+
 def test_a_person_may_keep_the_last_word_and_what_cannot_be_simulated_is_said(graph, tmp_path, learner):
     process = start(graph, tmp_path, promote=False)
     learner.announce("equal")
@@ -96,6 +108,36 @@ def test_a_person_may_keep_the_last_word_and_what_cannot_be_simulated_is_said(gr
     start(graph, tmp_path, policy="tests.ros.policies:OneWeight")
     told = graph.wait(lambda: graph.value("gate_node", "judges"), 60, "a diagnostic")
     assert told.startswith("nothing: policy 'tests.ros.policies:OneWeight' is no checkpoint")
+
+
+def test_another_robot_than_the_simulated_one_is_not_judged_on_its_tabletop(graph, tmp_path, learner):
+    start(graph, tmp_path, robot="examples.robot:GANTRY")
+    told = graph.wait(lambda: graph.value("gate_node", "judges"), 60, "a diagnostic")
+    assert told.startswith("nothing: robot 'examples.robot:GANTRY': the gate simulates a panda_2f85 alone")
+
+
+CRASHES = """
+import os, rclpy
+from engram_interfaces.srv import PromotePolicy
+rclpy.init()
+node = rclpy.create_node("learner_that_crashes")
+node.create_service(PromotePolicy, "policy/promote", lambda request, response: os._exit(1))
+rclpy.spin(node)
+"""
+
+
+def test_a_learner_that_died_before_it_answered_does_not_keep_its_successor_from_being_asked(graph, tmp_path, learner):
+    learner.service.destroy()
+    crashes = subprocess.Popen([sys.executable, "-c", CRASHES])
+    start(graph, tmp_path)
+    try:
+        learner.announce("equal")
+        assert crashes.wait(120) == 1  # it was asked
+    finally:
+        crashes.kill()
+    learner.serve()
+    graph.wait(lambda: learner.asked, 120, "the next learner is asked")
+    assert learner.asked == ["equal"]
 
 
 def test_between_verdicts_it_practises_or_says_why_it_does_not(graph, tmp_path, learner):

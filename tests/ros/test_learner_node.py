@@ -251,6 +251,21 @@ def test_experience_of_another_policy_is_stored_and_counted_and_not_learnt_from(
     assert not robot.manifests
 
 
+def test_of_a_policy_that_cannot_be_trained_the_experience_is_kept_all_the_same(graph, tmp_path):
+    robot = Robot(graph, tmp_path)
+    start(graph, tmp_path, "gated", "tests.ros.policies:EyesAndNoise", "behavior_cloning")
+    graph.active("learner_node")
+    robot.send()
+    graph.wait(lambda: graph.value("learner_node", "stored transitions") == "6", 60, "a diagnostic")
+    why = "v0 is a EyesAndNoise; behavior cloning needs a policy of type engram_vla"
+    assert graph.value("learner_node", "trains") == f"nothing: {why}"
+    refused = graph.call(PromotePolicy, "policy/promote", PromotePolicy.Request())
+    assert not refused.accepted and refused.reason == f"there is no version yet: nothing is trained, {why}"
+    refused = graph.call(RollbackPolicy, "policy/rollback", RollbackPolicy.Request())
+    assert not refused.accepted and why in refused.reason
+    assert not robot.manifests
+
+
 def test_a_policy_with_memory_learns_from_the_episodes_that_robots_send(graph, tmp_path):
     policy = tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
     export(tmp_path / "policy", policy.network, policy.preprocess, policy.postprocess, {})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engram.learning.motion_correction import MotionCorrection
+from engram.runtime import correction_keeper
 from engram.runtime.correction_keeper import FILE, CorrectionKeeper
 
 NONE = MotionCorrection()
@@ -55,7 +56,28 @@ def test_a_search_that_finds_nothing_sure_goes_on(tmp_path):
         keeper.begin(episode, PICK, "v0")
         keeper.tell(episode, 0.0)
     (known,) = json.loads((tmp_path / FILE).read_text()).values()
-    assert known["found"] == [1.0, 0.0] and len(known["trials"]) == 10
+    assert known["found"] == [1.0, 0.0] and sum(times for *_, times, _ in known["trials"]) == 10
+
+
+def test_what_is_kept_does_not_grow_with_the_goals(tmp_path, monkeypatch):
+    monkeypatch.setattr(correction_keeper, "KEPT", 3)
+    keeper = CorrectionKeeper(tmp_path, "search", 1000)
+    for episode in range(100):
+        keeper.begin(episode, PICK, "v0")
+        keeper.tell(episode, 0.0)
+    (known,) = json.loads((tmp_path / FILE).read_text()).values()
+    assert len(known["trials"]) <= 25 and sum(times for *_, times, _ in known["trials"]) == 100
+    for version in ("v1", "v2", "v0", "v3", "v4"):  # v1 and v2 are the oldest then
+        keeper.begin(1, PICK, version)
+        keeper.tell(1, 0.0)
+    assert list(json.loads((tmp_path / FILE).read_text())) == [f"{version}: in" for version in ("v0", "v3", "v4")]
+    assert "(101 goals tried)" in _said(tmp_path)
+
+
+def _said(folder):
+    again = CorrectionKeeper(folder, "search", 1000)
+    again.begin(1, PICK, "v0")
+    return again.said
 
 
 def test_what_is_told_of_a_goal_that_did_not_begin_here_counts_for_nothing(tmp_path):
@@ -75,12 +97,16 @@ def test_without_corrections_nothing_is_read_or_written(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *("{", "[]", '{"a": 1}', '{"a": {"found": [1, 0], "searches": 0, "trials": [[1, 0, 7]]}}'),
+        *("{", "[]", '{"a": 1}', '{"a": {"found": [1, 0], "searches": 0, "trials": [[1, 0, 1, 7]]}}'),
         *(
             '{"a": {"found": [NaN, 0], "searches": 0, "trials": []}}',
             '{"a": {"found": [1], "searches": 0, "trials": []}}',
         ),
-        '{"a": {"found": [1, 0], "searches": 0, "trials": [[-1, 0, 1]]}}',
+        '{"a": {"found": [1, 0], "searches": 0, "trials": [[-1, 0, 1, 1]]}}',
+        '{"a": {"found": [1, 0], "searches": 0, "trials": [[1, 0, 0, 1]]}}',
+        '{"a": {"found": [1, 0], "searches": -1, "trials": []}}',
+        '{"a": {"found": [1, 0], "searches": Infinity, "trials": []}}',
+        "[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_named_and_left_and_nothing_is_corrected(tmp_path, text):

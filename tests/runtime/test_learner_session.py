@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load
 
-from engram.core.errors import UnknownNameError, WeightsError
+from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.core.types import ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
@@ -17,6 +17,7 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.weights.keys import fingerprint
+from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import check_signature
 from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
 from engram.runtime.health import Health
@@ -341,6 +342,41 @@ def test_what_practice_found_becomes_a_candidate_once(tmp_path):
     again.close()
 
 
+def test_what_waited_for_its_verdict_is_offered_again_after_a_restart(tmp_path):
+    """The library lets go of it; nothing else would ever make it again."""
+    desk = Desk(tmp_path, algorithm="Corrected")
+    desk.session.begin()
+    practised(tmp_path)
+    desk.session.train(lambda: True)
+    (version,) = desk.versions
+    desk.close()
+    again = Desk(tmp_path, algorithm="Corrected")
+    again.session.begin()
+    assert not again.session.library.newest()
+    for _ in range(2):
+        again.session.train(lambda: True)
+    assert again.versions == [version] and again.session.library.newest() == version
+    again.session.promote(version, "please")
+    again.close()
+    last = Desk(tmp_path, algorithm="Corrected")
+    last.session.begin()
+    last.session.train(lambda: True)
+    assert last.versions == [version] and last.announced[-1][1].stage == "approved"  # it drives: nothing waits
+    last.close()
+
+
+def test_what_could_not_be_kept_is_offered_later(tmp_path, monkeypatch):
+    desk = Desk(tmp_path, algorithm="Corrected")
+    practised(tmp_path)
+    with monkeypatch.context() as full, pytest.raises(StoreError):
+        full.setattr(WeightsLibrary, "add", lambda *_: (_ for _ in ()).throw(StoreError("no space left")))
+        desk.session.train(lambda: True)
+    assert not desk.versions
+    desk.session.train(lambda: True)
+    assert len(desk.versions) == 1 and weight(desk) == 1.5
+    desk.close()
+
+
 def test_a_correction_that_is_cut_short_is_made_later(tmp_path):
     desk = Desk(tmp_path, algorithm="Corrected")
     practised(tmp_path)
@@ -366,7 +402,9 @@ def test_a_correction_that_cannot_be_made_is_told_and_tried_once(tmp_path, desk)
     assert "there is no episode" in desk.shown()[told]
     one = '{"task": "", "correction": {"scale": NaN, "yaw_rad": 0}, "episodes": []}'
     nan = f'{{"number": 1, "found": [{one}], "others": []}}'
-    for damaged in ("{", nan, nan.replace("NaN", "-1"), '{"number": 1, "found": [7], "others": []}', "[]"):
+    endless = '{"number": Infinity, "found": [], "others": []}'
+    wrong = (nan, nan.replace("NaN", "-1"), endless, '{"number": 1, "found": [7], "others": []}')
+    for damaged in ("{", "[]", "[" * 100_000, *wrong):
         (tmp_path / PRACTICE / FOUND).write_text(damaged)
         desk.session.train(lambda: True)
         assert "found.json cannot be read" in desk.shown()[told]

@@ -156,7 +156,7 @@ class Corrected(Faster):
     told: ClassVar[list] = []
     can_correct = True
 
-    def correct(self, shown, seed, check):
+    def correct(self, shown, seed, check, others):
         (correction,) = {correction for _, correction in shown}
         self.told.append((correction, len(shown)))
         self.count += 8

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 from safetensors.numpy import load_file, save
 
-from engram.core.errors import StoreError, StoreLockedError
+from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
@@ -120,7 +120,8 @@ def test_a_search_that_finds_nothing_ends_and_another_robot_begins_a_new_one(tmp
     assert kept.open(job(tmp_path), 0).found is None  # it went on after the first two
     kept = book(tmp_path, (MotionCorrection(), 0.5))
     assert kept.open(job(tmp_path), 0) == "nothing more is found that makes reach go better on a robot like this"
-    assert isinstance(kept.open(job(tmp_path), 1), str)  # nor after something was found for another task
+    again = SearchBook(tmp_path / PRACTICE)
+    assert isinstance(again.open(job(tmp_path), 1), str)  # nor after something was found for another task
     assert kept.open(job(tmp_path, tasks=("reach", "stack")), 0).task == "stack"
     assert kept.open(job(tmp_path, gap=Gap(yaw_deg=5.0)), 0).trials == []
     assert not (tmp_path / PRACTICE / FOUND).exists()
@@ -162,7 +163,7 @@ def test_a_correction_of_weights_that_have_it_already_is_not_searched_for_on(tmp
 def test_who_is_killed_after_it_found_something_has_left_it(tmp_path, monkeypatch):
     monkeypatch.setattr(SearchBook, "tell", killed_after(practising.write_atomic))
     with pytest.raises(KeyboardInterrupt):
-        book(tmp_path, *[(HALF, 1.0)] * 8, search=8)
+        book(tmp_path, *[(HALF, 1.0)] * 8, search=8, most=8)
     assert Practised(tmp_path / PRACTICE).findings().number == 1
 
 
@@ -183,6 +184,29 @@ def killed_after(write):
     return once
 
 
+def test_what_was_found_is_left_again_where_it_was_removed_or_is_of_other_weights(tmp_path):
+    book(tmp_path, *[(HALF, 1.0)] * 8, search=8, most=8)
+    file = tmp_path / PRACTICE / FOUND
+    told = file.read_text()
+    file.unlink()
+    about = job(tmp_path, search=8, most=8)
+    assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
+    file.write_text(told.replace('"number": 1', '"number": 7'))  # of a learner that had more, and began anew
+    assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
+
+
+def test_a_policy_that_cannot_be_corrected_does_not_practise(tmp_path):
+    with pytest.raises(InvalidInputError, match="only a policy without a memory of its episode can be corrected"):
+        practise(replace(job(tmp_path), checkpoint=str(policy_folder("engram"))))
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path):
+    (tmp_path / PRACTICE).mkdir()
+    (tmp_path / PRACTICE / "driving.safetensors.77.partial").write_bytes(b"half")
+    practise(job(tmp_path, search=1, most=1))
+    assert not list((tmp_path / PRACTICE).glob("*.partial"))
+
+
 def test_searches_that_cannot_be_read_are_named(tmp_path):
     kept = tmp_path / PRACTICE
     kept.mkdir()
@@ -191,6 +215,8 @@ def test_searches_that_cannot_be_read_are_named(tmp_path):
         "[1]",
         '[{"task": "reach"}]',
         '[{"task": "reach", "robot": "", "after": 0, "trials": [[1]]}]',
+        '[{"task": "reach", "robot": "", "after": 0, "found": [1]}]',
+        "[" * 100_000,
     ):
         (kept / SEARCHES).write_text(nonsense)
         with pytest.raises(StoreError, match=r"searches\.json cannot be read"):

@@ -1,5 +1,6 @@
 """The gate beside a learner: the newest candidate next, stopped in the middle, errors told."""
 
+import os
 import sqlite3
 import threading
 import time
@@ -14,10 +15,11 @@ from engram.learning.weights.library import WeightsLibrary
 from engram.learning.workspace import EXPERIENCE, PRACTICE
 from engram.sim.gaps import Gap
 from engram.sim.tasks import task_for
-from engram.validation import standing
+from engram.validation import standing, validate
 from engram.validation.following import GAP
+from engram.validation.gate import GateConfig
 from engram.validation.identify import Identification
-from engram.validation.of_learner import GATE, learner_contenders
+from engram.validation.of_learner import COPIES, GATE, learner_contenders
 from engram.validation.practising import SEARCHES, Done
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
@@ -91,7 +93,40 @@ def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
     gate.offer("equal")  # it goes on
     told.wait()
     assert len(told.verdicts) == 2
+    copies = folder / GATE / "weights"
+    for number in range(20):
+        (copies / f"old{number}.safetensors").write_bytes(b"")
+        os.utime(copies / f"old{number}.safetensors", (number, number))
+    gate.offer("equal")
+    told.wait()
+    assert len([*copies.iterdir()]) == COPIES and len([*copies.glob("old*")]) == COPIES - 2  # what drives, and it
     assert gate.stop()
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_the_next_candidate_is_judged(folder, monkeypatch):
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",))
+    gate.start()
+    with monkeypatch.context() as full:
+        full.setattr(standing, "learner_contenders", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+        gate.offer("equal")
+        told.wait()
+    assert told.failures == [("equal", "OSError: no space left")]
+    gate.offer("equal")
+    told.wait()
+    assert told.verdicts == [("equal", "promote")]
+    assert gate.stop()
+
+
+def test_a_cluster_runs_the_episodes_of_candidates(folder, monkeypatch):
+    monkeypatch.setattr(validate, "spawned_pool", lambda *_, **how: 1 / 0)
+    told = Told()
+    gate = StandingGate(folder, "base", told, tasks=("reach",), config=GateConfig(budget=1), ray="local")
+    gate.start()
+    gate.offer("new")
+    told.wait()
+    assert gate.stop()
+    assert (told.verdicts, told.failures) == ([("new", "not_shown")], []) and told.reports[0]["episodes_run"]
 
 
 def test_a_gate_that_follows_the_robot_tries_candidates_on_its_gap(folder, tmp_path):
@@ -188,15 +223,25 @@ def test_nothing_is_run_where_nothing_is_left_to_be_found(folder, tmp_path, monk
     assert told.practice == ["nothing more is found for reach"]
 
 
-def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "said", "pause_s"),
+    [
+        (EngramError("a worker process died"), "a worker process died", 60.0),
+        (OSError("no space left"), "OSError('no space left')", 60.0),
+        (InvalidInputError("this policy cannot be corrected"), "this policy cannot be corrected", 0.1),
+    ],
+)
+def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_path, monkeypatch, error, said, pause_s):
+    """Nor ever again, where it would be the same again."""
     tried = []
 
     def fail(*_, **how):
         tried.append(how)
-        raise EngramError("a worker process died")
+        raise error
 
     monkeypatch.setattr(standing, "run_apart", fail)
     monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.1)
+    monkeypatch.setattr(standing, "AFTER_FAILURE_S", pause_s)
     store, told = asked(tmp_path, "go to the red cube"), Told()
     gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)
     gate.start()
@@ -206,7 +251,7 @@ def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_pat
     told.wait()
     assert gate.stop()
     store.close()
-    assert told.practice == ["cannot practise: a worker process died"] and len(tried) == 1
+    assert told.practice == [f"cannot practise: {said}"] and len(tried) == 1
     assert told.verdicts == [("equal", "promote")]
 
 
