@@ -124,6 +124,7 @@ class Promise:
         self.learner = LearnerClient(domain=config.domain)
         self.began = time.monotonic()
         self.candidate = ""  # the newest
+        self.promoted = ""  # what the learner has announced last for driving; it drives from the next step of a goal on
         node = self.loop.client.node
         node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
         node.create_subscription(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
@@ -139,6 +140,8 @@ class Promise:
         if msg.stage == "candidate" and msg.version != self.candidate:
             self.candidate = msg.version
             self.tell("candidate", "", msg.version)
+        if msg.stage in ("canary", "approved"):
+            self.promoted = msg.version
 
     @property
     def drives(self) -> str:
@@ -160,10 +163,10 @@ class Promise:
         return until()
 
     def rest(self, known: set[str], longest_s: float) -> bool:
-        """Wait until a version drives that is none of ``known``; tell whether it came to that."""
+        """Wait until a version is promoted that is none of ``known``; tell whether it came to that."""
         self.tell("rests", "")
         try:
-            self.loop.client.wait_for(lambda: self.drives not in {"", *known}, longest_s, "something better to drive")
+            self.loop.client.wait_for(lambda: self.promoted not in {"", *known}, longest_s, "something better to drive")
         except LoopError as error:
             self.tell("nothing promoted", str(error))
             return False
@@ -175,14 +178,19 @@ class Promise:
 
     def goal(self, task: str) -> None:
         """Give one goal of ``task``."""
-        version = self.drives
-        if version != self._drove:
-            self._drove = version
-            self.tell("drives", "", version)
+        self._see_what_drives()
         seed = self.config.first_seed + len(self.story.goals)
         ended = self.twin.goal(task, seed)
+        version = self._see_what_drives()
         at = round(time.monotonic() - self.began, 1)
         self.story.goals.append(ended | {"task": task, "version": version, "at_s": at})
+
+    def _see_what_drives(self) -> str:
+        version = self.drives
+        if version not in ("", self._drove):
+            self._drove = version
+            self.tell("drives", "", version)
+        return self._drove
 
     # -- the parts -------------------------------------------------------------------------------------------------
 
@@ -192,7 +200,7 @@ class Promise:
         self.work(self.config.task, goals)
         if not self.rest(known, self.config.rest_s):
             return False
-        known.add(self.drives)
+        known.add(self.promoted)
         self.work(self.config.task, goals)
         self.rest(known, self.config.rest_again_s)
         return True
@@ -200,11 +208,11 @@ class Promise:
     def knock(self, gap: Path) -> None:
         """Let the robot stand differently; work until what drives is rolled back."""
         gap.write_text(self.config.knocked)
-        driving = self.drives
+        driving = self.promoted
         before = {one.version for one in self.story.happenings if one.what == "drives"} - {driving}
         self.tell("knocked", self.config.knocked)
-        gone = self.work(self.config.task, self.config.most(self.config.watched), lambda: self.drives in before)
-        self.tell("rolled back" if gone else "not rolled back", self.drives, driving)
+        gone = self.work(self.config.task, self.config.most(self.config.watched), lambda: self.promoted in before)
+        self.tell("rolled back" if gone else "not rolled back", self.promoted, driving)
 
     def sabotage(self, home: Path) -> None:
         """Offer a ruined candidate, before anybody has tried it, and after the gate has."""

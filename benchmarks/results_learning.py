@@ -135,6 +135,38 @@ def _practised(result: ResultFile) -> list[str]:
     return table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows)
 
 
+TOLD = ("rests", "candidate", "verdict", "drives", "knocked", "rolled back", "refused", "taken")
+"""What is told of the promise; the rest says only what the benchmark did."""
+
+
+def promise(results: Results) -> list[str]:
+    """What happened to a robot that learns behind the gate."""
+    result = results["promise"]
+    config, rows = result.content["config"], []
+    for name, row in result.figures.items():
+        if name.startswith("promise_success_"):
+            task, _, version = name.removeprefix("promise_success_").removesuffix("_version").rpartition("_")
+            rows.append([f"`{task}`", version, percent(row), str(row["n"])])
+    happened = [
+        [f"{one['at_s'] / 60:.0f}", str(one["goals"]), one["what"], one["version"], one["text"].replace("|", "/")]
+        for one in result.content["happenings"]
+        if one["what"] in TOLD
+    ]
+    right = result.figure("promise_verdict_right")
+    return [
+        f"All nodes of a robot run in real time; a simulation plays its hardware, `{config['on']}` of "
+        "[the gaps](how-to/validate.md#a-robot-that-differs-from-the-simulation). The memory alone says what went "
+        f"well: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
+        "record, searches for corrections in a simulation that has it, and lets a candidate drive only after its "
+        f"verdict. Then the robot is knocked (`{config['knocked']}`), and at the end a ruined candidate is offered. "
+        "One run. [How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
+        "",
+        *table(("goals of", "version that drove", "reached, by the simulator", "n"), rows),
+        "",
+        *table(("minute", "goals before", "what", "version", ""), happened),
+    ]
+
+
 LESS_FAR = "one_task_never_done_but_less_far_same_luck"
 
 

@@ -15,7 +15,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.runtime.episode_report import LoopError
-from engram_interfaces.msg import GateVerdict
+from engram_interfaces.msg import GateVerdict, PolicyManifest
 
 
 def goals(version, outcomes):
@@ -110,19 +110,53 @@ def told(version, decision):
 def test_the_robot_rests_until_something_else_drives_and_tells_when_nothing_did():
     promise, story = Promise.__new__(Promise), Story()
     promise.config, promise.story, promise.began = PromiseBenchmark(), story, 0.0
-    versions = iter(["old", "", "new"])
+    promise.promoted, promise.candidate = "", ""
+    announced = iter([("candidate", "new"), ("approved", "old"), ("canary", "new")])
 
     class Client:
         def wait_for(self, condition, timeout_s, what):
-            for _ in range(3):
+            for _ in range(4):
                 if condition():
                     return
+                stage, version = next(announced, ("approved", "new"))
+                promise._on_manifest(PolicyManifest(stage=stage, version=version))
             raise LoopError(f"{what}: not within {timeout_s} s")
 
-    promise.loop = SimpleNamespace(client=Client(), value=lambda node, key: next(versions, "new"))
+    promise.loop = SimpleNamespace(client=Client())
     assert promise.rest({"old"}, 1.0)
+    assert (promise.promoted, promise.candidate) == ("new", "new")
     assert not promise.rest({"old", "new"}, 1.0)
-    assert [one.what for one in story.happenings] == ["rests", "rests", "nothing promoted"]
+    assert [one.what for one in story.happenings] == ["rests", "candidate", "rests", "nothing promoted"]
+
+
+def test_a_goal_is_counted_for_the_version_that_drove_when_it_ended():
+    """What was promoted while the robot rested is taken with the first step of the next goal."""
+    promise, story = Promise.__new__(Promise), Story()
+    promise.config, promise.story, promise.began, promise._drove = PromiseBenchmark(), story, 0.0, "old"
+    drives = iter(["old", "new", "", "new"])
+    promise.loop = SimpleNamespace(value=lambda node, key: next(drives))
+    promise.twin = SimpleNamespace(goal=lambda task, seed: {"truth": True, "outcome": "succeeded"})
+    promise.goal("stack")
+    promise.goal("stack")
+    assert [goal["version"] for goal in story.goals] == ["new", "new"]
+    assert [(one.what, one.version) for one in story.happenings] == [("drives", "new")]
+
+
+def test_what_was_promoted_last_is_rolled_back_also_where_it_has_not_driven_yet(tmp_path):
+    promise, story = Promise.__new__(Promise), Story()
+    promise.config, promise.story, promise.began, promise.promoted = PromiseBenchmark(), story, 0.0, "second"
+    promise.tell("drives", "", "base")
+    promise.tell("drives", "", "first")
+
+    def goal(task):
+        if len(story.goals) == 3:
+            promise.promoted = "first"
+        story.goals.append({})
+
+    promise.goal = goal
+    promise.knock(tmp_path / "gap.txt")
+    assert (tmp_path / "gap.txt").read_text() == "knocked" and len(story.goals) == 4
+    assert (story.happenings[-1].what, story.happenings[-1].version) == ("rolled back", "second")
 
 
 def test_a_candidate_is_judged_once_the_gate_has_told_more_than_progress():
@@ -150,7 +184,7 @@ def test_goals_are_worked_on_and_rested_from_until_two_candidates_drive():
         promise.config = PromiseBenchmark(quick=True)
         promise.work = lambda task, most, did=did: did.append(f"{most} {task}")
         answers = iter(rests)
-        promise.loop = SimpleNamespace(value=lambda node, key, did=did: f"v{did.count('rest')}")
+        promise.loop, promise.promoted = SimpleNamespace(value=lambda node, key: "v0"), "v1"
         promise.rest = lambda known, longest_s, answers=answers, did=did: did.append("rest") or next(answers)
         assert promise.learn() == wanted
         whole = ["10 stack", "rest", "10 stack", "rest"]
