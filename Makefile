@@ -31,7 +31,7 @@ types: setup  ## mypy over engram
 	@$(BIN)/mypy
 
 docs: setup  ## the documentation as web pages in site/; fails for a broken link
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "written to site/; to read it with its search box: $(BIN)/mkdocs serve"
 
 bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio

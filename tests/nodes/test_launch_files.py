@@ -12,6 +12,7 @@ import re
 import stat
 import subprocess
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, p
 from engram.app.process import EXECUTABLES, node_command
 from engram.core.errors import EXIT_MISCONFIGURED, UnknownNameError
 from engram.runtime.factories import DETECTORS, shipped_policies
+from engram.runtime.parameters.gate import GateNodeConfig
+from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.runtime.parameters.memory import MemoryNodeConfig
+from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram.runtime.parameters.safety import SafetyNodeConfig
 from engram.sim.worlds import WORLDS
 
 ROS_LAUNCH = all(find_spec(name) for name in ("launch", "launch_ros", "launch_yaml"))
@@ -159,6 +165,19 @@ def test_parts_of_ones_own_arrive_where_they_belong(name: str, tmp_path: Path) -
         nodes = {n.name: dict(n.parameters) for n in graph(name, world="my.file:World", tasks="my.file:Task").nodes}
         assert nodes["sim_node"]["world"] == "my.file:World"
         assert {nodes[n]["tasks"] for n in ("viewer_node", "policy_node")} == {"my.file:Task"}
+
+
+def test_a_simulation_keeps_every_folder_apart_from_that_of_its_robot() -> None:
+    """What a simulation found out of its robot must not drive a real one."""
+    simulated = yaml.safe_load((package_share("engram") / "config" / "sim.yaml").read_text())
+    configs = (PolicyNodeConfig, MemoryNodeConfig, SafetyNodeConfig, LearnerNodeConfig, GateNodeConfig)
+    for config in configs:
+        node = config.__name__.removesuffix("NodeConfig").lower() + "_node"
+        told = simulated[f"/**/{node}"]["ros__parameters"]
+        for field in fields(config):
+            if isinstance(field.default, str) and "{robot_id}" in field.default and field.name != "trusted_key":
+                wanted = field.default.replace("{robot_id}", "sim-{robot_id}")
+                assert told.get(field.name) == wanted, f"{node}.{field.name}"
 
 
 @pytest.mark.parametrize(("name", "body"), [("sim", "sim_node"), ("robot", "robot_node")])
