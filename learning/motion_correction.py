@@ -76,6 +76,8 @@ class CorrectionSearchConfig:
     """How fast the belief falls off with the size of a correction."""
     spread: float = 0.3
     """Standard deviation of the belief."""
+    alike: float = 0.8
+    """Correlation of the success at one task with that at another on the same robot."""
     noise: float = 0.4
     """Standard deviation of the outcome of one episode."""
     surety: float = 0.8
@@ -100,13 +102,13 @@ class CorrectionSearch:
         one = sizes[sizes != 0.0]
         none = np.zeros_like(one)
         self._places = np.concatenate((np.zeros((1, 2)), np.stack((one, none), 1), np.stack((none, one), 1)))
-        self._counts = np.zeros(len(self._places))  # trials of each place
-        self._sums = np.zeros(len(self._places))  # of their outcomes
+        self._counts: dict[str, np.ndarray] = {"": np.zeros(len(self._places))}  # by task: trials of each place
+        self._sums: dict[str, np.ndarray] = {"": np.zeros(len(self._places))}  # of their outcomes
 
     @property
     def trials(self) -> int:
-        """How many corrections were tried."""
-        return int(self._counts.sum())
+        """How many corrections were tried, at the task that is searched for."""
+        return int(self._counts[""].sum())
 
     def next(self) -> MotionCorrection:
         """Return the correction to try in the next episode."""
@@ -115,8 +117,10 @@ class CorrectionSearch:
         drawn = rng.multivariate_normal(mean, covariance, method="eigh")
         return self._correction(int(np.argmax(drawn)))
 
-    def tell(self, tried: MotionCorrection, outcome: float, times: int = 1) -> None:
+    def tell(self, tried: MotionCorrection, outcome: float, times: int = 1, task: str = "") -> None:
         """Take note of how ``times`` episodes with ``tried`` came out on average: 0 nothing was reached, 1 all of it.
+
+        With a name in ``task`` they were episodes of that other task on the same robot, which tell of this one, too.
 
         Raises:
             InvalidInputError: ``outcome`` is none of these, or ``times`` is below 1.
@@ -131,8 +135,8 @@ class CorrectionSearch:
             ]
         )
         place = int(np.argmin(((self._places - size) ** 2).sum(axis=1)))
-        self._counts[place] += times
-        self._sums[place] += times * outcome
+        self._counts.setdefault(task, np.zeros(len(self._places)))[place] += times
+        self._sums.setdefault(task, np.zeros(len(self._places)))[place] += times * outcome
 
     def best(self) -> MotionCorrection:
         """Return the correction that is expected to succeed most; none where it is not surely better than none."""
@@ -152,10 +156,12 @@ class CorrectionSearch:
         apart = ((places[:, None] - places[None]) ** 2).sum(axis=-1)
         before = config.believed * np.exp(-0.5 * (places**2).sum(axis=1) / config.believed_within**2)
         covariance = config.spread**2 * np.exp(-0.5 * apart / config.smooth**2)
-        tried = np.flatnonzero(self._counts)
+        tasks, tried = np.nonzero(np.stack(list(self._counts.values())))  # 0: the one that is searched for
         if not len(tried):
             return before, covariance
-        known, counts = covariance[:, tried], self._counts[tried]
-        factor = cho_factor(known[tried] + np.diag(config.noise**2 / counts))  # of the mean of so many
-        mean = before + known @ cho_solve(factor, self._sums[tried] / counts - before[tried])
+        counts, sums = (np.stack(list(each.values()))[tasks, tried] for each in (self._counts, self._sums))
+        known = covariance[:, tried] * np.where(tasks == 0, 1.0, config.alike)
+        among = covariance[np.ix_(tried, tried)] * np.where(tasks[:, None] == tasks, 1.0, config.alike)
+        factor = cho_factor(among + np.diag(config.noise**2 / counts))  # of the mean of so many
+        mean = before + known @ cho_solve(factor, sums / counts - before[tried])
         return mean, covariance - known @ cho_solve(factor, known.T)

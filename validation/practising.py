@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
-from engram.learning.experience.database import write_atomic
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
@@ -104,29 +104,32 @@ class Searched:
         """Numbers of the episodes that had no correction."""
         return tuple(number for *tried, _, number in self.trials if MotionCorrection(*tried) == MotionCorrection())
 
-    def search(self) -> CorrectionSearch:
-        """Return the search as it stands."""
+    def search(self, others: Sequence[Searched] = ()) -> CorrectionSearch:
+        """Return the search as it stands, with what was tried at other tasks."""
         made = CorrectionSearch(seed=self.after)
-        for scale, yaw_rad, outcome, _ in self.trials:
-            made.tell(MotionCorrection(scale, yaw_rad), outcome)
+        for one in (self, *others):
+            for scale, yaw_rad, outcome, _ in one.trials:
+                made.tell(MotionCorrection(scale, yaw_rad), outcome, task="" if one is self else one.task)
         return made
 
     def gave_up(self, job: PracticeJob) -> bool:
         """Tell whether it has ended after all its episodes, and found nothing."""
         return len(self.trials) >= job.most and self.found is not None and self.correction == MotionCorrection()
 
-    def next(self, shown: int) -> MotionCorrection:
+    def next(self, shown: int, others: Sequence[Searched]) -> MotionCorrection:
         """Return what to try in the next episode: nothing in the first ``shown``."""
-        return MotionCorrection() if len(self.trials) < shown else self.search().next()
+        return MotionCorrection() if len(self.trials) < shown else self.search(others).next()
 
-    def tell(self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int) -> None:
+    def tell(
+        self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int, others: Sequence[Searched]
+    ) -> None:
         """Take note of a trial, which may end the search."""
         self.trials.append((tried.scale, tried.yaw_rad, outcome, number))
         count = len(self.trials)
         if count == job.shown and all(trial[2] == 1.0 for trial in self.trials):
             self.found = (1.0, 0.0)
         elif count % job.search == 0 or count >= job.most:
-            best = self.search().best()
+            best = self.search(others).best()
             if best != MotionCorrection() or count >= job.most:
                 self.found = (best.scale, best.yaw_rad)
 
@@ -172,6 +175,11 @@ class SearchBook:
             return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
         return next((one for one in going_on if len(one.trials) < job.shown), going_on[0])
 
+    def others(self, one: Searched) -> tuple[Searched, ...]:
+        """Return the searches at other tasks that tell of ``one``, too: on the same robot, by the same weights."""
+        about = one.robot, one.after
+        return tuple(other for other in self._searches if other is not one and (other.robot, other.after) == about)
+
     def _left(self, corrections: int) -> str:
         """Say what is left for the learner, for weights that have ``corrections``; empty: nothing."""
         left = Practised(self._folder).findings()
@@ -181,7 +189,7 @@ class SearchBook:
 
     def tell(self, job: PracticeJob, one: Searched, tried: MotionCorrection, outcome: float, number: int) -> None:
         """Take note of a trial of the search ``one``; the last one of all leaves what was found to the learner."""
-        one.tell(job, tried, outcome, number)
+        one.tell(job, tried, outcome, number, self.others(one))
         if one.found is not None:  # first: who is killed now has left it
             self._leave(job, one.after)
         write_atomic(self._folder / SEARCHES, json.dumps([asdict(each) for each in self._searches]).encode())
@@ -276,7 +284,7 @@ def practise(job: PracticeJob) -> Done:
             if isinstance(one, str):
                 done.said = one if done.episodes else ""
                 break
-            tried = one.next(job.shown)
+            tried = one.next(job.shown, book.others(one))
             number, success, outcome = simulated.episode(one.task, tried)
             book.tell(job, one, tried, outcome, number)
             done.add(one.task, success)

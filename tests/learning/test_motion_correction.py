@@ -96,6 +96,25 @@ def test_a_mean_of_several_episodes_tells_what_each_of_them_does():
         one.tell(MotionCorrection(), 1.0, 0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_found_at_another_task_is_soon_tried_and_costs_nothing_where_it_does_not_help(seed):
+    """Half of the motion is what another task needed: 0.9 of its episodes succeeded with it, and 0.4 without."""
+    half = MotionCorrection(CorrectionSearch()._correction(3).scale)
+    for helps in (True, False):
+        search, luck = CorrectionSearch(seed=seed), np.random.default_rng(seed)
+        search.tell(half, 0.9, 30, task="stack")
+        search.tell(MotionCorrection(), 0.4, 30, task="stack")
+        tried = []
+        for _ in range(40):
+            tried.append(search.next())
+            near = abs(np.log(tried[-1].scale / half.scale)) < 0.3
+            good = near if helps else tried[-1] == MotionCorrection()
+            search.tell(tried[-1], float(luck.random() < (0.9 if good else 0.3)))
+        assert search.trials == 40 and any(abs(np.log(one.scale / half.scale)) < 0.3 for one in tried[:3])
+        found = search.best()
+        assert abs(np.log(found.scale / half.scale)) < 0.3 if helps else found == MotionCorrection()
+
+
 def test_nothing_was_tried_and_nothing_is_taken():
     assert CorrectionSearch().best() == MotionCorrection()
 
