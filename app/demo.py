@@ -125,6 +125,13 @@ def with_environment(config: DemoConfig) -> DemoConfig:
 
 def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
     """Return what is shown of memory after the episodes."""
+    if not config.memory_policy:
+        idle = [
+            name for name in ("memory_task", "memory_ablation") if getattr(config, name) != getattr(DemoConfig, name)
+        ]
+        if idle:
+            said = ", ".join(f"DemoConfig.{name}: {getattr(config, name)}" for name in idle)
+            raise InvalidInputError(f"{said}: would change nothing without a memory_policy, such as engram")
     if config.memory_policy is None:
         return () if config.tasks or not config.episodes else SHOWS
     chosen = MemoryShow(config.memory_policy, config.memory_task, config.memory_ablation)

@@ -251,6 +251,8 @@ def export(config: Export, path: Path) -> None:
         nx.write_graphml(graph, config.file)
         print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
     elif config.file.suffix == ".jsonl":
+        if config.at is not None:
+            raise InvalidInputError(f"Export.at: {config.at}: would change nothing: a .jsonl file has every time in it")
         stored = read_snapshot(path, config.snapshot or None)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import tyro
 
@@ -16,6 +16,8 @@ from engram.runtime.motor_units import MotorUnits
 from engram.runtime.teleop import HELP, Keyboard, Keys, LeRobotDevice, TeleopDevice, Terminal, operator
 
 KEYBOARD, GAMEPAD = "keyboard", "gamepad"
+OF_A_LEADER = ("motors", "gripper_open", "gripper_closed", "unit", "align_rad")
+"""Settings that only a leader arm has."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class TeleopConfig:
     def __post_init__(self) -> None:
         if not 0.0 < self.speed <= 1.0:
             raise InvalidInputError(f"TeleopConfig.speed: {self.speed}, expected above 0, at most 1")
+        if self.device in (KEYBOARD, GAMEPAD):
+            own = {field.name: field.default for field in fields(self) if field.name in OF_A_LEADER}
+            idle = [f"TeleopConfig.{name}: {getattr(self, name)}" for name in own if getattr(self, name) != own[name]]
+            if idle:
+                raise InvalidInputError(f"{', '.join(idle)}: would change nothing: a {self.device} has no motors")
         if not self.align_rad > 0.0:
             raise InvalidInputError(f"TeleopConfig.align_rad: {self.align_rad}, expected above 0")
 

@@ -30,10 +30,10 @@ from engram.benchmarks.gate_planted import Change, Weights, acts, noise, times
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
+from engram.core.durable import write_atomic
 from engram.core.provenance import machine
 from engram.core.statistics import wilson
 from engram.core.types import Transition
-from engram.learning.experience.database import write_atomic
 from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.policies.checkpoint import WEIGHTS, sha256
 from engram.runtime.experience_recorder import ExperienceRecorder

@@ -42,9 +42,9 @@ from engram.benchmarks.promise_story import Happening, Story, figures, picture
 from engram.benchmarks.report import RESULTS, save_report
 from engram.benchmarks.robot_twin import FULL_SPEED, Twin, TwinSettings
 from engram.core.arrays import positive_int
+from engram.core.durable import write_atomic
 from engram.core.provenance import machine
 from engram.core.types import PolicyManifest
-from engram.learning.experience.database import write_atomic
 from engram.learning.weights.keys import PUBLIC, SIGNING, make_signing_key, trust
 from engram.learning.weights.library import FILE, INSERT_VERSION, WeightsLibrary, checksum
 from engram.learning.weights.manifest import make_manifest, manifest_to_json

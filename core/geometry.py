@@ -28,11 +28,6 @@ def matrix(pose: Pose) -> np.ndarray:
     return out
 
 
-def pose_from_matrix(transform: np.ndarray, frame: str = "base_link") -> Pose:
-    """Return the pose of a (4, 4) homogeneous transform."""
-    return make_pose(transform[:3, 3], Rotation.from_matrix(transform[:3, :3]), frame)
-
-
 def backproject(depth: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     """Lift a depth image (H, W) m to points (H, W, 3) m in the optical frame (x right, y down, z forward)."""
     height, width = depth.shape

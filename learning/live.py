@@ -14,8 +14,8 @@ from pathlib import Path
 from scipy.stats import binomtest
 
 from engram.core.betting import MeanTest
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, StoreError
-from engram.learning.experience.database import write_atomic
 
 MOST = 1000
 """Episodes of a version on a task that are remembered, the first ones."""

@@ -76,7 +76,7 @@ class CorrectionSearchConfig:
     """How fast the belief falls off with the size of a correction."""
     spread: float = 0.3
     """Standard deviation of the belief."""
-    alike: float = 0.8
+    alike: float = 0.6
     """Correlation of the success at one task with that at another on the same robot."""
     noise: float = 0.4
     """Standard deviation of the outcome of one episode."""

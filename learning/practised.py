@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import Transition
-from engram.learning.experience.database import write_atomic
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.motion_correction import MotionCorrection
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import sync, write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError, WeightsError
 from engram.core.types import Lineage
-from engram.learning.experience.database import sync_folder, write_atomic
 
 
 @dataclass
@@ -61,7 +61,7 @@ def save_progress(folder: Path, progress: Progress, algorithm_state: bytes, weig
             for file in old.iterdir():
                 file.unlink()
             old.rmdir()
-    sync_folder(folder)
+    sync(folder)
 
 
 def load_progress(folder: Path, config: Mapping[str, Any], lineage: Lineage) -> tuple[Progress, bytes] | None:

@@ -7,6 +7,7 @@ is lost, so that memory is the same on a slow machine.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import NoReturn
 
 from engram.core.registry import make_robot
@@ -35,6 +36,7 @@ class PerceptionNode(EngramNode):
         """Build the detector."""
         self.camera = self.config.camera or make_robot(self.config.robot).perception_camera
         self.detector = make_detector(self.config.detector)
+        self.depth_range_m = self.config.min_depth_m, self.config.max_depth_m
         self.scenes = self.create_publisher(SceneObservation, "scene/observation", qos.EVENTS)
 
     def start(self) -> None:
@@ -90,8 +92,8 @@ class PerceptionNode(EngramNode):
     def _detect(self, frame: CameraFrame) -> None:
         """Run the detector; in the worker's thread."""
         with self.health.timed("detect"):
-            scene = self.detector.detect(frame)
-        self.scenes.publish(messages.scene_to_msg(scene, self.config.min_depth_m, self.config.max_depth_m))
+            scene = replace(self.detector.detect(frame), depth_range_m=self.depth_range_m)
+        self.scenes.publish(messages.scene_to_msg(scene))
         self.health.trace("scene sent", scene.stamp_ns)
         self.health.count("objects", len(scene.objects))
 

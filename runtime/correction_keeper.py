@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, EngramError, StoreError
-from engram.learning.experience.database import write_atomic
 from engram.learning.motion_correction import CorrectionSearch, MotionCorrection
 from engram.learning.rewards.goal import kind_of
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from engram.core.contracts import Detector, Memory, Policy, World
 from engram.core.control import proprioception
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import Observation, PolicyManifest, Transition
 from engram.learning.algorithms.rehearsal import Scenes
-from engram.learning.experience.database import write_atomic
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig

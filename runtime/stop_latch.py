@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engram.core import errors
+from engram.core.durable import write_atomic
 from engram.core.types import EpisodeStatus
 
 DAMAGED = "the file of the latched stop is damaged"
@@ -99,19 +99,8 @@ class StopLatch:
         self.now = state
         if self.path is None:
             return
-        partial = self.path.with_suffix(".partial")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("w") as file:
-                file.write(json.dumps({"state": asdict(state), "crc32": _checksum(state)}))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_atomic(self.path, json.dumps({"state": asdict(state), "crc32": _checksum(state)}).encode())
         except OSError as error:
             self.problem = f"{self.path}: the latched stop would not survive a restart: {error.strerror}"
         else:

@@ -63,10 +63,6 @@ class SceneConfig:
     props: tuple[Prop, ...] = ()
     """Things that the task's script moves; out of sight until it does."""
 
-    def movable(self) -> tuple[str, ...]:
-        """Return the bodies with a free joint."""
-        return (*self.cubes, *self.cups)
-
 
 def build_scene(config: SceneConfig, profile: Profile = "fast", robot: RobotConfig = PANDA_2F85) -> mujoco.MjSpec:
     """Return the editable model of robot, table, cameras, lights and the things of ``config``."""

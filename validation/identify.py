@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from engram.core.durable import write_atomic
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.statistics import wilson
 from engram.core.types import EE_ACTION_DIM, Transition
-from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import Gap
 from engram.sim.replica import Replica
 from engram.validation.picture_fit import Shot, fit_cameras

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from engram.core.durable import write_atomic
 from engram.core.errors import InvalidInputError
-from engram.learning.experience.database import write_atomic
 from engram.learning.weights.library import WeightsLibrary
 from engram.validation.trials import Contender
 from engram.validation.validate import trained_tasks

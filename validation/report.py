@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.betting import MeanTest
+from engram.core.durable import write_atomic
 from engram.core.statistics import wilson
-from engram.learning.experience.database import write_atomic
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.validation.worst_case import WorstCase
 

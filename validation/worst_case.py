@@ -17,8 +17,8 @@ import cma
 import numpy as np
 
 from engram.core.betting import MeanTest
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
-from engram.learning.experience.database import write_atomic
 from engram.sim.gaps import DEVIATIONS, deviations
 from engram.sim.tasks import get_task
 from engram.validation.trials import Contender, Trial, Wanted, at_place

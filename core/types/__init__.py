@@ -18,6 +18,7 @@ from engram.core.types.experience import (
 )
 from engram.core.types.lineage import CORRECTION, NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
+    DEPTH_RANGE_M,
     EVENT_KINDS,
     POSITION_SIGMA_M,
     Advice,
@@ -45,6 +46,7 @@ __all__ = [
     "CONFIRMED",
     "CORRECTION",
     "DENIED",
+    "DEPTH_RANGE_M",
     "EE_ACTION_DIM",
     "EMBEDDING_DIM",
     "EPISODE_STATES",

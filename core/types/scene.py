@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,6 +127,10 @@ class Embodiment:
                 raise InvalidInputError(f"Embodiment.{name}: {value}, expected a finite number of 0 or more")
 
 
+DEPTH_RANGE_M = (0.0, 2.5)
+"""Nearest and farthest depth at which a usual camera tells that something is missing [m]."""
+
+
 @dataclass(frozen=True, slots=True)
 class SceneObservation:
     """All objects seen in one frame, and the part of the world that the camera looked at.
@@ -144,11 +149,15 @@ class SceneObservation:
         default_factory=lambda: np.zeros((0, 0), np.float32)
     )
     hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
+    depth_range_m: tuple[float, float] = DEPTH_RANGE_M  # what the camera measures; nothing is missed beyond it
     body: Body | None = None  # None: nobody says where the robot stood
 
     def __post_init__(self) -> None:
         if not (isinstance(self.stamp_ns, int | np.integer) and 0 <= self.stamp_ns < 2**63):
             raise InvalidInputError(f"SceneObservation.stamp_ns: {self.stamp_ns!r}, expected whole ns, 0..2^63 - 1")
+        near, far = self.depth_range_m
+        if not 0.0 <= near < far < math.inf:
+            raise InvalidInputError(f"SceneObservation.depth_range_m: {near}..{far}, expected 0 <= nearest < farthest")
         set_fields(
             self,
             intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),

@@ -22,9 +22,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from engram.core.chunk_rows import UNLEARNT_KEY
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import Transition
-from engram.learning.experience.database import write_atomic
 from engram.learning.replay.buffer import IMAGES, Batch
 from engram.learning.rewards.goal import kind_of
 from engram.policies.lerobot.network_policy import NetworkPolicy

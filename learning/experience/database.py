@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import sync
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 
@@ -38,7 +39,7 @@ class Database:
             self.execute("PRAGMA synchronous=FULL")
             self._bring_to(version, schema, migrations or {})
             with _as_store_error(path):
-                sync_folder(path.parent)
+                sync(path.parent)
         except StoreError:
             self.close()
             raise
@@ -130,18 +131,6 @@ def _as_store_error(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}") from error
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: readers and crashes see the old file or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
-    sync_folder(path.parent)
-
-
 def set_aside(folder: Path, names: Iterable[str]) -> Path:
     """Move what exists of ``names`` in ``folder`` into a new folder ``set-aside-<UTC time>`` there and return that."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
@@ -150,15 +139,6 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path:
     for name in names:
         if (folder / name).exists():
             (folder / name).rename(aside / name)
-    sync_folder(aside)
-    sync_folder(folder)
+    sync(aside)
+    sync(folder)
     return aside
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable: a new or renamed file is not, until its folder is synced."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

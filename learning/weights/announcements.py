@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, WeightsError
 from engram.core.types import PolicyManifest
-from engram.learning.experience.database import write_atomic
 from engram.learning.weights.manifest import canonical
 
 KEY = "announced"

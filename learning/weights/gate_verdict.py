@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, WeightsError
-from engram.learning.experience.database import write_atomic
 
 PROMOTE = "promote"
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, StoreError, WeightsError, unknown_name
 from engram.core.types import PolicyManifest
-from engram.learning.experience.database import Database, read, write_atomic
+from engram.learning.experience.database import Database, read
 from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
 

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.types import SceneObservation
 from engram.memory.graph.coverage import Coverage
-from engram.memory.graph.visibility import FILLED, FREE, VisibilityConfig, look
+from engram.memory.graph.visibility import FILLED, FREE, VisibilityConfig, look, reach
 from engram.memory.storage.columns import LAYER_CODE, NodeColumns
 
 _DEEP_M = 0.03
@@ -30,7 +30,7 @@ def seen_into(columns: NodeColumns, scene: SceneObservation, config: VisibilityC
     """Return the ids of the places that ``scene`` saw the inside of."""
     rows = deep(columns, np.sort(np.fromiter(columns.fixed, np.int64, len(columns.fixed))))
     beside = np.abs(columns.position[rows] - scene.camera_pose.position) - columns.half[rows]
-    rows = rows[np.linalg.norm(np.maximum(beside, 0.0), axis=1) < 2 * config.max_depth_m]
+    rows = rows[np.linalg.norm(np.maximum(beside, 0.0), axis=1) < 2 * reach(scene, config)[1]]
     turn = Rotation.from_quat(columns.quaternion[rows], scalar_first=True).as_matrix()
     inside = np.einsum("nij,nkj->nki", turn, _POINTS * columns.size[rows][:, None] / 2)
     points = columns.position[rows][:, None] + inside  # (n, 9, 3)

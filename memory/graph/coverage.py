@@ -29,12 +29,12 @@ class Coverage:
         self.forgotten: set[int] = set()  # cells that the store still has
         self.into: dict[str, int] = {}  # a hollow place -> stamp of the newest look at what is inside its box
 
-    def add(self, scene: SceneObservation, max_depth_m: float) -> None:
-        """Take in every surface nearer than ``max_depth_m`` that ``scene`` measured."""
+    def add(self, scene: SceneObservation, near_m: float, far_m: float) -> None:
+        """Take in every surface between these depths that ``scene`` measured."""
         height, width = scene.depth_grid.shape
         scale = np.array([[width / scene.image_size[0]], [height / scene.image_size[1]], [1.0]])
         points = backproject(scene.depth_grid.astype(np.float64), scene.intrinsics * scale)
-        seen = (scene.depth_grid > 0) & (scene.depth_grid < max_depth_m)
+        seen = (scene.depth_grid > max(0.0, near_m)) & (scene.depth_grid < far_m)
         self._arrays = None
         for key in np.unique(pack(to_frame(points[seen], scene.camera_pose))).tolist():
             if self._looked.get(key, -1) < scene.stamp_ns:

@@ -27,7 +27,7 @@ from engram.memory.graph.localization import Localisation
 from engram.memory.graph.relation_updates import RelationUpdates
 from engram.memory.graph.scene_graph import SceneGraph
 from engram.memory.graph.tracker_config import TrackerConfig
-from engram.memory.graph.visibility import FILLED, FREE, look
+from engram.memory.graph.visibility import FILLED, FREE, look, reach
 from engram.memory.graph.visibility import OCCLUDED as HIDDEN
 from engram.memory.graph.visibility import UNSEEN as NOT_LOOKED
 from engram.memory.storage.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN
@@ -82,7 +82,7 @@ class Tracker:
         looked = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, detections.features)
         if scene.has_view:
-            self.coverage.add(scene, config.visibility.max_depth_m)
+            self.coverage.add(scene, *reach(scene, config.visibility))
         self.coverage.look_into(seen_into(columns, scene, config.visibility), scene.stamp_ns)
         self._update_matched(rows, found, detections, scene, step)
         matched = np.zeros(len(rows), bool)
@@ -145,8 +145,8 @@ class Tracker:
 
     def _candidates(self, scene: SceneObservation, seen: AppearanceFeatures, step: Step) -> np.ndarray:
         """Return the rows (n,) of objects that this frame may show or rule out."""
-        columns, reach = self.columns, self.config.visibility.max_depth_m
-        rows = self._in_view(scene, reach) if scene.has_view else set()
+        columns, (_, far) = self.columns, reach(scene, self.config.visibility)
+        rows = self._in_view(scene, far) if scene.has_view else set()
         if len(seen.labels):
             margin = 0.5
             rows |= columns.objects_within(seen.position.min(axis=0) - margin, seen.position.max(axis=0) + margin)
@@ -155,12 +155,12 @@ class Tracker:
         found = np.fromiter(rows, np.int64, len(rows))
         return np.sort(found[columns.layer[found] == OBJECT])
 
-    def _in_view(self, scene: SceneObservation, reach: float) -> set[int]:
-        """Return the rows of the objects around the camera's frustum, ``reach`` m deep."""
+    def _in_view(self, scene: SceneObservation, far_m: float) -> set[int]:
+        """Return the rows of the objects around the camera's frustum, ``far_m`` deep."""
         width, height = scene.image_size
         corners = np.array([(0, 0), (width, 0), (0, height), (width, height)], np.float64)
-        rays = (corners - scene.intrinsics[:2, 2]) / np.diag(scene.intrinsics)[:2] * reach
-        far = to_frame(np.column_stack((rays, np.full(4, reach))), scene.camera_pose)
+        rays = (corners - scene.intrinsics[:2, 2]) / np.diag(scene.intrinsics)[:2] * far_m
+        far = to_frame(np.column_stack((rays, np.full(4, far_m))), scene.camera_pose)
         points = np.vstack((far, scene.camera_pose.position))
         return self.columns.objects_within(points.min(axis=0), points.max(axis=0))
 

@@ -18,7 +18,7 @@ class VisibilityConfig:
     """DynaMem's rule (Liu et al. 2024): in frame, near enough, not behind what was measured."""
 
     max_depth_m: float = 2.5
-    """Farther places are not judged."""
+    """Farther places are not judged, nor those that the camera cannot measure (``depth_range_m`` of the scene)."""
     occlusion_m: float = 0.1
     """A place this far behind the measured depth is hidden; where an object's own surface lies nearer to its middle,
     that distance counts instead: a spoon 5 cm under the front of a drawer is hidden, however long it is."""
@@ -38,7 +38,8 @@ def look(
     if len(places) == 0 or not scene.has_view:
         return verdict
     points = from_frame(places, scene.camera_pose)
-    ahead = np.flatnonzero((points[:, 2] > 1e-3) & (points[:, 2] < config.max_depth_m))
+    near, far = reach(scene, config)
+    ahead = np.flatnonzero((points[:, 2] > max(1e-3, near)) & (points[:, 2] < far))
     share = project(points[ahead], scene.intrinsics) / scene.image_size  # (m, 2), 0..1 over the image
     framed = ((share > config.border) & (share < 1 - config.border)).all(axis=1)
     ahead, share = ahead[framed], share[framed]
@@ -51,3 +52,9 @@ def look(
     hidden = depth - measured > np.minimum(config.occlusion_m, share_in_box * depth + config.depth_noise_m)
     verdict[ahead] = np.where(hidden, OCCLUDED, np.where(measured > depth + config.depth_noise_m, FREE, FILLED))
     return verdict
+
+
+def reach(scene: SceneObservation, config: VisibilityConfig) -> tuple[float, float]:
+    """Return the nearest and the farthest depth [m] at which ``scene`` tells of a place."""
+    near, far = scene.depth_range_m
+    return near, min(far, config.max_depth_m)

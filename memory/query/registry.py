@@ -41,11 +41,6 @@ def register(kind: type[Question], handler: Handler, rule: Rule | None = None, p
     _KINDS[kind] = _Kind(handler, rule, priority)
 
 
-def unregister(kind: type[Question]) -> None:
-    """Remove a kind of question."""
-    _KINDS.pop(kind, None)
-
-
 def answer(question: Question, context: QueryContext) -> MemoryAnswer:
     """Let the handler of its kind answer ``question``.
 

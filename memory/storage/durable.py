@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from engram.core.durable import sync
+
 
 class FolderSync:
     """Makes durable what was written into ``folder`` since the last call.
@@ -45,19 +47,6 @@ class FolderSync:
             sync(folder)
         self._known[folder] = names.difference(gone)
         return len(new) - len(gone)
-
-
-def sync(path: Path | str) -> bool:
-    """Make a file, or the names in a folder, durable; return False for what is not there any more."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    return True
 
 
 def sync_with_parents(folder: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import zarr
 
+from engram.core.durable import sync
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 from engram.memory.storage.disk_budget import DiskBudget
-from engram.memory.storage.durable import FolderSync, replace_file, sync, sync_with_parents
+from engram.memory.storage.durable import FolderSync, replace_file, sync_with_parents
 from engram.memory.storage.icechunk_errors import store_errors
 from engram.memory.storage.records import SCHEMA, Rows
 from engram.memory.storage.snapshots import (

@@ -10,6 +10,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.learning.experience.spool_stream import Gone
+from engram.learning.weights import slices
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
@@ -82,7 +83,7 @@ def manifest_to_msg(
     """Return the announcement of a weight file that travels in slices of ``chunk_size`` bytes."""
     msg = PolicyManifestMsg(header=header(stamp_ns), version=manifest.version, parent=manifest.parent)
     msg.sha256, msg.size = manifest.sha256, int(manifest.size)
-    msg.chunk_count, msg.chunk_size = -(-int(manifest.size) // chunk_size), int(chunk_size)
+    msg.chunk_count, msg.chunk_size = slices.chunk_count(int(manifest.size), chunk_size), int(chunk_size)
     msg.stage = manifest.stage
     msg.metrics_json = json.dumps(dict(manifest.metrics), sort_keys=True)
     msg.config_json = json.dumps(dict(manifest.config), sort_keys=True)
@@ -118,7 +119,6 @@ def _object(name: str, text: str) -> dict:
 
 def weight_chunks_to_msgs(version: str, weights: bytes, chunk_size: int) -> Iterator[WeightChunk]:
     """Yield the slices of a weight file in order; joined they are ``weights`` again."""
-    count = -(-len(weights) // chunk_size)
-    for index in range(count):
-        piece = weights[index * chunk_size : (index + 1) * chunk_size]
+    count = slices.chunk_count(len(weights), chunk_size)
+    for index, piece in enumerate(slices.split(weights, chunk_size)):
         yield WeightChunk(version=version, index=index, count=count, data=octets(piece))

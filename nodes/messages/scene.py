@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.types import (
+    DEPTH_RANGE_M,
     EMBEDDING_DIM,
     DetectedObject,
     GraphUpdate,
@@ -83,14 +84,14 @@ def _given(values: np.ndarray) -> np.ndarray | None:
     return values if values.any() else None
 
 
-def scene_to_msg(scene: SceneObservation, min_depth_m: float = 0.05, max_depth_m: float = 2.5) -> SceneObservationMsg:
-    """Return what one camera frame showed; the depth limits tell where a missing object counts as evidence."""
+def scene_to_msg(scene: SceneObservation) -> SceneObservationMsg:
+    """Return what one camera frame showed."""
     msg = SceneObservationMsg(header=header(scene.stamp_ns, scene.camera_pose.frame), camera=scene.camera)
     msg.objects = [_object_to_msg(found) for found in scene.objects]
     msg.camera_pose = pose_to_msg(scene.camera_pose)
     msg.camera_k = scene.intrinsics.reshape(9)
     msg.width, msg.height = (int(n) for n in scene.image_size)
-    msg.min_depth, msg.max_depth = float(min_depth_m), float(max_depth_m)
+    msg.min_depth, msg.max_depth = (float(depth_m) for depth_m in scene.depth_range_m)
     msg.depth_grid = floats(scene.depth_grid)
     msg.depth_grid_height, msg.depth_grid_width = scene.depth_grid.shape
     return msg
@@ -106,6 +107,7 @@ def scene_from_msg(msg: SceneObservationMsg) -> SceneObservation:
         from_stamp(msg.header.stamp), msg.camera, tuple(_object_from_msg(found, frame) for found in msg.objects),
         pose_from_msg(msg.camera_pose, frame), np.array(msg.camera_k, np.float64).reshape(3, 3),
         (msg.width, msg.height), grid,
+        depth_range_m=(round(msg.min_depth, 6), round(msg.max_depth, 6)) if msg.max_depth else DEPTH_RANGE_M,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class PerceptionNodeConfig(NodeConfig):
     keep_all: bool = False
     """Look at every frame, however late, instead of the newest: what `memory: wait` of the policy needs."""
     min_depth_m: float = param(0.05, 0.0, 10.0)
-    """Nearest depth that the camera measures [m]."""
+    """Nearest depth that the camera measures [m]. That something is missing nearer than that is no evidence."""
     max_depth_m: float = param(2.5, 0.1, 100.0)
-    """Farthest depth at which a missing object counts as evidence [m]."""
+    """Farthest depth that it measures well [m]. That something is missing beyond is no evidence; the memory believes no
+    camera farther than 2.5 m."""

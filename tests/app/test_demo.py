@@ -110,6 +110,12 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
         DemoConfig()
 
 
+@pytest.mark.parametrize("idle", [{"memory_task": "shell_touch"}, {"memory_ablation": "noise", "memory_policy": ""}])
+def test_what_would_show_nothing_of_the_memory_is_refused(idle):
+    with pytest.raises(InvalidInputError, match=rf"DemoConfig\.{next(iter(idle))}: .* would change nothing without"):
+        memory_shows(DemoConfig(**idle))
+
+
 def test_memory_is_shown_after_the_usual_tasks_or_as_asked() -> None:
     assert [(show.policy, show.ablation) for show in memory_shows(DemoConfig())] == [
         ("engram", "zeroed"), ("engram", "no_context")

@@ -10,12 +10,12 @@ from engram.app import cli
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
 
-WORDS = ["improve", "--task", "reach", "--on", "none", "--updates", "1", "--measured", "2", "--exploration", "0.05"]
-WORDS += ["--rehearsed", "1", "--search", "0"]
+SEARCHING = ["improve", "--task", "reach", "--on", "none", "--measured", "2", "--rehearsed", "1"]
+WORDS = [*SEARCHING, "--updates", "1", "--exploration", "0.05", "--search", "0"]
 
 
-def improve(folder, capsys, *more):
-    assert cli.main([*WORDS, "--work", str(folder), *more]) == 0
+def improve(folder, capsys, *more, words=WORDS):
+    assert cli.main([*words, "--work", str(folder), *more]) == 0
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -68,6 +68,10 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
         (["--seed", "50"], "others would practise on scenes that measure"),
         (["--measure-at", "-5"], "--measure-at: -5"),
         (["--search", "5", "--oracle-help", "0.1"], "--search: 5, --oracle-help: 0.1: an expert's success"),
+        (
+            ["--search", "5"],
+            "--exploration: 0.05, --updates: 1: would change nothing: nothing is imitated while search is",
+        ),
         (["--search", "-1"], "--search: -1, expected 0 or more"),
         (["--exploration", "nan"], "--exploration: nan"),
     ],
@@ -79,11 +83,11 @@ def test_what_cannot_be_practised_is_refused_by_name(tmp_path, capsys, words, sa
 
 def test_corrections_are_searched_for_and_told(tmp_path, capsys):
     more = ("--episodes", "3", "--measure-at", "0", "--measured", "1", "--search", "2")
-    report = improve(tmp_path, capsys, *more)
+    report = improve(tmp_path, capsys, *more, words=SEARCHING)
     assert report["corrections"] == [{"scale": 1.0, "yaw_rad": 0.0}]  # two episodes tell nothing surely
     assert len({(one["scale"], one["yaw_rad"]) for one in report["episodes"]}) > 1
     assert [path.name.split("_")[-2] for path in tmp_path.iterdir()] == ["search2"]
-    again = improve(tmp_path, capsys, *more)
+    again = improve(tmp_path, capsys, *more, words=SEARCHING)
     assert (again["corrections"], again["episodes"]) == (report["corrections"], report["episodes"])
 
 

@@ -73,6 +73,10 @@ def test_snapshots_export_import_and_repair(store, tmp_path, capsys):
     assert engram(capsys, "export", "--store", store, tmp_path / "now.graphml")[0] == 0
     assert engram(capsys, "import", "--store", tmp_path / "graphml", tmp_path / "now.graphml")[0] == 0
     assert "at x 0.60" in engram(capsys, "query", "--store", tmp_path / "graphml", "red cup")[1]
+    assert (
+        "--at: 3.0: would change nothing: a .jsonl"
+        in engram(capsys, "export", "--store", store, "--at", "3", "a.jsonl")[1]
+    )
     assert "suffix '.txt', valid: .jsonl, .graphml" in engram(capsys, "export", "--store", store, "a.txt")[1]
     (store / "graph" / "repo").write_bytes(b"nonsense")
     code, said = engram(capsys, "query", "--store", store, "red cup")

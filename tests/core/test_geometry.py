@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
-from engram.core.geometry import backproject, from_frame, make_pose, matrix, pose_from_matrix, project, to_frame
+from engram.core.geometry import backproject, from_frame, make_pose, matrix, project, to_frame
 
 vectors = arrays(np.float64, 3, elements=st.floats(-2, 2))
 
@@ -14,14 +14,6 @@ def test_to_frame_and_from_frame_are_inverse(position, turn, point):
     pose = make_pose(position, Rotation.from_rotvec(turn))
     np.testing.assert_allclose(from_frame(to_frame(point, pose), pose), point, atol=1e-12)
     np.testing.assert_allclose(matrix(pose) @ [*point, 1], [*to_frame(point, pose), 1], atol=1e-12)
-
-
-@given(vectors, vectors)
-def test_matrix_round_trip_keeps_the_pose(position, turn):
-    pose = make_pose(position, Rotation.from_rotvec(turn))
-    back = pose_from_matrix(matrix(pose))
-    np.testing.assert_allclose(back.position, pose.position)
-    assert abs(abs(float(back.quaternion @ pose.quaternion)) - 1) < 1e-9
 
 
 def test_a_pixel_is_lifted_by_hand():

@@ -13,9 +13,10 @@ from engram.core.questions import AtTime, Attribute, Count, FindObject, Question
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
 from engram.memory.graph.places import known_place
 from engram.memory.graph_memory import GraphMemory
+from engram.memory.query import registry
 from engram.memory.query.language import parse
 from engram.memory.query.phrases import age
-from engram.memory.query.registry import register, unregister
+from engram.memory.query.registry import register
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND, DAY = 10**9, 86_400 * 10**9
@@ -186,5 +187,5 @@ def test_a_new_kind_of_question_is_a_handler_and_a_rule(cups):
         assert isinstance(parse("what did you see last at 2 s", 20 * SECOND), AtTime)
         assert ask(cups, "where is the red cup", 20 * SECOND).nodes[0].label == "red cup"
     finally:
-        unregister(Newest)
+        registry._KINDS.pop(Newest)
     assert parse("what did you see last", 0) == FindObject("what did you see last", now_ns=0)

@@ -99,6 +99,13 @@ def test_out_of_frame_behind_and_too_far_are_not_looked_at():
     assert look(view([], depth=3.0), places, np.full((3, 3), 0.04)).tolist() == [UNSEEN] * 3
 
 
+@pytest.mark.parametrize(("range_m", "verdict"), [((0.1, 2.0), FREE), ((0.1, 0.9), UNSEEN), ((1.1, 2.0), UNSEEN)])
+def test_what_the_camera_cannot_measure_is_not_looked_at(range_m, verdict):
+    """The place lies 0.98 m in front of the camera, and the table behind it."""
+    scene = replace(view([], depth=1.0), depth_range_m=range_m)
+    assert look(scene, np.array([[0.5, 0.0, 0.02]]), np.full((1, 3), 0.04))[0] == verdict
+
+
 def test_the_depth_under_the_object_itself_is_read():
     """Image x grows with base x, y against it: (0.7, 0.2, 0.02) is at pixel (90.1, 37.9), cell row 9, column 22."""
     grid = np.full((32, 32), 0.3, np.float32)

@@ -1,6 +1,7 @@
 """Every conversion is lossless: core -> message -> core gives the same bits, also after serialisation."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -220,6 +221,10 @@ def test_poses_and_transforms():
 def test_scene_observation():
     scene = SceneObservation(5, "front", (seen(), seen()), pose(), RNG.random((3, 3)), (128, 96), f32(6, 8))
     assert same(messages.scene_from_msg(through(messages.scene_to_msg(scene))), scene)
+    near = replace(scene, depth_range_m=(0.3, 1.2))
+    assert same(messages.scene_from_msg(through(messages.scene_to_msg(near))), near)
+    with pytest.raises(InvalidInputError, match=r"SceneObservation\.depth_range_m: 1\.2\.\.0\.3"):
+        replace(scene, depth_range_m=(1.2, 0.3))
 
 
 def test_a_detection_of_a_label_and_a_pose_says_that_nothing_else_is_known():
