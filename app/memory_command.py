@@ -252,7 +252,7 @@ def export(config: Export, path: Path) -> None:
         print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
     elif config.file.suffix == ".jsonl":
         if config.at is not None:
-            raise InvalidInputError(f"Export.at: {config.at}: would change nothing: a .jsonl file has every time in it")
+            raise InvalidInputError(f"--at: {config.at}: would change nothing: a .jsonl file has every time in it")
         stored = read_snapshot(path, config.snapshot or None)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")

@@ -41,12 +41,15 @@ class CommandGuard:
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
         self._speed = np.array((*robot.velocity_max, robot.gripper_velocity_max))
+        self._acceleration = np.array(robot.acceleration_max)  # (arm joints,), as the jerk
+        self._jerk = np.array(robot.jerk_max or (np.inf,) * len(robot.arm_joints))
         self.forget()
 
     def forget(self) -> None:
         """Motion begins anew from where the arm is measured, as at the start of an episode; a stop stays."""
         self._commanded: np.ndarray | None = None  # (n,) last that was let through
         self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
+        self._to_rest = np.zeros(len(self._speed))  # (n,) way that braking takes from there
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
@@ -71,9 +74,10 @@ class CommandGuard:
         if kind:
             self.counts[kind] += 1
             return f"{kind}: {text}"
+        used = np.abs(command.positions - self._start(joints.positions, at_s))
         if self.stopped and self._held is None:
             self._held = command.positions
-        used = np.abs(command.positions - self._start(joints.positions, at_s))
+            self._to_rest[:-1] = self._braking_way(used[:-1] / self._dt_s)
         self._budget, self._commanded = budget - used, command.positions
         self._at_s, self._stamp_ns = at_s, command.stamp_ns
         return ""
@@ -91,7 +95,7 @@ class CommandGuard:
             return "stale", f"{age_s:.2f} s old, not executed; at most {self._stale_after_s:g} s"
         if age_s < -AHEAD_S:
             return "future", f"{-age_s:.2f} s ahead of the clock, at most {AHEAD_S:g} s"
-        if command.stamp_ns < self._stamp_ns:
+        if command.stamp_ns < self._stamp_ns and at_s - self._at_s <= SILENT_S:  # else a clock may have been set back
             return "replayed", f"{(self._stamp_ns - command.stamp_ns) / 1e9:.2f} s before the last one"
         outside = np.maximum(self._low - target, 0) + np.maximum(target - self._high, 0)
         outside_now = np.maximum(self._low - measured, 0) + np.maximum(measured - self._high, 0)
@@ -101,9 +105,15 @@ class CommandGuard:
             return "velocity", self._joint(excess, np.abs(target - start), "away, more than its speed allows")
         if self.stopped and self._held is not None:
             moved = np.abs(target - self._held)
-            if (excess := moved - self._speed * self._dt_s).max() > ROUNDING:
+            if (excess := moved - self._speed * self._dt_s - self._to_rest).max() > ROUNDING:
                 return "stopped", self._joint(excess, moved, "away while the stop is latched")
         return "", ""
+
+    def _braking_way(self, speed: np.ndarray) -> np.ndarray:
+        """Return how far the arm's joints go at most until they rest (n - 1,), none where one rests at ``speed``."""
+        peak = np.minimum(speed + self._acceleration**2 / self._jerk, self._speed[:-1])  # it may just get faster
+        way = peak * (peak / self._acceleration / 2 + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
+        return np.where(speed > ROUNDING, way, 0.0)
 
     def _start(self, measured: np.ndarray, at_s: float) -> np.ndarray:
         """Return (n,) from where the motion of a command counts."""

@@ -54,6 +54,12 @@ class SafetyConfig:
                 raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected a number of at least 0")
 
 
+RESTS = 1e-6
+"""An arm whose command is slower than this rests [rad/s]."""
+MOST_COUNTS = 200
+"""Kinds of interventions that are counted apart."""
+
+
 class SafetyFilter:
     """Turns any requested joint command into one that is safe to execute. Counts every intervention."""
 
@@ -92,6 +98,11 @@ class SafetyFilter:
         if self._arm.last is None or self._gripper is None:
             return None
         return np.append(self._arm.last.positions, self._gripper)
+
+    @property
+    def moves(self) -> bool:
+        """Whether the last command was one of motion."""
+        return self._arm.last is not None and bool(np.abs(self._arm.last.velocity).max() > RESTS)
 
     def stop(self, reason: str) -> None:
         """Latch: every later command becomes a hold until :meth:`reset`."""
@@ -245,7 +256,9 @@ class SafetyFilter:
         apart = Apart(self.barrier, self._arm, self.robot.gripper_closed - self.robot.gripper_open)
         kept = apart.kept(plan, self._gripper, gripper, measured)
         if apart.nearest:
-            self.counts[f"near {apart.nearest}"] += 1
+            name = f"near {apart.nearest}"
+            known = name in self.counts or len(self.counts) < MOST_COUNTS  # of the memory's things there is no end
+            self.counts[name if known else "near other things"] += 1
             self.counts["collision_limited"] += kept is not None
         return kept
 

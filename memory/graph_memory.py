@@ -163,9 +163,9 @@ class GraphMemory(Memory):
 
     def commit(self) -> int:
         """Write what changed since the last commit; 0 without a store: nothing survives a crash."""
+        self._stay_in_budget()
         if self.store is None:
             return 0
-        self._stay_in_budget()
         durable = self.store.commit(self.writes(), self.tracker.sequence, self.tracker.stamp_ns, self.about())
         self.committed()
         return durable
@@ -319,4 +319,6 @@ class GraphMemory(Memory):
             facts.append(fact)
         there = history.present[facts]  # sights are written with the node alone
         of = np.array(facts, np.int64)[there]
-        history.last_sight[of] = np.maximum(history.last_sight[of], columns.last_ns[rows[there]])
+        later = columns.last_ns[rows[there]] > history.last_sight[of]
+        history.seen_later(of[later], columns.last_ns[rows[there][later]],
+                           [columns.about(row).last_camera for row in rows[there][later].tolist()])  # fmt: skip

@@ -241,10 +241,12 @@ class RobotMemory(Memory):
     def commit(self) -> int:
         """Make all four stores durable in one atomic step; return the sequence that survives a crash."""
         self._check_writable("commit")
-        if self.scene.store is None:
-            return 0
         for lane in self._lanes.values():
             lane.settle()
+        if self.scene.store is None:
+            for lane in self._lanes.values():  # which keeps each within its budget; nobody keeps what changed
+                lane.read(lane.store.state).result()
+            return self.scene.commit()
         self._publish_skills()
         for name, state in [(n, lane.read(lane.store.state)) for n, lane in self._lanes.items()]:
             for record in state.result().changed:

@@ -1,9 +1,8 @@
 """Judges the learner's candidates in simulation, unasked and at low priority, and asks to promote what it promotes.
 
 It stands beside the learner, whose folder it reads and writes verdicts into. Of the candidates that come while one is
-judged, only the newest is judged next. With ``practise`` it lets the policy practise in the same simulation while
-nothing is judged. A policy that is no checkpoint of Engram's with a card of its tasks cannot be simulated here: the
-diagnostics then say so, and nothing is promoted.
+judged, only the newest is judged next. With ``practise`` the policy practises in the same simulation meanwhile. Where
+robot or policy cannot be simulated, the diagnostics say so, and nothing is promoted.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.weights.keys import load_private_key
-from engram.learning.weights.library import WeightsLibrary
 from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
@@ -40,9 +39,6 @@ class LearnerNode(EngramNode):
     config_class = LearnerNodeConfig
     sections = {"learner": LearnerConfig, "store": ExperienceStoreConfig}  # noqa: RUF012
 
-    session: ExperienceSession
-    library: WeightsLibrary | None
-
     def __init__(self) -> None:
         super().__init__("learner_node")
 
@@ -52,17 +48,17 @@ class LearnerNode(EngramNode):
         signing_key = self.config.signing_key.replace("{robot_id}", self.config.robot_id)
         key = load_private_key(signing_key) if signing_key else None
         policy = make_learnable(self.config.policy, make_robot(self.config.robot))
-        self.store, self.library = ExperienceStore(folder / EXPERIENCE, self.section["store"]), None
+        self.store = ExperienceStore(folder / EXPERIENCE, self.section["store"])
         try:
             workspace = open_workspace(folder, self.store, policy, self.config.algorithm, self.section["learner"])
         except CannotTrainError as error:
             self.get_logger().warning(f"experience is kept, and nothing is trained: {error}")
-            self.session = ExperienceSession(self.store, self, self.health, str(error))
+            self.session: ExperienceSession = ExperienceSession(self.store, self, self.health, str(error))
         else:
             if workspace.moved_aside:
                 self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
                 self.health.note("moved aside", workspace.moved_aside)
-            proof, self.library = proof_in(folder / "gate", self.config.policy), workspace.library
+            proof = proof_in(folder / "gate", self.config.policy)
             self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
@@ -89,8 +85,7 @@ class LearnerNode(EngramNode):
     def teardown(self) -> None:
         """Let go of experience and weights."""
         self.store.close()
-        if self.library is not None:
-            self.library.close()
+        self.session.close()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 

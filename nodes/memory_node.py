@@ -105,8 +105,8 @@ class MemoryNode(EngramNode):
     def stop(self) -> None:
         """Make what is known durable, and answer those who wait: with an error, unless it is their turn."""
         self.answering.stopping = True
-        self.thread.stop(30.0)
-        self.feed.commit(wait=True)
+        if self.thread.stop(30.0):  # else it still commits
+            self.feed.commit(wait=True)
         if self.executor is not None:  # its next round sends the answers: until then their services must be there
             services = [entry for entry in self._live if entry[0] == self.destroy_service]
             for entry in services:

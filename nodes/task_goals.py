@@ -8,6 +8,7 @@ from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.client import Client
+from rclpy.task import Future
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
@@ -85,21 +86,24 @@ class TaskGoals:
         except EngramError as error:
             handle.abort()
             return ExecuteTask.Result(outcome="rejected", reason=str(error))
-        refusal = await self._begin(goal, plan)
+        refusal = await self._begin(goal, plan, done)
         if refusal and self.book.goal is goal:  # a newer goal may have come meanwhile
             self.book.finish("rejected", refusal)
         ended = await done
         assert ended is not None  # nobody cancels it
         return self._result(goal, *ended)
 
-    async def _begin(self, goal: Goal, plan: JoinEpisode | BeginEpisode) -> str:
+    async def _begin(self, goal: Goal, plan: JoinEpisode | BeginEpisode, ended: Future) -> str:
         """Tie ``goal`` to its episode, which may have to be begun; returns why it was refused, "" = it was not."""
         if isinstance(plan, BeginEpisode):
             if not self._reset.service_is_ready():
                 return "no episode runs, and nobody offers sim/reset to begin one: is sim_node active?"
             request = ResetSim.Request(task=plan.task, seed=self.book.begin(), instruction=goal.instruction)
-            answer = await self._reset.call_async(request)
-            assert answer is not None  # nobody cancels it
+            asked = self._reset.call_async(request)
+            ended.add_done_callback(lambda _: asked.cancel())  # the simulation may be gone with its answer
+            answer = await asked
+            if answer is None:
+                return "it ended before its episode began"
             if not answer.accepted:
                 return answer.message
             plan = JoinEpisode(answer.episode)

@@ -63,6 +63,9 @@ class ExperienceSession:
         for receipt in received.receipts:
             self._receipts.acknowledge(receipt, self._stored)
 
+    def close(self) -> None:
+        """Let go of everything but the store."""
+
     def train(self, goes_on: Callable[[], bool]) -> None:
         """Train while ``goes_on``; here: not at all."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engram.core.errors import unknown_name
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import DENIED, EpisodeStatus, Verdict
 from engram.learning.motion_correction import outcome_of
 from engram.runtime.episode_judge import VerdictHold
@@ -134,8 +134,11 @@ class GoalBook:
         """Make what ``client`` asks for the goal at hand; return it and what comes first.
 
         Raises:
+            InvalidInputError: its time limit is none; the goal before it goes on.
             EngramError: the goal is refused, and why. The one before it was preempted all the same.
         """
+        if not 0.0 <= timeout_s < math.inf:
+            raise InvalidInputError(f"timeout_s: {timeout_s}, expected 0 (the node's own) or a number of seconds above")
         self.finish("preempted", "a newer goal came")
         plan = self._plan(request)
         goal = Goal(client, request.instruction, timeout_s or self.config.timeout_s, self._clock_ns(), end)

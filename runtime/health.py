@@ -19,6 +19,8 @@ PROBLEM_TTL_S = 5.0
 """A problem that did not occur again for this long is no longer the node's state, only its history."""
 DROPS = " drops"
 """How the names of counters end that count what found a full queue and was passed over."""
+TRACED = 1_000_000
+"""Events that a trace holds at most, the newest."""
 SAMPLES = 4096
 """Stage times that are kept for the percentiles."""
 
@@ -65,7 +67,7 @@ class Health:
         self._problems: dict[str, tuple[str, str, float]] = {}  # key -> level, text, monotonic end
         self._notes: dict[str, str] = {}
         self._trace_file = trace_file
-        self._trace: list[tuple[str, int, int]] = []
+        self._trace: deque[tuple[str, int, int]] = deque(maxlen=TRACED)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""

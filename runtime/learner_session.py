@@ -105,6 +105,10 @@ class LearnerSession(ExperienceSession):
         super().end()
         self.learner.save()
 
+    def close(self) -> None:
+        """Let the next one have the weights."""
+        self.library.close()
+
     # -- training --------------------------------------------------------------------------------------------------
 
     def train(self, goes_on: Callable[[], bool]) -> None:

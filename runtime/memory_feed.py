@@ -97,6 +97,7 @@ class MemoryFeed:
         self._cameras: set[str] = set()  # that the robot's profile names
         self._scene_ns = self._context_ns = -1  # newest scene taken in; newest scene with a context
         self._episode_changed = False  # since the last commit
+        self._looked = False  # since then; that a place was looked at in vain is known, too
         self._guard = StampGuard(now_ns)
         known = memory.graph()
         self._newest_ns = known.stamp_ns  # of the scenes that the memory has
@@ -105,7 +106,7 @@ class MemoryFeed:
     @property
     def everything_durable(self) -> bool:
         """Whether nothing would be lost in a crash."""
-        return self.sequence == self.durable and not self._episode_changed
+        return self.sequence == self.durable and not self._episode_changed and not self._looked
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class MemoryFeed:
         if not self.everything_durable and (wait or not self.memory.busy):
             with self._monitor.timed("commit"):
                 self.memory.commit()
-            self.durable, self._episode_changed = self.sequence, False
+            self.durable, self._episode_changed, self._looked = self.sequence, False, False
             self._monitor.count("commits")
         self.memory.consolidate(self.config.consolidation_s)
 
@@ -199,6 +200,7 @@ class MemoryFeed:
             self._monitor.problem("scene refused", update.refused)
         else:
             self._monitor.clear("scene refused")
+            self._looked |= scene.has_view
             self._newest_ns = scene.stamp_ns if update.shifted_ns else max(self._newest_ns, scene.stamp_ns)
             if scene.camera not in self._cameras and len(self._cameras) < MAX_CAMERAS:
                 self._introduce(scene)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -121,13 +122,15 @@ class LeRobotDriver:
             unit=unit,
         )
         self.robot, self.config = robot, config
+        self._bus = threading.Lock()  # one thread reads, another one writes; the motors' bus takes one at a time
         self._last: JointState | None = None
         if not robot.is_connected:
             robot.connect()
 
     def read(self, stamp_ns: int) -> tuple[JointState, dict[str, np.ndarray]]:
         """Return joints (velocities by difference to the last call) and camera images (H, W, 3) uint8 rgb."""
-        raw: Mapping[str, Any] = self.robot.get_observation()
+        with self._bus:
+            raw: Mapping[str, Any] = self.robot.get_observation()
         positions = self._units.positions(raw)
         velocities = np.zeros_like(positions)
         if self._last is not None and stamp_ns > self._last.stamp_ns:
@@ -138,9 +141,11 @@ class LeRobotDriver:
 
     def write(self, command: JointCommand) -> None:
         """Send joint targets."""
-        self.robot.send_action(self._units.said(command.positions))
+        with self._bus:
+            self.robot.send_action(self._units.said(command.positions))
 
     def close(self) -> None:
         """Disconnect. Whether the motors lose torque is a setting of the LeRobot robot."""
-        if self.robot.is_connected:
-            self.robot.disconnect()
+        with self._bus:
+            if self.robot.is_connected:
+                self.robot.disconnect()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from engram.core.input_rules import ChunkInbox
+from engram.core.input_rules import ChunkInbox, is_near
 from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
@@ -93,7 +93,7 @@ class SafetySession:
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
-        self._told: str | None = None  # reason of the latched stop, as told last
+        self._told: tuple[str, str] | None = None  # reason of the latched stop, and why it is not on disk, as told last
         pipeline.reset()
         if latch.stopped:
             pipeline.stop(latch.stopped)
@@ -108,10 +108,13 @@ class SafetySession:
         held = self.latch.saw(status, writers)
         if held and not self.pipeline.filter.stopped:
             self.stop(held)
+        self._tell_latch()
         if self.config.lockstep:
             self._step()
-        elif was_running and not status.running and self.joints is not None and self._driven:
-            self._send(self.pipeline.hold(self.joints, "no_task"))
+        elif was_running and not status.running:
+            self.pipeline.executor.reset()  # what the policy planned is not executed any more
+            if self.joints is not None and self._driven:
+                self._send(self.pipeline.hold(self.joints, "no_task"))
 
     def on_joints(self, joints: JointState) -> None:
         """Take in a measurement; every one is compared with those before, also at rest."""
@@ -120,7 +123,7 @@ class SafetySession:
         if self._age_s(joints) < -ahead_s:  # taken as the newest it would outdate all that come
             self.pipeline.filter.counts["joints_future"] += 1
             return
-        anew = newest_ns is not None and config.simulated and clock_restarted(newest_ns, joints.stamp_ns)
+        anew = newest_ns is not None and self._clock_went_back(newest_ns, joints.stamp_ns)
         if newest_ns is None or anew or joints.stamp_ns > newest_ns:
             self._joints_heard = self._clock()
             self.health.clear("joints_lost")
@@ -146,7 +149,7 @@ class SafetySession:
             self._step(wait=False)
         elif waiting and self._last is None:  # motion begins with its answer
             return False
-        anew = self.config.simulated and clock_restarted(began, stamp_ns)
+        anew = self._clock_went_back(began, stamp_ns)
         return not anew and self._wait.steps(began, stamp_ns) < NEXT
 
     def on_chunk(self, chunk: ActionChunk) -> None:
@@ -164,13 +167,16 @@ class SafetySession:
 
     def on_human(self, human: HumanAction) -> None:
         """Take in what a person does."""
+        if human.active and self._is_of_another_time(human):
+            self.pipeline.filter.counts["human_stamp"] += 1
+            return  # whoever sent it does not drive now
         self.human, self._human_heard = human, self._clock()
         self._go_on()
 
     def stop(self, reason: str) -> None:
         """Latch a stop, on disk too, and hold at once; an arm that rests, or that a person moves, gets no command."""
         self.pipeline.stop(reason)
-        self._tell_latch()
+        self._tell_latch(again=True)
         if self.joints is not None and (self._waiting_since is not None if self.config.lockstep else self._driven):
             self._send(self.pipeline.hold(self.joints))
 
@@ -206,6 +212,9 @@ class SafetySession:
             return
         if not self._due(joints):
             self._idle = True
+            return
+        if self._is_to_brake(joints):
+            self._brake(joints)
             return
         episode = self._episode
         if self._last == (episode, joints.stamp_ns):
@@ -253,9 +262,34 @@ class SafetySession:
         status = self.status
         if self.config.lockstep:  # joint states and status of one step arrive in any order
             return status is not None and status.running and status.stamp_ns == joints.stamp_ns
-        if status is None and self.latch.unfinished:  # what ran before the restart is not known yet
+        if status is None and self.latch.unfinished:
+            if self._active_human() is not None:
+                self.health.problem(
+                    "hold", "what ran before the restart is not known: give a goal, or call safety/reset"
+                )
             return False
-        return (status is not None and status.running) or self._active_human() is not None
+        return self._is_wanted or self._is_braking
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Tell whether somebody is to drive now."""
+        return (self.status is not None and self.status.running) or self._active_human() is not None
+
+    @property
+    def _is_braking(self) -> bool:
+        """Tell whether the last command was one of motion, on a robot that nobody moves by other means."""
+        return self._driven and not self.config.lockstep and not self.config.simulated and self.pipeline.filter.moves
+
+    def _is_to_brake(self, joints: JointState) -> bool:
+        """Tell whether the arm comes to rest first: nobody drives any more, or another episode begins in its motion."""
+        if not self._is_braking or self._last is None or self._last[1] >= joints.stamp_ns:
+            return False
+        return not self._is_wanted or self._episode != self._last[0]
+
+    def _brake(self, joints: JointState) -> None:
+        assert self._last is not None
+        self._waiting_since, self._last = None, (self._last[0], joints.stamp_ns)
+        self._give(self.pipeline.hold(joints, "no_task"))
 
     def _begins(self, episode: int, stamp_ns: int) -> bool:
         """Tell whether motion begins anew: with an episode, a clock, or after a time without commands."""
@@ -263,8 +297,14 @@ class SafetySession:
             return True
         if self.config.lockstep:  # status and joint states agree on the stamp
             return stamp_ns < self._last[1]
-        anew = self.config.simulated and clock_restarted(self._last[1], stamp_ns)
+        anew = self._clock_went_back(self._last[1], stamp_ns)
         return anew or (self._idle and self._silent)
+
+    def _clock_went_back(self, before_ns: int, stamp_ns: int) -> bool:
+        """Tell whether time began anew: a simulation did, or somebody set the clock of the robot."""
+        if not clock_restarted(before_ns, stamp_ns):
+            return False
+        return self.config.simulated or clock_restarted(before_ns, self._now_ns())
 
     @property
     def _silent(self) -> bool:
@@ -294,7 +334,10 @@ class SafetySession:
         if self._clock() - self._human_heard > self.config.intervention_timeout_s:
             self.health.problem("intervention", f"{self.human.who!r} was active and fell silent; control goes back")
             self.human = None
-        return self.human
+        return None if self.human is None or self._is_of_another_time(self.human) else self.human
+
+    def _is_of_another_time(self, human: HumanAction) -> bool:
+        return self.joints is not None and not is_near(human.stamp_ns, self.joints.stamp_ns)
 
     def _send(self, decision: Decision) -> None:
         self._waiting_since = None
@@ -330,7 +373,7 @@ class SafetySession:
 
     def _watch_joints(self) -> None:
         """Name joint states that do not come, and hold the last command meanwhile."""
-        driven = (self.status is not None and self.status.running) or self._active_human() is not None
+        driven = self._is_wanted
         since = self._joints_heard if self._joints_heard is not None else self._status_heard
         silent_s, limit_s = self._clock() - since, self.config.joints_timeout_s
         self._idle |= not driven
@@ -353,14 +396,14 @@ class SafetySession:
     def _status_stamp_ns(self) -> int:
         return self.status.stamp_ns if self.status is not None else -1
 
-    def _tell_latch(self) -> None:
-        """Keep the latched stop on disk, and tell of it, where it changed."""
-        now = self.pipeline.filter.stopped
-        if now == self._told:
-            return
-        self._told = now
-        if now != self.latch.stopped:
+    def _tell_latch(self, *, again: bool = False) -> None:
+        """Keep the latched stop on disk, and tell of it, where it changed; ``again``: also where that failed before."""
+        now, told = self.pipeline.filter.stopped, self._told
+        if now != self.latch.stopped or (again and self.latch.problem):
             self.latch.stop(now)
+        self._told = (now, self.latch.problem)
+        if self._told == told:
+            return
         if now:
             self.health.problem("stopped", f"{now}; call safety/reset to go on", ERROR, lasting=True)
         else:
@@ -369,4 +412,5 @@ class SafetySession:
             self.health.problem("stop_folder", self.latch.problem, ERROR, lasting=True)
         else:
             self.health.clear("stop_folder")
-        self.outputs.latched(now)
+        if told is None or now != told[0]:
+            self.outputs.latched(now)

@@ -45,6 +45,7 @@ class StopLatch:
         self.problem = ""
         """Why the newest change would not survive a restart; empty = it would."""
         self._noted: int | None = None  # episode that this process has written
+        self._step = -1  # of the newest status
 
     @property
     def stopped(self) -> str:
@@ -77,9 +78,12 @@ class StopLatch:
             self._before = Latched()
             reason = RESTARTED if status.running else ""
         episode = status.episode if status.running else -1
-        if episode != self._noted:
-            self._noted = episode
+        anew = status.step < self._step  # another writer may count from the same number
+        anew |= bool(self.problem) and status.step % 10 == 0  # it is tried again, but not in each control step
+        self._step = status.step
+        if episode != self._noted or anew:
             self._write(Latched(self.now.stopped, episode, " ".join(sorted(writers())) if status.running else ""))
+            self._noted = episode
         return reason
 
     def _read(self) -> Latched:

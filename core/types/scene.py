@@ -36,7 +36,7 @@ class DetectedObject:
     position_covariance: np.ndarray | None = None  # (3, 3) m^2
     size: np.ndarray | None = None  # (3,) m, extents along the pose's axes
     color: np.ndarray | None = None  # (3,) rgb, 0..1
-    embedding: np.ndarray | None = None  # (384,) float32, unit length, of the appearance or of the label
+    embedding: np.ndarray | None = None  # (384,) float32, of the appearance or of the label; it is made of unit length
 
     def __post_init__(self) -> None:
         if not self.label.strip() or len(self.label) > MAX_LABEL:
@@ -51,6 +51,8 @@ class DetectedObject:
             if value is not None:
                 dtype = np.float32 if name == "embedding" else np.float64
                 set_fields(self, **{name: checked(f"DetectedObject.{name}", value, shape, dtype)})
+        if self.embedding is not None:
+            set_fields(self, embedding=_of_unit_length(self.embedding))
         noise = self.position_covariance
         if noise is not None and not (
             np.abs(noise).max() <= MAX_PLACE_M**2
@@ -63,6 +65,14 @@ class DetectedObject:
             )
         if self.size is not None and not ((self.size >= 0) & (self.size <= MAX_PLACE_M)).all():
             raise InvalidInputError(f"DetectedObject.size: {self.size.tolist()} m, expected 0..{MAX_PLACE_M:g}")
+
+
+def _of_unit_length(embedding: np.ndarray) -> np.ndarray | None:
+    """Return ``embedding`` at unit length, as cosines are compared; None of zeros, which say nothing."""
+    length = float(np.linalg.norm(embedding))
+    if length == 0.0:
+        return None
+    return embedding if abs(length - 1.0) <= 1e-3 else (embedding / length).astype(np.float32)
 
 
 _OBJECT_ARRAYS: Mapping[str, tuple[int, ...]] = {

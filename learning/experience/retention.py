@@ -86,7 +86,7 @@ class Retention:
         return self._database.execute(
             "SELECT robot_id, boot_id, episode, bytes FROM sizes JOIN streams s USING (robot_id, boot_id) "
             "WHERE last_sequence <= s.acked "
-            "AND place NOT IN (SELECT max(place) FROM sizes GROUP BY robot_id, boot_id) ORDER BY place"
+            "AND place NOT IN (SELECT max(place) FROM sizes GROUP BY robot_id) ORDER BY place"
         ).fetchall()
 
     def _delete_episode(self, key: tuple[str, str, int]) -> None:

@@ -234,7 +234,10 @@ class Spool:
             (stream.base + stream.sent, stream.base + stream.last, limit),
         ).fetchall()
         stream.sent = rows[-1][0] - stream.base if len(rows) == limit else stream.last
-        return [one for place, payload in rows if (one := self._read(place, payload)) is not None]
+        found = [one for place, payload in rows if (one := self._read(place, payload)) is not None]
+        if len(found) < len(rows) and stream is not self._own and self._oldest(stream) > stream.last:
+            self._streams.remove(stream)  # of a stream that is over, nothing is left that could be acknowledged
+        return found
 
     def _read(self, place: int, payload: bytes) -> Transition | None:
         """Return the transition at ``place``; None for one that is damaged, which is deleted."""

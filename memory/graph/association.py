@@ -162,6 +162,10 @@ def _shaded_distance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return np.linalg.norm(ours[:, None] * ours_up - theirs[None] * theirs_up, axis=2)
 
 
+_FLAT = 1e-24
+"""A covariance whose determinant is not larger is none that could be solved for [m^6]: 0.1 mm in each direction."""
+
+
 def _place_distance(
     known: AppearanceFeatures, seen: AppearanceFeatures, known_as: np.ndarray, config: AssociationConfig
 ) -> np.ndarray:
@@ -178,6 +182,7 @@ def _place_distance(
     near = offset[i, j][..., None]
     place = np.full(squared.shape, np.inf)
     total = known.covariance[i] + seen.covariance[j] + motion
+    total[np.linalg.det(total) <= _FLAT] += 1e-8 * np.eye(3)  # such as a detector's that knows of planes alone
     place[i, j] = (np.swapaxes(near, 1, 2) @ np.linalg.solve(total, near))[:, 0, 0]
     return place
 

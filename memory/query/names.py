@@ -47,8 +47,7 @@ def _meant(name: str, labels: Collection[str], loosely: bool) -> list[str]:
     """Return the label that is ``name``; with ``loosely`` those that contain its words, for which all are read."""
     if not loosely:
         return [name] if name in labels else []
-    words = set(name.split())
-    return [label for label in labels if words <= set(label.split())]
+    return [label for label in labels if names(name, label)]
 
 
 def _facts_called(history: History, name: str, loosely: bool) -> np.ndarray:
@@ -78,8 +77,15 @@ def called(tracker: Tracker, text: str) -> list[int]:
 
 
 def names(words: str, label: str) -> bool:
-    """Whether ``label`` has all of ``words``: "green cube" does not name the green button, even if the cube is gone."""
-    return set(words.split()) <= set(label.split())
+    """Whether ``label`` has all of ``words``, as one says it: the label may be spelt "Coffee_Cup".
+
+    "green cube" does not name the green button, even if the cube is gone.
+    """
+    return set(_said(words)) <= set(_said(label))
+
+
+def _said(label: str) -> list[str]:
+    return label.casefold().replace("_", " ").split()
 
 
 def is_known_label(columns: NodeColumns, history: History, text: str) -> bool:

@@ -71,6 +71,11 @@ class History(FactColumns):
         self.sights[row] += 1
         self.last_camera[row] = self._word(camera)
 
+    def seen_later(self, rows: np.ndarray, stamps_ns: np.ndarray, cameras: Sequence[str]) -> None:
+        """Take over when and by which camera the objects of the facts ``rows`` (n,) were seen last."""
+        self.last_sight[rows] = stamps_ns
+        self.last_camera[rows] = [self._word(camera) for camera in cameras]
+
     def believe(self, row: int, sure: bool, stamp_ns: int) -> None:
         """Note whether the object of an open fact is an answer from ``stamp_ns`` on; it becomes one but once."""
         was = self.sure_to if not sure else self.sure_from

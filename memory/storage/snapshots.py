@@ -95,13 +95,13 @@ def open_repository(path: Path, create: bool) -> icechunk.Repository:
         if create and not (folder.exists() and any(folder.iterdir())):
             return _create(path, folder)
         raise StoreError(f"{path}: no memory store there" + (", but files of a damaged one" if folder.exists() else ""))
+    head = _head(path)  # first: what a running writer acknowledges from now on need not be in the list
     try:
         with panics_as_errors():
             repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
         known = [one.id for one in snapshots_of(repository)]
     except Exception as error:
         raise _damaged(path, f"the store's list of snapshots is damaged: {first_line(error)}") from error
-    head = _head(path)
     if head and head["snapshot"] not in known and _list_hash(path) != head["sha256"]:  # it was acknowledged
         raise _damaged(path, f"the store's list of snapshots is damaged: {head['snapshot']} is missing")
     return repository
@@ -198,11 +198,11 @@ def snapshots_of(repository: icechunk.Repository) -> tuple[Snapshot, ...]:
 
 
 def newest(path: Path, repository: icechunk.Repository) -> tuple[Stored | None, Mapping[str, Any]]:
+    head = _head(path)  # first, as above
     known = snapshots_of(repository)
     if not known:
         return None, SCHEMA
     stored, schema = _checked(path, repository, known[0].id)
-    head = _head(path)
     if head and stored.sequence < head["sequence"] and _list_hash(path) != head["sha256"]:
         raise _damaged(path, f"sequence {head['sequence']} was acknowledged, the newest there is {stored.sequence}")
     return stored, schema

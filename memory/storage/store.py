@@ -106,17 +106,15 @@ class GraphStore:
             return self._durable
         self.wait()
         with store_errors(self.path, "not committed"):
-            hashes = self._write(writes, sequence, stamp_ns, about)
-        self._hashes, self._durable, self._loaded, self._found_schema = hashes, sequence, None, SCHEMA
+            self._write(writes, sequence, stamp_ns, about)
+        self._durable = sequence
         self._commits += 1
         if self._budget.share() < 1.0 or self._commits % self.config.expire_every == 0:
             self._upkeep = self._thread.submit(self._thin)
         return sequence
 
-    def _write(
-        self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]
-    ) -> dict[tuple[str, str], np.ndarray]:
-        """Commit; return the hash of every row."""
+    def _write(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> None:
+        """Commit. What is written counts as written also where it cannot be acknowledged: the next rows lie on it."""
         session = self._repository.writable_session(BRANCH)
         root = zarr.open_group(session.store, mode="a")
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
@@ -135,10 +133,10 @@ class GraphStore:
         attributes["digests"] = {f"{table}/{name}": digest(values) for (table, name), values in hashes.items()}
         root.attrs.put({**attributes, "check": attributes_hash(attributes)})
         snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
+        self._hashes, self._loaded, self._found_schema = hashes, None, SCHEMA
         if self._sync is not None:
             self._sync()
         self._write_head(snapshot, sequence)
-        return hashes
 
     @property
     def busy(self) -> bool:

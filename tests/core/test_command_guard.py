@@ -106,6 +106,25 @@ def test_while_the_stop_is_latched_one_position_is_held():
     assert robot.send(0.3) == ""
 
 
+def test_an_arm_in_motion_may_brake_while_the_stop_is_latched_and_go_no_further():
+    robot = Robot()
+    for x in (0.1, 0.2):
+        robot.send(x)
+    robot.guard.stop(True)
+    assert [robot.send(x) for x in (0.3, 0.35, 0.375, 0.375)] == [""] * 4  # 1 m/s, braked by 5 m/s^2
+    for _ in range(50):
+        robot.send(robot.at[0] + 0.1)
+    assert robot.at[0] <= 0.3 + 0.1 + 0.3 + 1e-9
+
+
+def test_commands_of_a_clock_that_was_set_back_are_executed_after_a_pause():
+    robot = Robot()
+    robot.send(0.1, step=1000)
+    assert robot.send(0.1, step=10).startswith("replayed")
+    assert robot.send(0.1, step=11, after_s=1.5) == ""
+    assert robot.send(0.15, step=12) == ""
+
+
 def test_after_a_pause_or_a_reset_motion_begins_where_the_arm_is():
     robot = Robot()
     robot.send(0.1)

@@ -115,6 +115,21 @@ def test_a_restart_sends_what_was_not_acknowledged_as_it_was_numbered_and_begins
     spool.close()
 
 
+def test_a_stream_that_ends_with_what_cannot_be_read_is_over_once_the_rest_was_acknowledged(tmp_path):
+    """Nothing of it is left to be acknowledged: nobody is to wait for that."""
+    before = Spool(tmp_path, "panda")
+    fill(before)
+    before._database.execute("UPDATE spool SET payload = x'00' WHERE place >= 3")
+    boot = before.boot_id
+    before.close()
+    spool = Spool(tmp_path, "panda")
+    assert ids(spool.due(0.0, 10)) == [(boot, 1), (boot, 2)]
+    spool.acknowledge(2, 0.1, boot)
+    spool.due(100.0, 10)
+    assert (spool.unreadable, len(spool), len(spool._streams)) == (2, 0, 1)
+    spool.close()
+
+
 def test_a_full_spool_drops_new_ones_counts_them_and_leaves_no_gap(tmp_path):
     spool = Spool(tmp_path, "panda", SpoolConfig(capacity=3))
     assert [one is None for one in (spool.add(t) for t in episode(0, steps=5))] == [False] * 3 + [True] * 2

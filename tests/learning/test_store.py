@@ -245,6 +245,15 @@ def test_what_is_not_acknowledged_is_not_deleted_and_fragments_go_in_their_turn(
     assert ([info.episode for info in store.catalogue()], store.size()) == ([5, 6], 8)
 
 
+def test_a_robot_that_was_started_often_stays_within_the_bound(tmp_path):
+    """Each start begins a stream of its own, and is killed before its episode ends."""
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.11))
+    for number in range(8):
+        store.append(episode(0, boot=f"boot {number}", image_size=64, finished=False))
+        store.commit()
+        assert megabytes(store) <= 0.11
+
+
 def test_a_bound_below_zero_is_refused_by_name():
     with pytest.raises(InvalidInputError, match=r"ExperienceStoreConfig\.max_mb: -1"):
         ExperienceStoreConfig(max_mb=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -114,6 +114,14 @@ def test_objects_are_counted_and_named(cups):
     assert ask(cups, "how many objects are on the tray").text.startswith("I know of 3 objects on the tray: ")
     none = ask(cups, "how many spoons are there")
     assert (none.text, none.nodes, none.confidence) == ("I know of no spoon.", (), 0.0)
+
+
+def test_labels_are_found_as_one_says_them_however_they_are_spelt(cups):
+    spelt = replace(seen("coffee cup", (0.7, 0.2, 0.03)), label="Coffee_Cup")
+    watch(cups, [spelt, seen("Bowl", (0.5, -0.2, 0.03))], 10 * SECOND)
+    assert ask(cups, "how many coffee cups are there", 20 * SECOND).text.startswith("I know of 1 coffee cup")
+    assert ask(cups, "how many bowls are there", 20 * SECOND).text.startswith("I know of 1 bowl: the Bowl")
+    assert ask(cups, "what is near the coffee cup", 20 * SECOND).text
 
 
 def test_what_left_is_not_counted_but_was_then(cups):

@@ -21,6 +21,7 @@ from engram.memory.graph.text_embedding import text_embedder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.vectors import VectorIndex
 from engram.memory.graph.visibility import FILLED, FREE, OCCLUDED, UNSEEN, look
+from engram.memory.graph_memory import GraphMemory
 from engram.memory.query.hits import RetrievalConfig
 from engram.memory.query.search import search
 from engram.memory.storage.columns import half_extents
@@ -104,6 +105,25 @@ def test_what_the_camera_cannot_measure_is_not_looked_at(range_m, verdict):
     """The place lies 0.98 m in front of the camera, and the table behind it."""
     scene = replace(view([], depth=1.0), depth_range_m=range_m)
     assert look(scene, np.array([[0.5, 0.0, 0.02]]), np.full((1, 3), 0.04))[0] == verdict
+
+
+def test_a_detector_that_knows_of_planes_alone_stops_nothing():
+    """A covariance without any extent in one direction is allowed; two things of different names are compared."""
+    memory = GraphMemory(encoder=WordEncoder())
+    flat = np.diag([1e-4, 1e-4, 0.0])
+    things = [replace(seen(label, (0.4 + dx, 0.0, 0.02)), position_covariance=flat)
+              for label, dx in (("red cup", 0.0), ("blue bowl", 0.15))]  # fmt: skip
+    for step in range(1, 4):
+        memory.update(view(things, step * 10**8))
+    assert sorted(node.label for node in memory.graph().nodes if node.layer == "object") == ["blue bowl", "red cup"]
+
+
+@pytest.mark.parametrize("length", [20.0, 1.0, 0.05])
+def test_embeddings_of_any_length_are_compared_by_direction(length):
+    usual = seen("red cup", (0.4, 0.0, 0.02))
+    found = replace(usual, embedding=usual.embedding * np.float32(length))
+    np.testing.assert_allclose(found.embedding, usual.embedding, atol=1e-6)
+    assert replace(usual, embedding=np.zeros(384, np.float32)).embedding is None  # it says nothing
 
 
 def test_the_depth_under_the_object_itself_is_read():

@@ -17,8 +17,8 @@ import zarr
 from engram.core.errors import StoreError, StoreLockedError
 from engram.core.lock import WriterLock
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
-from engram.memory.storage.records import SCHEMA, LookedTable
-from engram.memory.storage.snapshots import list_snapshots
+from engram.memory.storage.records import SCHEMA, LookedTable, Rows
+from engram.memory.storage.snapshots import list_snapshots, read_snapshot
 from engram.memory.storage.store import GraphStore, repair
 from tests.memory.scenes import WordEncoder
 
@@ -66,6 +66,25 @@ def test_a_commit_on_a_full_disk_is_a_store_error_and_succeeds_when_there_is_roo
         assert labels(tmp_path) == {"red cup"}
         assert memory.commit() == memory.graph().sequence
         assert labels(tmp_path) == {"red cup", "blue bowl"}
+
+
+@pytest.mark.parametrize("fails", ["_write_head", "_sync"])
+def test_what_was_written_and_could_not_be_acknowledged_leaves_no_damage(tmp_path, monkeypatch, fails):
+    """The snapshot is there, and only its acknowledgement failed; then a row gets the value it had before that."""
+    store = GraphStore(tmp_path)
+    commit = lambda value, sequence: store.commit({"looked": rows(value)}, sequence, sequence, {})  # noqa: E731
+    commit(1, 1)
+    with monkeypatch.context() as full, pytest.raises(StoreError, match="not committed"):
+        full.setattr(store, fails, lambda *_: (_ for _ in ()).throw(OSError("No space left on device")))
+        commit(2, 2)
+    commit(1, 3)
+    store.close()
+    stored = read_snapshot(tmp_path)
+    assert stored.sequence == 3 and stored.tables["looked"]["cell"].tolist() == [[7, 1]]
+
+
+def rows(value: int) -> Rows:
+    return Rows(np.array([0]), {"cell": np.array([[7, value]])})
 
 
 def test_cells_forgotten_in_a_commit_that_failed_are_blanked_by_the_next():

@@ -110,6 +110,14 @@ def test_the_limit_is_of_the_nodes_clock_and_silence_of_the_wall_clock(sim):
     assert sim.ends[-1] == ("timeout", "not done after 5 s")
 
 
+@pytest.mark.parametrize("timeout_s", [float("nan"), float("inf"), -1.0])
+def test_a_time_limit_that_is_none_is_refused_and_the_goal_before_goes_on(robot, timeout_s):
+    goal, _ = robot.accept()
+    with pytest.raises(InvalidInputError, match=r"timeout_s: .*, expected 0 \(the node's own\) or"):
+        robot.accept(timeout_s=timeout_s)
+    assert robot.book.goal is goal and not robot.ends
+
+
 def test_a_robots_goal_is_an_episode_of_its_own(robot):
     goal, plan = robot.accept()
     assert plan == JoinEpisode(1)

@@ -288,6 +288,82 @@ def test_a_person_who_falls_silent_hands_back_to_the_policy():
     assert "intervention: 'ann' was active and fell silent" in desk.says()
 
 
+@pytest.mark.parametrize("stamp_ns", [0, round(80e9), round(120e9)])
+def test_a_person_of_another_time_moves_nothing_after_the_episode(stamp_ns):
+    """What the policy had planned beyond its end is not executed because of a message that is refused."""
+    desk = Desk(lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), *[RIGHT] * 30)
+    moved = [desk.real_time().command.positions[0] for _ in range(3)][-1]
+    desk.status(state="stopped")
+    rest = desk.real_time(1.0).command.positions[0]
+    count = len(desk.decisions)
+    for _ in range(5):
+        desk.session.on_human(HumanAction(stamp_ns, "ann", True, "ee_delta", RIGHT))
+        desk.real_time()
+    assert len(desk.decisions) == count and rest - moved < 0.1
+    assert desk.session.pipeline.filter.counts["human_stamp"] == 5
+
+
+@pytest.mark.parametrize("ends", ["episode", "person"])
+def test_an_arm_in_motion_comes_to_rest_within_its_limits_when_nobody_drives_any_more(ends):
+    desk, fast = Desk(lockstep=False), np.array([1.0, 0, 0, 0, 0, 0, -1.0])
+    if ends == "episode":
+        desk.status()
+        desk.chunk(round(100.1e9), *[fast] * 30)
+    x = 0.0
+    for _ in range(6):
+        if ends == "person":
+            desk.session.on_human(HumanAction(round((desk.now_s + 0.1) * 1e9), "ann", True, "ee_delta", fast))
+        x = desk.real_time(x=x).command.positions[0]
+    if ends == "episode":
+        desk.status(state="stopped")
+    else:
+        desk.session.on_human(HumanAction(round(desk.now_s * 1e9), "ann", False, "ee_delta", fast))
+    for _ in range(10):
+        x = desk.real_time(x=x).command.positions[0]
+    xs = [0.0, *[one.command.positions[0] for one in desk.decisions]]
+    speeds = np.diff(xs) / 0.1
+    assert speeds.max() > 0.4 and speeds[-1] == 0.0
+    assert np.abs(np.diff(speeds)).max() / 0.1 <= 5.0 + 1e-9
+    count = len(desk.decisions)
+    desk.real_time(0.5, x=x)
+    assert len(desk.decisions) == count  # at rest it is left alone
+
+
+def test_an_episode_that_begins_in_the_motion_of_another_begins_at_rest():
+    desk, fast = Desk(lockstep=False), np.array([1.0, 0, 0, 0, 0, 0, -1.0])
+    desk.status()
+    desk.chunk(round(100.1e9), *[fast] * 30)
+    x = 0.0
+    for _ in range(6):
+        x = desk.real_time(x=x).command.positions[0]
+    desk.status(state="stopped")
+    desk.status(episode=2)
+    desk.chunk(round((desk.now_s + 0.1) * 1e9), *[-fast] * 30, episode=2)
+    for _ in range(8):
+        x = desk.real_time(x=x).command.positions[0]
+    speeds = np.diff([0.0, *[one.command.positions[0] for one in desk.decisions]]) / 0.1
+    assert speeds.max() > 0.4 and speeds.min() < -0.4  # it goes on to drive the second one
+    assert np.abs(np.diff(speeds)).max() / 0.1 <= 5.0 + 1e-9
+    assert desk.episodes[-1] == 2
+
+
+def test_a_robot_whose_clock_was_set_back_goes_on():
+    """As NTP does after a start without a battery: everything that comes is an hour older then."""
+    desk = Desk(lockstep=False)
+    desk.now_s = 5000.0
+    desk.status()
+    desk.chunk(round(5000.1e9), *[RIGHT] * 10)
+    desk.real_time(0.3)
+    desk.now_s, mono = 1400.0, desk.now_s
+    desk.session._clock = lambda: desk.now_s + mono - 1400.0  # the time that waiting is measured in goes on
+    desk.status(episode=2)
+    desk.chunk(round(1400.1e9), *[RIGHT] * 10, episode=2)
+    assert desk.real_time(0.5).author == "v"
+    assert desk.decisions[-1].command.stamp_ns == round(1400.5e9)
+
+
 def test_joint_states_of_a_step_that_do_not_come_are_named_in_lock_step():
     desk = Desk()
     desk.status(STEP_NS)
@@ -484,6 +560,7 @@ def test_a_person_does_not_drive_before_it_is_known_what_ran(tmp_path):
     for _ in range(3):
         desk.session.on_human(HumanAction(round(desk.now_s * 1e9), "ann", True, "ee_delta", RIGHT))
         assert desk.real_time() is None
+    assert "what ran before the restart is not known: give a goal, or call safety/reset" in desk.says()
 
 
 def test_a_stop_folder_that_cannot_be_written_is_named(tmp_path):
@@ -492,6 +569,21 @@ def test_a_stop_folder_that_cannot_be_written_is_named(tmp_path):
     desk.session.stop("button")
     assert "would not survive a restart" in desk.says()
     assert desk.latched_reasons[-1] == "button"
+    (tmp_path / "file").unlink()  # there is room again: the next call writes it
+    desk.session.stop("button")
+    assert "would not survive a restart" not in desk.says()
+    assert StopLatch(tmp_path / "file" / "x").stopped == "button"
+
+
+def test_a_note_of_the_episode_that_cannot_be_written_is_named_and_written_later(tmp_path):
+    (tmp_path / "file").write_text("")
+    desk = Desk(tmp_path / "file" / "x", lockstep=False)
+    desk.status()
+    assert "would not survive a restart" in desk.says()
+    (tmp_path / "file").unlink()
+    desk.status(STEP_NS)
+    assert "would not survive a restart" not in desk.says()
+    assert StopLatch(tmp_path / "file" / "x").unfinished
 
 
 class Kept(GoRight):

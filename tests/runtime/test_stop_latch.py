@@ -15,8 +15,8 @@ def writers(*names: str):
 SIM, NEW_SIM, STRANGER = writers("01.02"), writers("01.03"), writers("09")
 
 
-def status(episode: int = 3, state: str = "running") -> EpisodeStatus:
-    return EpisodeStatus(0, "r", episode, "reach", "go", 5, state)
+def status(episode: int = 3, state: str = "running", step: int = 5) -> EpisodeStatus:
+    return EpisodeStatus(0, "r", episode, "reach", "go", step, state)
 
 
 def test_a_stop_is_there_in_the_next_process_until_it_is_released(tmp_path):
@@ -32,7 +32,7 @@ def test_it_is_fsynced_with_its_folder_before_the_stop_returns(tmp_path, monkeyp
         os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle))
     )
     StopLatch(tmp_path).stop("button")
-    assert synced == [str(tmp_path / "stop.partial"), str(tmp_path)]
+    assert synced == [str(tmp_path / f"stop.json.{os.getpid()}.partial"), str(tmp_path)]
 
 
 @pytest.mark.parametrize("bytes_kept", [0, 1, 20, -1])
@@ -80,6 +80,14 @@ def test_a_process_that_begins_within_an_episode_holds_it(tmp_path):
 def test_another_episode_needs_no_release(tmp_path, next_status, writer):
     StopLatch(tmp_path).saw(status(3), SIM)
     assert StopLatch(tmp_path).saw(next_status, writer) == ""
+
+
+def test_an_episode_of_the_same_number_by_another_writer_is_noted_as_its_own(tmp_path):
+    """A policy node that was killed counts from one again; then this process is killed, too."""
+    latch = StopLatch(tmp_path)
+    latch.saw(status(1, step=40), SIM)
+    latch.saw(status(1, step=0), NEW_SIM)
+    assert StopLatch(tmp_path).saw(status(1, step=9), NEW_SIM) == RESTARTED
 
 
 def test_the_writer_may_be_one_of_several(tmp_path):
