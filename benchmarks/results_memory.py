@@ -38,7 +38,8 @@ def household_now(results: Results) -> list[str]:
         f"A simulated home that is lived in: {config['homes']} homes, {config['days']} days, three rounds a day. The",
         "robot is asked where every kind of thing is. *Right*: within 10 cm. *Stale*: wrong although the robot has",
         "looked there since the thing left. The sensor model was fitted to rendered frames through the real",
-        "perception. [What is scored](explanation/household.md) defines every word.",
+        "perception. The rest is *outdated*: wrong, and nobody has looked there since. [What is scored]"
+        "(explanation/household.md) defines every word.",
         "",
         *table(head, rows),
     ]
@@ -194,7 +195,16 @@ def speed(results: Results) -> list[str]:
         ratios = [short(row["ratio"]) for row in cells if row and row.get("ratio")]
         rows.append([name, *shown, ratios[-1] if ratios else "–"])
     head = ("CPU ms, p50", *(f"{size:,} objects" for size in sizes), "ratio to the bare operation, largest size")
-    return table(head, rows) + _growth(results)
+    return [
+        "Median time of the processor. *Bare*: the one operation that each cannot do without, such as the index "
+        "look-up or "
+        "the write of the same bytes. *Growth*: the time at the larger size over that at the smaller. *Over "
+        "slowest*: all "
+        "four stores together over the slowest of them.",
+        "",
+        *table(head, rows),
+        *_growth(results),
+    ]
 
 
 def _growth(results: Results) -> list[str]:

@@ -88,6 +88,8 @@ HEAD = """# Results
 Written by `python -m engram.benchmarks.results_page` from the files in `benchmarks/results/`; a test compares the two.
 Square brackets hold 95 % intervals: Wilson intervals for rates, bootstrap intervals for means and ratios. *n* is the
 number of episodes, questions or repetitions. "Target" is the figure that was fixed before the measurement.
+`base` and `engram` are the two shipped policies: `base` for the six tabletop tasks, `engram` for all tasks, with a
+memory. `memory` is an earlier policy that `engram` replaced. Engram is this software.
 [Where each figure comes from](#provenance) lists commit, seeds and machine of every file.
 [Reproducing the figures](how-to/reproduce.md) says how to measure again.
 """

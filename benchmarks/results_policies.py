@@ -241,10 +241,12 @@ def looked_up(result: ResultFile) -> list[str]:
         rows.append([f"`{task}`", alternatives, *shares, samples(known), chance])
     head = ("task", "alternatives", "words fit best", "looked up within 2 cm", "success", "n", "chance")
     return [
-        "The tasks as they are now draw the target from the seed. A scripted policy without images takes the object in",
-        "`memory/context` whose embedding is most like the instruction's, and moves to its place. It is a ceiling for",
-        'a policy that looks things up. "Words fit best": the share of all sentences, held-out wordings included, that',
-        "resemble the name of the right object more than that of any other in the scene.",
+        "How good could looking up be? A scripted policy without images takes the object in `memory/context` whose",
+        "embedding is most like the instruction's, and moves to its place. *Alternatives*: things in the scene.",
+        "*Words fit",
+        "best*: the share of all sentences, held-out wordings included, that resemble the name of the right object",
+        "more",
+        "than that of any other. *Looked up within 2 cm*: the object taken lies where the target is.",
         "",
         *table(head, rows),
     ]

@@ -89,7 +89,9 @@ POLICY = {
     "memory_share_of_a_control_step": "sequence memory: share of a control step, replanning every fourth step",
     "memory_share_of_a_control_step_both_asked_at_every_step": "the same, replanning at every step",
     "memory_share_of_a_control_step_asked_at_every_step_beside_every_fourth": (
-        "`memory`, replanning at every step, over `base`, replanning every fourth: share of a control step"
+        "a network with a bank, replanning at every step, minus one without a memory, replanning every fourth: share "
+        "of a "
+        "control step"
     ),
     "fast_forgetful_training_speed_beside_gru": "training: speed of Fast and Forgetful Memory relative to the GRU",
     "fast_forgetful_parallel_speed_beside_sequential": "training: its parallel form relative to step by step",
@@ -118,8 +120,11 @@ def first_hour(results: Results) -> list[str]:
         if row["ran"] and row["seconds"]
     ]
     return [
-        "Every command of the README in its order, in a fresh clone. The packages had been downloaded before. Commands",
-        "that run for hours or until Ctrl-C ran shorter. Those that need a ROS installation were not run.",
+        f"The commands that the README had at commit {result.commit}, in their order, in a fresh clone; `engram",
+        f"improve`",
+        "and `engram validate` came later. The packages had been downloaded before. Commands that run for hours or",
+        "until",
+        "Ctrl-C ran shorter. Those that need a ROS installation were not run.",
         "",
         *table(("command", "what ran", "seconds"), rows),
         *plain(result),

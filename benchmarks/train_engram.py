@@ -38,8 +38,8 @@ VARIATIONS: dict[tuple[str, ...], tuple[str, ...]] = {
         ":alternatives=6,first_color=7,delay=15",
     ),
 }
-"""How each task is varied. What is kept for the evaluation beyond training: held-out words, longer delays, more things,
-most alternatives, and the last three colours of the memory tasks."""
+"""How each task is varied. What is kept for the evaluation beyond training: held-out words, longer delays, more things
+and most alternatives."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class SafetyConfig:
     """How far outside the workspace box the tool may be commanded before the command is rejected [m]."""
     slack_s: float = 0.05
     """A joint may be measured as far from the measurements before as its fastest motion takes it in the time between,
-    and in this time on top; beyond it the robot stops: see :class:`engram.core.joint_watch.JointWatch` [s]."""
+    and in this time on top; beyond it the robot stops: see JointWatch in core/joint_watch.py [s]."""
     frozen_after_s: float = 0.5
     """A joint that is commanded away from where it is measured, by more than half of its fastest motion in a control
     step, may be measured without any change for so long; then the robot stops [s]."""

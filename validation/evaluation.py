@@ -346,7 +346,7 @@ def evaluate_oracle_state(
     Args:
         tasks: names.
         episodes: per task.
-        execute_steps: control steps between two decisions; 0 = 4, as the shipped policies.
+        execute_steps: control steps between two decisions; 0 = the policy's own; 4 for scripted experts.
         robot: that acts.
     """
     world = MujocoWorld(WorldConfig(profile="none"), robot)
