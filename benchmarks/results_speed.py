@@ -121,7 +121,7 @@ def first_hour(results: Results) -> list[str]:
     ]
     return [
         f"The commands that the README had at commit {result.commit}, in their order, in a fresh clone; `engram",
-        f"improve`",
+        "improve`",
         "and `engram validate` came later. The packages had been downloaded before. Commands that run for hours or",
         "until",
         "Ctrl-C ran shorter. Those that need a ROS installation were not run.",

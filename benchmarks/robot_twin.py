@@ -6,10 +6,12 @@ controller's topic, cameras and tf alone; it ends no episode and tells no node w
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from std_msgs.msg import Bool
 
 from engram.benchmarks.faults_loop import Loop, TrialError, end, trial_graph
 from engram.benchmarks.verdicts import MOMENTARY
+from engram.core.child import end_with_parent
 from engram.nodes import qos
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import TaskStatus
@@ -94,7 +97,8 @@ class Twin:
         with log.open("ab") as out:
             command = [sys.executable, "-m", "engram.nodes.sim_node", *words]
             environment = {**self.loop.environment, **(self.settings.environment or {})}
-            return subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+            with_us = partial(end_with_parent, os.getpid())
+            return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=with_us)
 
     def _on_truth(self, msg: TaskStatus) -> None:
         self.truth = msg

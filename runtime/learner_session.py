@@ -72,7 +72,7 @@ class LearnerSession(ExperienceSession):
         self._practised = workspace.practised
         self._refused: Findings | None = None  # what cannot be made part of the weights
         self._trouble = ""  # why
-        self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that nobody has heard of yet
+        self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that is not in the library yet
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
         super().__init__(store, outputs, health)
         self._config, self._key = config, key
@@ -254,15 +254,15 @@ class LearnerSession(ExperienceSession):
             self._add_candidate(data, manifest)
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
-        self._due = data, manifest  # until it has been said: a disk may be full
+        self._due = data, manifest  # until it is kept: a disk may be full
         self.library.add(data, manifest)
+        self._due = None
         self._health.count("candidates")
         # Behind the gate the weights stay here: in simulation a policy node would let any that it gets drive.
         self._announce(b"" if self._config.promote == "gated" else data, manifest)
         if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
             self.library.deploy(manifest.version)
             self.learner.promoted(manifest.version)
-        self._due = None
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
         robots = self._robots[:1] if manifest.stage == "canary" else self._robots

@@ -15,8 +15,8 @@ def chunk_count(size: int, chunk_size: int) -> int:
 
 
 def split(data: bytes, chunk_size: int) -> Iterator[bytes]:
-    """Yield ``data`` in chunks of ``chunk_size`` bytes, the last one shorter."""
-    for index in range(chunk_count(len(data), chunk_size)):
+    """Yield ``data`` in chunks of ``chunk_size`` bytes, the last one shorter; nothing of no data."""
+    for index in range(chunk_count(len(data), chunk_size) if data else 0):
         yield data[index * chunk_size : (index + 1) * chunk_size]
 
 

@@ -119,6 +119,6 @@ def _object(name: str, text: str) -> dict:
 
 def weight_chunks_to_msgs(version: str, weights: bytes, chunk_size: int) -> Iterator[WeightChunk]:
     """Yield the slices of a weight file in order; joined they are ``weights`` again."""
-    count = slices.chunk_count(len(weights), chunk_size)
-    for index, piece in enumerate(slices.split(weights, chunk_size)):
-        yield WeightChunk(version=version, index=index, count=count, data=octets(piece))
+    pieces = [*slices.split(weights, chunk_size)]
+    for index, piece in enumerate(pieces):
+        yield WeightChunk(version=version, index=index, count=len(pieces), data=octets(piece))

@@ -273,6 +273,7 @@ def test_manifest_and_weights():
     without = dataclasses.replace(manifest, lineage=None)
     assert same(messages.manifest_from_msg(through(messages.manifest_to_msg(without, 5, 300))), without)
     pieces = [through(chunk) for chunk in messages.weight_chunks_to_msgs("v2", data, 300)]
+    assert not [*messages.weight_chunks_to_msgs("v2", b"", 300)]  # of a manifest alone
     assert [p.index for p in pieces] == [0, 1, 2, 3]
     assert b"".join(bytes(p.data) for p in pieces) == data
     msg.metrics_json = "[1]"
