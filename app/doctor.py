@@ -38,9 +38,9 @@ COLORS = {"ok": 32, "warn": 33, "fail": 31}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INTERFACES = {
     "msg": (
-        *("ActionChunk", "Experience", "ExperienceAck", "Intervention", "MemoryConflict", "MemoryContext"),
+        *("ActionChunk", "Experience", "ExperienceAck", "GateVerdict", "Intervention", "MemoryConflict"),
         *("ObjectObservation", "PolicyManifest", "SceneEdge", "SceneGraphUpdate", "SceneNode", "SceneObservation"),
-        *("TaskStatus", "WeightChunk"),
+        *("MemoryContext", "TaskStatus", "Verdict", "WeightChunk"),
     ),
     "srv": (
         *("GetGraph", "MemoryConflicts", "MemoryMerge", "MemoryQuery", "MemoryRecall", "MemoryResolve"),
@@ -160,7 +160,7 @@ def check_shm_left(_: DoctorConfig) -> Check:
 
 def check_egl(_: DoctorConfig) -> Check:
     """Render a red floor and look at a pixel."""
-    result = run_python(["-c", RENDER], environment={"MUJOCO_GL": "egl"})
+    result = run_python(["-c", RENDER], environment={"MUJOCO_GL": os.environ.get("MUJOCO_GL", "egl")})
     if result.returncode == 0 and int(last_line(result.stdout)) > 60:
         return Check("EGL rendering", "ok", "a picture was rendered")
     found = "the picture is black" if result.returncode == 0 else last_line(result.stderr)

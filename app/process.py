@@ -74,7 +74,8 @@ class Process:
     def _read(self, on_line: Callable[[str], None]) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            on_line(line.decode(errors="replace").rstrip("\r\n"))
+            with contextlib.suppress(OSError, ValueError):  # who does not read a node's words makes it wait for ever
+                on_line(line.decode(errors="replace").rstrip("\r\n"))
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""

@@ -197,7 +197,7 @@ class LineSink:
 
     def __init__(self, stream: TextIO | None, log_dir: Path | None = None) -> None:
         self._stream = stream
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may end what prints a line just now
         self._tails: dict[str, deque[str]] = {}
         self._files: dict[str, TextIO] = {}
         self.log_dir = log_dir
@@ -211,15 +211,24 @@ class LineSink:
                     self._files[name] = (self.log_dir / f"{name}.log").open("a")
             self._tails[name].append(line)
             if name in self._files:
-                print(line, file=self._files[name], flush=True)
+                self._keep(name, line)
             if self._stream is not None:
                 self._show(f"{self._prefix(name)} {line}", self._stream)
+
+    def _keep(self, name: str, line: str) -> None:
+        try:
+            print(line, file=self._files[name], flush=True)
+        except OSError as error:  # such as a full disk
+            del self._files[name]
+            self(name, f"this log goes no further: {error}")
 
     def _show(self, line: str, stream: TextIO) -> None:
         try:
             print(line, file=stream, flush=True)
         except OSError:
             self._stream = None
+        except ValueError:  # a character that the terminal cannot show
+            print(line.encode("ascii", "replace").decode(), file=stream, flush=True)
 
     def _prefix(self, name: str) -> str:
         prefix = f"[{name}]".ljust(self.WIDTH)

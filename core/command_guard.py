@@ -20,6 +20,8 @@ SILENT_S = 1.0
 """After so long without a command, motion begins anew from where the arm is measured [s]."""
 STEPS = 2.0
 """Control steps of motion that may come at once, because commands arrive early and late."""
+SLOWS = 0.1
+"""Share of a joint's acceleration by which it slows down at least while it brakes."""
 ROUNDING = 1e-6
 """Tolerance of comparisons [rad, m, and of durations relative]."""
 
@@ -50,6 +52,7 @@ class CommandGuard:
         self._commanded: np.ndarray | None = None  # (n,) last that was let through
         self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
         self._to_rest = np.zeros(len(self._speed))  # (n,) way that braking takes from there
+        self._step = np.zeros(len(self._speed))  # (n,) motion of the last command
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
@@ -77,7 +80,13 @@ class CommandGuard:
         used = np.abs(command.positions - self._start(joints.positions, at_s))
         if self.stopped and self._held is None:
             self._held = command.positions
-            self._to_rest[:-1] = self._braking_way(used[:-1] / self._dt_s)
+            self._to_rest[:-1] = self._braking_way(self._step[:-1] / self._dt_s)
+        if self.stopped:  # who brakes gets slower at each step; the last command before may be repeated first
+            slower = self._step[:-1] - SLOWS * self._acceleration * self._dt_s**2
+            self._to_rest[:-1][used[:-1] > np.maximum(slower, 0.0) + ROUNDING] = 0.0
+            self._step = np.where(used > ROUNDING, used, self._step)
+        else:
+            self._step = used
         self._budget, self._commanded = budget - used, command.positions
         self._at_s, self._stamp_ns = at_s, command.stamp_ns
         return ""
@@ -110,9 +119,12 @@ class CommandGuard:
         return "", ""
 
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
-        """Return how far the arm's joints go at most until they rest (n - 1,), none where one rests at ``speed``."""
+        """Return how far the arm's joints go at most until they rest (n - 1,), none where one rests at ``speed``.
+
+        The safety node may use a share of the acceleration alone: 0.3 of it is thought of, as a robot begins with.
+        """
         peak = np.minimum(speed + self._acceleration**2 / self._jerk, self._speed[:-1])  # it may just get faster
-        way = peak * (peak / self._acceleration / 2 + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
+        way = peak * (peak / self._acceleration / 0.6 + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
         return np.where(speed > ROUNDING, way, 0.0)
 
     def _start(self, measured: np.ndarray, at_s: float) -> np.ndarray:

@@ -1,15 +1,13 @@
 """Judges the learner's candidates in simulation, unasked and at low priority, and asks to promote what it promotes.
 
 It stands beside the learner, whose folder it reads and writes verdicts into. Of the candidates that come while one is
-judged, only the newest is judged next. With ``practise`` the policy practises in the same simulation meanwhile. Where
-robot or policy cannot be simulated, the diagnostics say so, and nothing is promoted.
+judged, only the newest is judged next. With ``practise`` the policy practises in the same simulation while nothing is
+judged. Where robot or policy cannot be simulated, the diagnostics say so, and nothing is promoted.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections import deque
 from typing import NoReturn
 
 from rclpy.client import Client
@@ -21,6 +19,7 @@ from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.process import run
 from engram.runtime.parameters.gate import GateNodeConfig
+from engram.runtime.promotions import Promotions
 from engram.validation.gate import OPEN, PROMOTE
 from engram.validation.standing import StandingGate, standing_gate
 from engram.validation.validate import Progress
@@ -29,8 +28,6 @@ from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy
 
 FAILED = "failed"
-ANSWER_S = 60.0
-"""Longest wait for the learner's answer [s]; it is asked again then."""
 
 
 class GateNode(EngramNode):
@@ -46,9 +43,8 @@ class GateNode(EngramNode):
     def setup(self) -> None:
         """Find out whether the learner's candidates can be simulated."""
         self.verdicts = self.create_publisher(GateVerdictMsg, "policy/gate", qos.LATCHED)
-        self.promoted: deque[GateVerdictMsg] = deque()
+        self.promotions = Promotions()
         self.asked: Future | None = None
-        self.asked_until = 0.0
         self.client: Client = self.create_client(PromotePolicy, "policy/promote")
         self.cannot = ""
 
@@ -69,26 +65,27 @@ class GateNode(EngramNode):
             self.get_logger().warning("an episode was still running after a minute")
         self.standing = None
 
-    # -- inputs --------------------------------------------------------------------------------------------------
-
     def _on_manifest(self, msg: PolicyManifestMsg) -> None:
         if msg.stage == "candidate" and self.standing is not None:
             self.standing.offer(msg.version)
+        elif msg.stage in ("canary", "approved"):
+            self.promotions.drives(msg.version)
 
     def _promote(self) -> None:
         """Ask the learner for what was promoted, one after the other."""
-        if self.asked is not None and (time.monotonic() > self.asked_until or not self.client.service_is_ready()):
-            self.client.remove_pending_request(self.asked)  # its learner is gone: ask the next one
+        ready = self.client.service_is_ready()
+        if self.asked is not None and self.promotions.is_lost(learner_there=ready):
+            self.client.remove_pending_request(self.asked)
             self.asked = None
-        if self.asked is not None or not self.promoted or not self.client.service_is_ready():
-            return
-        msg, self.asked_until = self.promoted[0], time.monotonic() + ANSWER_S
-        self.asked = self.client.call_async(PromotePolicy.Request(version=msg.candidate, reason="the gate node"))
-        self.asked.add_done_callback(self._on_promoted)
+        if ready and (version := self.promotions.next()):
+            self.asked = self.client.call_async(PromotePolicy.Request(version=version, reason="the gate node"))
+            self.asked.add_done_callback(self._on_promoted)
 
     def _on_promoted(self, future: Future) -> None:
+        if future is not self.asked:
+            return
         self.asked, answer = None, future.result()
-        self.promoted.popleft()
+        self.promotions.answered()
         if answer is not None and answer.accepted:
             self.health.count("promoted")
             self.get_logger().info(answer.reason)
@@ -104,11 +101,11 @@ class GateNode(EngramNode):
     def judged(self, version: str, verdict: GateVerdict) -> None:
         """Tell the verdict, and have it promoted."""
         report = json.dumps(dict(verdict.report))
-        msg = self._tell(version, verdict.decision, verdict.reason, int(verdict.report["pairs"]), report)
+        self._tell(version, verdict.decision, verdict.reason, int(verdict.report["pairs"]), report)
         self.health.count(f"verdicts {verdict.decision}")
         self.get_logger().info(f"{version}: {verdict.decision}, {verdict.reason}")
         if verdict.decision == PROMOTE and self.config.promote:
-            self.promoted.append(msg)
+            self.promotions.add(version)
 
     def found(self, what: str) -> None:
         """Tell what was found out of the robot's gap."""
@@ -125,14 +122,13 @@ class GateNode(EngramNode):
         self.report("validation", error)
         self._tell(version, FAILED, str(error), 0)
 
-    def _tell(self, version: str, decision: str, reason: str, pairs: int, report: str = "") -> GateVerdictMsg:
+    def _tell(self, version: str, decision: str, reason: str, pairs: int, report: str = "") -> None:
         msg = GateVerdictMsg(candidate=version, decision=decision, reason=reason, pairs=pairs, report_json=report)
         msg.header = messages.header(self.get_clock().now().nanoseconds)
         self.verdicts.publish(msg)
         self.health.note(
             "candidate", f"{version}: {'' if decision == OPEN else decision + ', '}{reason}; {pairs} pairs"
         )
-        return msg
 
     def add_diagnostics(self) -> None:
         """Show what is judged, or why nothing is."""

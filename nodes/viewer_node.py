@@ -6,17 +6,17 @@ page a few times a second, and only while somebody looks at it.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Bool
 
+from engram.core.errors import EngramError
 from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
@@ -30,13 +30,14 @@ from engram.runtime.health import TOPIC, own_name
 from engram.runtime.parameters.viewer import ViewerNodeConfig
 from engram.sim.tasks import example_instructions, task_for
 from engram.viewer.graph_feed import RETRY_S, GraphFeed
+from engram.viewer.newest import Newest
 from engram.viewer.page import ViewerPage
 from engram.viewer.reports import Reports
-from engram.viewer.values import Candidate, Judged, NodeState, Outcome
+from engram.viewer.values import Judged, NodeState, Outcome
 from engram_interfaces.msg import ActionChunk, GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus
 
-OUTCOMES_SHOWN = 8
-CANDIDATES_SHOWN = 12
+FRESH_S = 0.5
+"""Joints that were heard longer ago say nothing of where the robot is now [s]."""
 MOST_CAMERAS = 16
 """Cameras that the page knows at most."""
 CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
@@ -56,13 +57,12 @@ class ViewerNode(EngramNode):
         require_free_port(config.port, "port:=N (launch argument or parameter)")
         self.robot = make_robot(config.robot)
         self.joints: JointState | None = None
+        self.heard_s = 0.0  # when they were
         self.images: dict[str, Image | CompressedImage] = {}  # camera -> newest picture
         self.cameras: set[str] = set()  # those that are subscribed to
         self.reports = Reports(config.stale_after_s)
-        self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_SHOWN)  # newest first
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
-        self.candidates: deque[Candidate] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
-        self.judged: deque[Judged] = deque(maxlen=CANDIDATES_SHOWN)  # newest first
+        self.newest = Newest()
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
         self.handover = Handover(self, "page")
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
@@ -78,7 +78,7 @@ class ViewerNode(EngramNode):
     def start(self) -> None:
         """Listen to everything that is shown."""
         self.cameras.clear()
-        self.subscribe(JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
+        subscribe_bound(self, JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
@@ -99,7 +99,8 @@ class ViewerNode(EngramNode):
 
     def _drive(self) -> None:
         """Pass on what a visitor does who drives the robot."""
-        if self.joints is None:
+        if self.joints is None or time.monotonic() - self.heard_s > FRESH_S:
+            self.handover.pass_on(self.page.by_hand(None), self.get_clock().now().nanoseconds)
             return
         joints = messages.joints_from_msg(self.joints, self.robot.joint_names)
         self.handover.pass_on(self.page.by_hand(self.handover.seen(joints, self.robot)), joints.stamp_ns)
@@ -110,7 +111,7 @@ class ViewerNode(EngramNode):
     # -- inputs: only the newest is kept ---------------------------------------------------------------------------
 
     def _on_joints(self, msg: JointState) -> None:
-        self.joints = msg
+        self.joints, self.heard_s = msg, time.monotonic()
 
     def _find_cameras(self) -> None:
         """Subscribe to every camera of this robot that somebody publishes."""
@@ -134,10 +135,7 @@ class ViewerNode(EngramNode):
     def _on_status(self, msg: TaskStatus) -> None:
         words = f'"{msg.instruction}"' if msg.instruction else "no task"
         self.page.show_status(f"Episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
-        last = self.outcomes[0].episode if self.outcomes else None
-        if msg.state in ("succeeded", "failed") and msg.episode != last:
-            driver = self.reports.policy().name
-            self.outcomes.appendleft(Outcome(msg.episode, msg.instruction, msg.state, msg.step, driver))
+        self.newest.ended(Outcome(msg.episode, msg.instruction, msg.state, msg.step, self.reports.policy().name))
 
     def _on_stopped(self, msg: Bool) -> None:
         self.page.show_stopped("the Nodes tab says why, at safety_node" if msg.data else "")
@@ -148,32 +146,38 @@ class ViewerNode(EngramNode):
                 self.reports.take(NodeState(name, said.level, said.message, said.values), time.monotonic())
 
     def _on_manifest(self, msg: PolicyManifest) -> None:
-        metrics = json.loads(msg.metrics_json) if msg.metrics_json else {}
-        self.candidates.appendleft(Candidate(msg.version, msg.parent, msg.stage, metrics))
+        self.newest.announced(messages.manifest_from_msg(msg))
 
     def _on_verdict(self, msg: GateVerdict) -> None:
-        if self.judged and self.judged[0].version == msg.candidate:
-            self.judged.popleft()
-        self.judged.appendleft(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs))
+        self.newest.verdict(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs))
 
     # -- the page --------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Show the newest of everything, while somebody looks."""
+        """Show the newest of everything, while somebody looks; what cannot be read hides nothing else."""
         if not self.page.visitors:
             return
-        if self.joints is not None:
-            joints, self.joints = self.joints, None
-            self.page.show_joints(messages.joints_from_msg(joints, self.robot.joint_names))
         images, self.images = self.images, {}
-        for name, msg in images.items():
-            self.page.show_camera(name, messages.color_from_msg(msg, f"camera {name!r} color"))
-        self.graph.refresh()
+        cameras: list[Callable[[], None]] = [partial(self._show_camera, *one) for one in images.items()]
+        for show in (self._show_joints, *cameras, self.graph.refresh, self._show_reports):
+            try:
+                show()
+            except EngramError as error:
+                self.report("page", error)
+
+    def _show_joints(self) -> None:
+        if self.joints is not None:
+            self.page.show_joints(messages.joints_from_msg(self.joints, self.robot.joint_names))
+
+    def _show_camera(self, name: str, msg: Image | CompressedImage) -> None:
+        self.page.show_camera(name, messages.color_from_msg(msg, f"camera {name!r} color"))
+
+    def _show_reports(self) -> None:
         now_s = time.monotonic()
         states = self.reports.states(now_s)
         self.page.show_nodes(states)
-        self.page.show_policy(self.reports.policy(), self.outcomes)
-        self.page.show_learning(self.reports.learner(now_s), self.candidates, self.judged)
+        self.page.show_policy(self.reports.policy(), self.newest.outcomes)
+        self.page.show_learning(self.reports.learner(now_s), self.newest.candidates, self.newest.judged)
         if self.config.choose_task:
             self.page.show_examples(example_instructions(self.own_tasks))
 

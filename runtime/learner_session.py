@@ -21,6 +21,7 @@ from engram.learning.live import worse_than_before
 from engram.learning.practised import Findings
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
+from engram.learning.weights.library import UNREADABLE
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
 from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
@@ -97,7 +98,8 @@ class LearnerSession(ExperienceSession):
         What was deployed without one does not come back.
         """
         made = self.learner.newest() if self._config.promote != "auto" else None
-        known = {self.library.manifest(version).sha256 for version in self.library.versions}
+        readable = [version for version in self.library.versions if self.library.stage(version) != UNREADABLE]
+        known = {self.library.manifest(version).sha256 for version in readable}
         return made if made is not None and made[1].sha256 not in known else None
 
     def end(self) -> None:
@@ -119,6 +121,7 @@ class LearnerSession(ExperienceSession):
         self._watch()
         if self._due is not None:
             self._take_candidate(*self._due)
+            self.learner.save()  # who practises goes on from there
         self._take_correction(goes_on)
         self.learner.poll()
         for _ in range(BURST):

@@ -6,12 +6,13 @@ import importlib
 import json
 import pkgutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.registry import resolve
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
@@ -88,6 +89,10 @@ def _from_json(kind: str, spec: str, package: Any, config: Any, make: Callable[[
         raise InvalidInputError(f"LeRobot {kind} {spec!r}: {error}") from error
 
 
+BUS_S = 1.0
+"""Longest wait until a read has left the motors' bus [s]."""
+
+
 class LeRobotDriver:
     """A connected LeRobot ``Robot`` that speaks joint states and joint commands.
 
@@ -141,11 +146,20 @@ class LeRobotDriver:
 
     def write(self, command: JointCommand) -> None:
         """Send joint targets."""
-        with self._bus:
+        with self._bus_within(BUS_S):
             self.robot.send_action(self._units.said(command.positions))
 
     def close(self) -> None:
         """Disconnect. Whether the motors lose torque is a setting of the LeRobot robot."""
-        with self._bus:
+        with self._bus_within(BUS_S):
             if self.robot.is_connected:
                 self.robot.disconnect()
+
+    @contextmanager
+    def _bus_within(self, longest_s: float) -> Iterator[None]:
+        if not self._bus.acquire(timeout=longest_s):
+            raise EngramError(f"the robot's bus was not free within {longest_s:g} s: reading from it hangs")
+        try:
+            yield
+        finally:
+            self._bus.release()

@@ -18,6 +18,8 @@ from engram.runtime.answer_wait import NEXT, AnswerWait
 from engram.runtime.health import ERROR, Health
 from engram.runtime.stop_latch import StopLatch
 
+AGAIN_S = 1.0
+"""Time between two attempts to write the latch, where the disk refuses it [s]."""
 SILENT_S = 1.0
 """After so long at rest a person may have moved the arm: motion begins anew from where it is measured. A robot that is
 driven and got no command for so long holds first: what it was to do meanwhile is out of date [s]."""
@@ -93,6 +95,7 @@ class SafetySession:
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
+        self._tried_at = 0.0  # when the latch was to be written once more
         self._told: tuple[str, str] | None = None  # reason of the latched stop, and why it is not on disk, as told last
         pipeline.reset()
         if latch.stopped:
@@ -169,7 +172,8 @@ class SafetySession:
         """Take in what a person does."""
         if human.active and self._is_of_another_time(human):
             self.pipeline.filter.counts["human_stamp"] += 1
-            return  # whoever sent it does not drive now
+            self.human = None  # whoever sent it does not drive now
+            return
         self.human, self._human_heard = human, self._clock()
         self._go_on()
 
@@ -198,6 +202,10 @@ class SafetySession:
         """Notice what does not come; call it every control period."""
         self._watch_chunk()
         self._watch_joints()
+        if self.latch.problem and self._clock() - self._tried_at > AGAIN_S:
+            self._tried_at = self._clock()
+            self.latch.again()
+            self._tell_latch()
 
     # -- the control step ----------------------------------------------------------------------------------------
 
@@ -337,6 +345,8 @@ class SafetySession:
         return None if self.human is None or self._is_of_another_time(self.human) else self.human
 
     def _is_of_another_time(self, human: HumanAction) -> bool:
+        if not self.config.lockstep:
+            return not is_near(human.stamp_ns, self._now_ns())
         return self.joints is not None and not is_near(human.stamp_ns, self.joints.stamp_ns)
 
     def _send(self, decision: Decision) -> None:

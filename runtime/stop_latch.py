@@ -45,7 +45,7 @@ class StopLatch:
         self.problem = ""
         """Why the newest change would not survive a restart; empty = it would."""
         self._noted: int | None = None  # episode that this process has written
-        self._step = -1  # of the newest status
+        self._step = self._stamp_ns = -1  # of the newest status
 
     @property
     def stopped(self) -> str:
@@ -78,13 +78,18 @@ class StopLatch:
             self._before = Latched()
             reason = RESTARTED if status.running else ""
         episode = status.episode if status.running else -1
-        anew = status.step < self._step  # another writer may count from the same number
-        anew |= bool(self.problem) and status.step % 10 == 0  # it is tried again, but not in each control step
-        self._step = status.step
+        begins = status.step == 0 and status.stamp_ns != self._stamp_ns  # on a robot it is told so once a goal
+        anew = begins or status.step < self._step  # another writer may count from the same number
+        self._step, self._stamp_ns = status.step, status.stamp_ns
         if episode != self._noted or anew:
             self._write(Latched(self.now.stopped, episode, " ".join(sorted(writers())) if status.running else ""))
             self._noted = episode
         return reason
+
+    def again(self) -> None:
+        """Try once more to write what could not be written."""
+        if self.problem:
+            self._write(self.now)
 
     def _read(self) -> Latched:
         if self.path is None or not self.path.exists():

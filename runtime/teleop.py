@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import select
 import sys
 import termios
@@ -114,13 +115,19 @@ class Keys:
 _WORDS = {"\n": SUCCEEDED, "\r": SUCCEEDED, "\x7f": FAILED, "\b": FAILED, "\x1b": STOP, "q": QUIT}
 
 
+_SEQUENCE = re.compile(r"\x1b(?:\[\[?[0-9;?]*[ -/]*[@-~]|O.)")
+"""What a terminal sends for one key that has no character: an arrow, a function key, either with Ctrl or Shift."""
+
+
 def _split(typed: str) -> list[str]:
-    """Return the keys of ``typed``: an arrow is one, and a lone escape is."""
+    """Return the keys of ``typed``: an arrow is one, and a lone escape is; other keys without a character are none."""
     keys: list[str] = []
     while typed:
-        length = 3 if typed[:2] in ("\x1b[", "\x1bO") else 1
-        key, typed = typed[:length].replace("\x1bO", "\x1b["), typed[length:]
-        keys.append(ARROWS.get(key, key).lower())
+        sequence = _SEQUENCE.match(typed)
+        key = sequence[0] if sequence else typed[0]
+        typed = typed[len(key) :]
+        if not sequence or key.replace("\x1bO", "\x1b[") in ARROWS:
+            keys.append(ARROWS.get(key.replace("\x1bO", "\x1b["), key).lower())
     return keys
 
 

@@ -163,10 +163,11 @@ class SearchBook:
         going_on = []
         for task in job.tasks:
             known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
-            if not any(one.after == corrections or one.gave_up(job) for one in known):
+            now = [one for one in known if one.after == corrections]
+            if not now and not any(one.gave_up(job) for one in known):
                 self._searches.append(Searched(task, job.robot, corrections))
-                known = self._searches[-1:]
-            going_on += [known[-1]] if known[-1].found is None else []
+                now = self._searches[-1:]
+            going_on += [one for one in now if one.found is None]
         del self._searches[:-KEPT]
         if not going_on:
             self._leave(job, corrections)  # it was removed, or other tasks were searched for as well

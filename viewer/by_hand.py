@@ -41,10 +41,15 @@ class ByHand:
             typed += self._typed.popleft()
         return typed
 
+    def drop(self) -> None:
+        """Forget the clicks that nothing came of, and who drove: they mean a robot that is not there."""
+        self._typed.clear()
+        self._keys.drives = False
+
     def wish(self, seen: Seen) -> Wish:
         """Return what the visitors want now; when the last one has left, the robot is handed back."""
-        if self._keys.drives and not self._server.get_clients():
-            self._typed.append(" ")
+        if not self._server.get_clients():
+            self.drop()
         wish = self._device.read(seen)
         label = HAND_BACK if wish.drives else TAKE_OVER
         if label != self._switch.label:

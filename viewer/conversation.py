@@ -52,7 +52,7 @@ class Conversation:
         self._gui, self._ask, self._on_show = server.gui, ask, on_show
         self._exchanges: list[Exchange] = []  # oldest first
         self._count = 0
-        self._waiting: list[Exchange] = []  # those without an answer, oldest first
+        self._waiting: list[tuple[str, Exchange]] = []  # questions without an answer, oldest first
         form = self._gui.add_form(None)
         with form:
             self._question = self._gui.add_text("Question", "", hint='For example: "where is the red cube?"')
@@ -66,7 +66,7 @@ class Conversation:
         if not words:
             return
         self._question.value = ""  # type: ignore[misc]  # viser has a setter
-        self._waiting.append(self._add(words))
+        self._waiting.append((words, self._add(words)))
         self._ask(words)
 
     def _add(self, words: str) -> Exchange:
@@ -81,12 +81,15 @@ class Conversation:
             )
         self._exchanges.append(exchange)
         if len(self._exchanges) > EXCHANGES_SHOWN:
-            self._exchanges.pop(0).remove()
+            gone = self._exchanges.pop(0)
+            self._waiting = [(words, one) for words, one in self._waiting if one is not gone]
+            gone.remove()
         return exchange
 
     def answer(self, answer: Answer) -> None:
-        """Put ``answer`` below the oldest question that waits for one."""
-        exchange = self._waiting.pop(0) if self._waiting else self._add(answer.question)
+        """Put ``answer`` below the oldest question of its words that waits for one: some never get an answer."""
+        at = next((at for at, (words, _) in enumerate(self._waiting) if words == answer.question.strip()), None)
+        exchange = self._waiting.pop(at)[1] if at is not None else self._add(answer.question)
         exchange.answer.content = answer_html(answer)
         if answer.place is not None:
             exchange.show.label = f"Show the {answer.label} in 3D" if answer.label else "Show the place in 3D"

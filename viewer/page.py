@@ -43,18 +43,17 @@ class ViewerPage:
     def __init__(
         self, port: int, actions: PageActions, host: str = "127.0.0.1", robot: RobotConfig = PANDA_2F85
     ) -> None:
-        self._gate: TokenGate | None = None
-        if is_loopback(host):
-            self.server = viser.ViserServer(host=host, port=port, label=TITLE, verbose=False)
-            if self.server.get_port() != port:  # viser would quietly take the next one
-                self.server.stop()
-                raise PortInUseError(
-                    f"port {port} is in use by {port_owner(port) or 'another process'}; choose another"
-                )
-            self.link = f"http://localhost:{port}"
-        else:
-            self.server = viser.ViserServer(host="127.0.0.1", port=0, label=TITLE, verbose=False)
-            self.link = self._open_gate(host, port)
+        if (owner := port_owner(port)) and is_loopback(host):
+            raise PortInUseError(f"port {port} is in use by {owner}; choose another")
+        self.server = viser.ViserServer(host="127.0.0.1", port=0, label=TITLE, verbose=False)
+        # what viser would do for every visitor: a link over a machine of others, past the gate
+        self.server.request_share_url = lambda *_, **__: None  # type: ignore[method-assign]
+        try:
+            self._gate = TokenGate(host, port, self.server.get_port())
+        except InvalidInputError:
+            self.server.stop()
+            raise
+        self.link = self._gate.link
         brand(self.server)
         self._actions = actions
         self.graph = Graph()
@@ -78,8 +77,11 @@ class ViewerPage:
         """How many browsers look at the page now."""
         return len(self.server.get_clients())
 
-    def by_hand(self, seen: Seen) -> Wish:
-        """Return what the visitors want who drive the robot themselves."""
+    def by_hand(self, seen: Seen | None) -> Wish:
+        """Return what the visitors want who drive the robot themselves; nothing while nobody knows where it is."""
+        if seen is None:
+            self._drive.by_hand.drop()
+            return Wish(False)
         return self._drive.by_hand.wish(seen)
 
     # -- what is shown ---------------------------------------------------------------------------------------------
@@ -152,15 +154,6 @@ class ViewerPage:
         if self._gate is not None:
             self._gate.close()
         self.server.stop()
-
-    def _open_gate(self, host: str, port: int) -> str:
-        """Let those who have the token through to the page; return the link that carries it."""
-        try:
-            self._gate = TokenGate(host, port, self.server.get_port())
-        except InvalidInputError:
-            self.server.stop()
-            raise
-        return self._gate.link
 
     # -- what a visitor does with the graph ------------------------------------------------------------------------
 

@@ -51,10 +51,10 @@ class SceneView:
     def __init__(self, server: viser.ViserServer, robot: RobotConfig, on_pick: Callable[[str], None]) -> None:
         self._scene, self._on_pick = server.scene, on_pick
         self._server = server
-        self._robot = RobotShapes(robot)
+        self._robot = RobotShapes(robot) if robot.model else None  # one that is never simulated has no shapes
         self._links = [
             self._scene.add_mesh_simple(f"/robot/{s.name}", s.vertices, s.faces, color=s.color)
-            for s in self._robot.shapes()
+            for s in (self._robot.shapes() if self._robot is not None else ())
         ]
         self._drawn: list[viser.SceneNodeHandle] = []  # of the graph
         self._highlight: viser.SceneNodeHandle | None = None
@@ -71,6 +71,8 @@ class SceneView:
 
     def show_joints(self, joints: JointState) -> None:
         """Move the robot."""
+        if self._robot is None:
+            return
         positions, quaternions = self._robot.poses(joints)
         with self._server.atomic():
             for link, position, quaternion in zip(self._links, positions, quaternions, strict=True):

@@ -1,8 +1,10 @@
-"""A door before the page: without the token that was printed at the start, nothing is served and no socket opens.
+"""A door before the page: nothing is served to who comes from another web site or lacks the token.
 
-It listens on the public address, looks at the head of each connection's first request, and passes the bytes on to the
-page, which listens on loopback alone. The token comes in the link (``/?token=...``); a cookie keeps it afterwards.
-The connection is not encrypted: who can read the network can read the token.
+It listens on the page's address, looks at the head of each connection's first request, and passes the bytes on to the
+page, which listens on a port of its own on loopback. A browser says which site a script is from (``Origin``): a page
+that somebody visits elsewhere drives no robot. On an address that other machines reach, it asks for the token that was
+printed at the start as well. The token comes in the link (``/?token=...``); a cookie keeps it afterwards. The
+connection is not encrypted: who can read the network can read the token.
 """
 
 from __future__ import annotations
@@ -25,9 +27,14 @@ STRANGERS_MAX = 64
 """Connections that have not shown the token yet."""
 BLOCK = 1 << 16
 COOKIE = "engram_token"
+"""Begin of the cookie's name; the port ends it, as cookies are of all ports of a host."""
 REFUSED = (
     b"HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     b"This page moves a robot and asks for its token: open the link that viewer_node printed at its start.\n"
+)
+FOREIGN = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    b"This page moves a robot: it is not served to other web sites, nor under another name of this machine.\n"
 )
 
 
@@ -39,7 +46,29 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def grants(head: bytes, token: str) -> tuple[bool, str]:
+def comes_from_here(head: bytes, *, loopback: bool) -> bool:
+    """Tell whether a request is of nobody's script, or of the page's own; on ``loopback`` also whether it names it so.
+
+    >>> asked = b"GET / HTTP/1.1\\r\\nHost: localhost:8080\\r\\nOrigin: http://%s\\r\\n\\r\\n"
+    >>> comes_from_here(asked % b"localhost:8080", loopback=True), comes_from_here(asked % b"evil.com", loopback=True)
+    (True, False)
+    """
+    named: dict[str, list[str]] = {"host": [], "origin": []}
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        named.get(name.strip().lower(), []).append(value.strip().lower())
+    hosts, origins = named["host"], named["origin"]
+    if len(hosts) != 1 or len(origins) > 1:
+        return False
+    try:
+        host = urlsplit(f"//{hosts[0]}").hostname or ""
+        own = not origins or urlsplit(origins[0]).netloc == hosts[0]
+    except ValueError:
+        return False
+    return own and (is_loopback(host) or not loopback)
+
+
+def grants(head: bytes, token: str, cookie: str = COOKIE) -> tuple[bool, str]:
     """Read the head of a request: whether it shows ``token``, and where to go on if it did so in the link.
 
     >>> grants(b"GET /?token=abc HTTP/1.1\\r\\n\\r\\n", "abc"), grants(b"GET / HTTP/1.1\\r\\n\\r\\n", "abc")
@@ -55,14 +84,14 @@ def grants(head: bytes, token: str) -> tuple[bool, str]:
         return _same(in_link, token), asked.path or "/"
     for line in lines[1:]:
         name, _, value = line.partition(":")
-        if name.strip().lower() == "cookie" and _same(_cookie(value), token):
+        if name.strip().lower() == "cookie" and _same(_cookie(value, cookie), token):
             return True, ""
     return False, ""
 
 
-def _cookie(text: str) -> str:
+def _cookie(text: str, name: str) -> str:
     try:
-        found = SimpleCookie(text.strip()).get(COOKIE)
+        found = SimpleCookie(text.strip()).get(name)
     except CookieError:
         return ""
     return found.value if found is not None else ""
@@ -73,14 +102,17 @@ def _same(shown: str, token: str) -> bool:
 
 
 class TokenGate:
-    """Listens on ``host`` and ``port`` and passes on to ``target`` on loopback who shows the token.
+    """Listens on ``host`` and ``port`` and passes on to ``target`` on loopback who may see the page.
+
+    That is who shows the token; where ``host`` is of this machine alone, whoever is on it. No script of another site.
 
     Raises:
         InvalidInputError: the address cannot be listened on.
     """
 
     def __init__(self, host: str, port: int, target: int, token: str = "") -> None:
-        self.token = token or secrets.token_urlsafe(24)
+        self.token = "" if is_loopback(host) else token or secrets.token_urlsafe(24)
+        self._cookie = f"{COOKIE}_{port}"
         self.refused = 0
         self._host, self._port, self._target = host, port, target
         self._strangers = 0
@@ -97,7 +129,9 @@ class TokenGate:
     @property
     def link(self) -> str:
         """What to open in a browser; 0.0.0.0 stands for each address of this machine."""
-        return f"http://{self._host}:{self._port}/?token={self.token}"
+        return (
+            f"http://{self._host}:{self._port}/?token={self.token}" if self.token else f"http://localhost:{self._port}"
+        )
 
     def close(self) -> None:
         """Take no more visitors, and part with those who are there."""
@@ -139,15 +173,20 @@ class TokenGate:
             head = b""
         finally:
             self._strangers -= 1
-        granted, go_on_at = grants(head, self.token)
+        if head and not comes_from_here(head, loopback=not self.token):
+            self.refused += 1
+            writer.write(FOREIGN)
+            await writer.drain()
+            return
+        granted, go_on_at = grants(head, self.token, self._cookie) if self.token else (bool(head), "")
         if not granted:
             self.refused += 1
             writer.write(REFUSED)
             await writer.drain()
         elif go_on_at:  # the token does not stay in the address bar
             writer.write(
-                f"HTTP/1.1 303 See Other\r\nLocation: {_safe(go_on_at)}\r\nSet-Cookie: {COOKIE}={self.token}; Path=/; "
-                "HttpOnly; SameSite=Lax\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+                f"HTTP/1.1 303 See Other\r\nLocation: {_safe(go_on_at)}\r\nSet-Cookie: {self._cookie}={self.token}; "
+                "Path=/; HttpOnly; SameSite=Lax\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
             )
             await writer.drain()
         else:

@@ -69,10 +69,12 @@ class DetectedObject:
 
 def _of_unit_length(embedding: np.ndarray) -> np.ndarray | None:
     """Return ``embedding`` at unit length, as cosines are compared; None of zeros, which say nothing."""
-    length = float(np.linalg.norm(embedding))
+    length = float(np.linalg.norm(embedding.astype(np.float64)))
     if length == 0.0:
         return None
-    return embedding if abs(length - 1.0) <= 1e-3 else (embedding / length).astype(np.float32)
+    if abs(length - 1.0) <= 1e-3:
+        return embedding
+    return checked("DetectedObject.embedding", embedding / length, (EMBEDDING_DIM,), np.float32)
 
 
 _OBJECT_ARRAYS: Mapping[str, tuple[int, ...]] = {

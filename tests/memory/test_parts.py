@@ -123,6 +123,9 @@ def test_embeddings_of_any_length_are_compared_by_direction(length):
     usual = seen("red cup", (0.4, 0.0, 0.02))
     found = replace(usual, embedding=usual.embedding * np.float32(length))
     np.testing.assert_allclose(found.embedding, usual.embedding, atol=1e-6)
+    assert not found.embedding.flags.writeable
+    huge = replace(usual, embedding=usual.embedding * np.float32(1e20)).embedding
+    np.testing.assert_allclose(huge, usual.embedding, atol=1e-6)
     assert replace(usual, embedding=np.zeros(384, np.float32)).embedding is None  # it says nothing
 
 

@@ -1,5 +1,7 @@
 """Experience is stored and acknowledged, candidates are made, announced and driven, and an approval lasts."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +19,7 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.weights.keys import fingerprint
-from engram.learning.weights.library import WeightsLibrary
+from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import check_signature
 from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
 from engram.runtime.health import Health
@@ -374,7 +376,22 @@ def test_what_could_not_be_kept_is_offered_later(tmp_path, monkeypatch):
     assert not desk.versions
     desk.session.train(lambda: True)
     assert len(desk.versions) == 1 and weight(desk) == 1.5
+    assert (
+        read_weights(tmp_path / TRAINING, saved_state(tmp_path / TRAINING))[0].corrections == 1
+    )  # who practises reads it
     desk.close()
+
+
+def test_a_damaged_version_does_not_keep_the_learner_from_starting(tmp_path):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    desk.close()
+    with closing(sqlite3.connect(tmp_path / "weights" / FILE)) as file, file:
+        file.execute("UPDATE versions SET digest = 'other' WHERE version = ?", (version,))
+    again = Desk(tmp_path)
+    again.session._forgotten()
+    again.close()
 
 
 def test_a_correction_that_is_cut_short_is_made_later(tmp_path):

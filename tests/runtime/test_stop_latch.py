@@ -15,8 +15,8 @@ def writers(*names: str):
 SIM, NEW_SIM, STRANGER = writers("01.02"), writers("01.03"), writers("09")
 
 
-def status(episode: int = 3, state: str = "running", step: int = 5) -> EpisodeStatus:
-    return EpisodeStatus(0, "r", episode, "reach", "go", step, state)
+def status(episode: int = 3, state: str = "running", step: int = 5, stamp_ns: int = 0) -> EpisodeStatus:
+    return EpisodeStatus(stamp_ns, "r", episode, "reach", "go", step, state)
 
 
 def test_a_stop_is_there_in_the_next_process_until_it_is_released(tmp_path):
@@ -85,9 +85,9 @@ def test_another_episode_needs_no_release(tmp_path, next_status, writer):
 def test_an_episode_of_the_same_number_by_another_writer_is_noted_as_its_own(tmp_path):
     """A policy node that was killed counts from one again; then this process is killed, too."""
     latch = StopLatch(tmp_path)
-    latch.saw(status(1, step=40), SIM)
-    latch.saw(status(1, step=0), NEW_SIM)
-    assert StopLatch(tmp_path).saw(status(1, step=9), NEW_SIM) == RESTARTED
+    latch.saw(status(1, step=0, stamp_ns=1), SIM)  # on a robot, once a goal
+    latch.saw(status(1, step=0, stamp_ns=2), NEW_SIM)
+    assert StopLatch(tmp_path).saw(status(1, step=0, stamp_ns=2), NEW_SIM) == RESTARTED
 
 
 def test_the_writer_may_be_one_of_several(tmp_path):

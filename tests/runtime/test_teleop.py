@@ -47,6 +47,14 @@ def test_a_key_takes_over_moves_for_as_long_as_it_is_held_and_keeps_the_grip():
     assert not press(hand, keyboard, " ").drives
 
 
+def test_keys_without_a_character_move_nothing():
+    """Ctrl+Left, Shift+Up, Shift+F2, F1 of the Linux console, Delete: what they send holds letters."""
+    typed = ["\x1b[1;5D\x1b[1;2A\x1b[1;2Q\x1b[[A\x1b[3~\x1bOP"]
+    keys = Keys(lambda: typed.pop() if typed else "")
+    motion, turned, said = keys.take()
+    assert not motion.any() and not turned and not said and not keys.drives
+
+
 def test_keys_turn_the_tool_and_the_gripper_and_arrows_are_keys():
     hand = Hand()
     keyboard = Keyboard(hand.keys, 1.0)

@@ -45,7 +45,7 @@ def drawn(page: ViewerPage) -> dict[str, object]:
 
 
 def test_a_port_in_use_is_an_error_and_not_another_port(page: ViewerPage) -> None:
-    port = page.server.get_port()
+    port = page._gate._port
     with pytest.raises(PortInUseError, match=rf"port {port} is in use by .*pid {os.getpid()}"):
         ViewerPage(port, page._actions)
 

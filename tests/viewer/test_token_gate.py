@@ -45,13 +45,13 @@ def get(page: ViewerPage, path: str, **headers: str) -> tuple[int, dict[str, str
 
 @pytest.mark.parametrize("path", ["/", "/index.html", "/?token=", "/?token=guess", "/assets/x?token=guess"])
 def test_without_the_token_nothing_is_served(page: ViewerPage, path: str) -> None:
-    status, _, body = get(page, path, Cookie=f"{COOKIE}=guess")
+    status, _, body = get(page, path, Cookie=f"{COOKIE}_{gate(page)._port}=guess")
     assert status == 401
     assert b"open the link that viewer_node printed" in body
 
 
 def test_without_the_token_no_socket_opens(page: ViewerPage) -> None:
-    for headers in ({}, {"Cookie": f"{COOKIE}=guess"}):
+    for headers in ({}, {"Cookie": f"{COOKIE}_{gate(page)._port}=guess"}):
         with pytest.raises(InvalidStatus, match="401"):
             connect(f"ws://127.0.0.1:{gate(page)._port}", subprotocols=VERSION, additional_headers=headers)
     assert page.visitors == 0
@@ -68,6 +68,49 @@ def test_the_link_leads_to_the_page_and_its_socket_and_the_token_leaves_the_addr
     address = f"ws://127.0.0.1:{gate(page)._port}"
     with connect(address, subprotocols=VERSION, additional_headers={"Cookie": cookie}) as visitor:
         assert isinstance(visitor.recv(timeout=20), bytes)
+
+
+def test_two_pages_of_one_machine_keep_cookies_of_their_own(page: ViewerPage) -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    _, headers, _ = get(page, f"/?token={gate(page).token}")
+    name, _, rest = headers["Set-Cookie"].partition("=")
+    assert name == f"{COOKIE}_{gate(page)._port}"
+    other = f"{COOKIE}_1={rest.split(';')[0][::-1]}"
+    assert get(page, "/", Cookie=f"{other}; {name}={gate(page).token}")[0] == 200
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[ViewerPage]:
+    """A page for this machine alone, as by default."""
+    made = ViewerPage(free_port(), PageActions(*[lambda *_: None] * 7))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("which", ["page", "here"])
+def test_a_script_of_another_site_opens_no_socket(which: str, request: pytest.FixtureRequest) -> None:
+    """A browser lets any site try, and says which one it is; it sends the cookie, too."""
+    found = request.getfixturevalue(which)
+    port = gate(found)._port
+    cookie = {"Cookie": f"{COOKIE}_{port}={gate(found).token}"}
+    for origin in ("http://evil.example", f"http://localhost:{port + 1}", "null"):
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://localhost:{port}", subprotocols=VERSION, origin=origin, additional_headers=cookie)  # type: ignore[arg-type]
+    own = f"http://localhost:{port}"
+    with connect(f"ws://localhost:{port}", subprotocols=VERSION, origin=own, additional_headers=cookie) as visitor:  # type: ignore[arg-type]
+        assert isinstance(visitor.recv(timeout=20), bytes)
+
+
+def test_another_name_that_leads_to_this_machine_shows_no_page(here: ViewerPage) -> None:
+    """Whose name server says that evil.example is 127.0.0.1 would else be the page's own site."""
+    port = gate(here)._port
+    assert get(here, "/", Host=f"evil.example:{port}")[0] == 403
+    assert get(here, "/", Host=f"localhost:{port}")[0] == 200
+    assert here.link == f"http://localhost:{port}"
+
+
+def test_no_visitor_lets_viser_publish_the_page(here: ViewerPage) -> None:
+    assert here.server.request_share_url() is None
 
 
 def test_a_head_that_does_not_end_is_cut_off(page: ViewerPage) -> None:

@@ -1,0 +1,53 @@
+"""Which versions the gate has to ask the learner to promote, one after the other, each until it drives. No ROS."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+ANSWER_S = 60.0
+"""Longest wait for the learner's answer [s]; the next one is asked then."""
+PAUSE_S = 5.0
+"""A learner that came in its place says first what drives [s]: what does is not asked for again."""
+
+
+class Promotions:
+    """Versions that were promoted and do not drive yet.
+
+    Args:
+        clock: tells the time that waiting is measured in [s].
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: deque[str] = deque()
+        self._until, self._pause_until, self.asked = 0.0, 0.0, ""
+
+    def add(self, version: str) -> None:
+        """Ask for ``version`` when its turn comes, and once."""
+        if version not in self._waiting:
+            self._waiting.append(version)
+
+    def next(self) -> str:
+        """Return what the learner is to be asked for now; empty: nothing."""
+        if self.asked or not self._waiting or self._clock() < self._pause_until:
+            return ""
+        self.asked, self._until = self._waiting[0], self._clock() + ANSWER_S
+        return self.asked
+
+    def is_lost(self, *, learner_there: bool) -> bool:
+        """Tell whether no answer will come any more; the next learner is then asked, after a pause."""
+        if not self.asked or (learner_there and self._clock() <= self._until):
+            return False
+        self.asked, self._pause_until = "", self._clock() + PAUSE_S
+        return True
+
+    def answered(self) -> None:
+        """Take note that the learner has answered, whatever it said."""
+        self.drives(self.asked)
+        self.asked = ""
+
+    def drives(self, version: str) -> None:
+        """Take note that ``version`` drives, on one robot or on all."""
+        self._waiting = deque(one for one in self._waiting if one != version)
