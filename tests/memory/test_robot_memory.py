@@ -66,6 +66,23 @@ def test_all_four_survive_a_restart(folder):
     assert [e.outcome for e in again.episodic.episodes] == ["succeeded"]
 
 
+def test_after_a_restart_an_answer_points_at_pictures_that_were_taken(folder):
+    """The last camera that saw a thing is of its node; the fact was written when the first one did."""
+    memory = RobotMemory.open(folder, encoder=WordEncoder())
+    shown = set()
+    for step in range(8):
+        scene = view([seen("red cup", HERE)], (step + 1) * SECOND, camera="front" if step < 4 else "wrist")
+        memory.update(scene)
+        shown.add(scene.id)
+        if step == 3:
+            memory.commit()
+    memory.commit()
+    memory.close()
+    with RobotMemory.open(folder, encoder=WordEncoder(), read_only=True) as again:
+        found = {name for one in again.query(FindObject("red cup")).evidence for name in one.ids if "@" in name}
+    assert found and found <= shown
+
+
 def test_the_stores_have_threads_of_their_own(folder):
     memory = lived(folder)
     names = {thread.name.rpartition("_")[0] for thread in threading.enumerate()}
@@ -188,9 +205,10 @@ def test_cases_take_the_place_of_what_fits_least():
     assert with_cases(objects, []).source_ids == objects.source_ids
 
 
-def test_the_ram_of_every_store_stays_within_its_share(folder):
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_ram_of_every_store_stays_within_its_share(folder, kept):
     """148 KB for the scene graph, 12 for short-term, 64 for episodic and 32 for semantic memory."""
-    memory = RobotMemory(GraphStore(folder), RobotMemoryConfig().within(1 / 4), WordEncoder())
+    memory = RobotMemory(GraphStore(folder) if kept else None, RobotMemoryConfig().within(1 / 4), WordEncoder())
     for step in range(120):
         at = (0.3 + 0.1 * (step % 5), 0.1 * (step // 5 % 3), 0.02)
         memory.begin_episode(f"task {step}", "put the red cup away", 40 * step * SECOND)

@@ -107,10 +107,14 @@ def test_what_was_committed_is_durable_until_something_changes_an_episode_includ
     fed.feed.commit()
     assert fed.feed.everything_durable and fed.feed.durable == fed.feed.sequence
     fed.feed.commit()
+    fed.feed.scene(view([], 2), None, 0.0)
+    assert not fed.feed.everything_durable  # that it looked and saw nothing is known, too
+    fed.feed.commit()
+    assert fed.feed.everything_durable
     fed.tell(2, "go")
     assert not fed.feed.everything_durable  # an episode began
     fed.feed.commit()
-    assert fed.notes.counts["commits"] == 2
+    assert fed.notes.counts["commits"] == 3
 
 
 def test_a_scene_waits_until_tf_says_where_the_robot_was_and_moves_there():

@@ -1,11 +1,14 @@
 """A LeRobot robot behind our joint states and commands: names, units and gripper range, by hand."""
 
+from threading import Event, Thread
+
 import numpy as np
 import pytest
 from lerobot.robots.robot import Robot
 
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.core.types import JointCommand
+from engram.runtime import robot_drivers
 from engram.runtime.robot_drivers import LeRobotDriver, load_lerobot
 from tests.core.gantry import GANTRY
 from tests.runtime.lerobotgantry import MOTORS, LeRobotGantry
@@ -28,6 +31,28 @@ def test_velocity_is_the_difference_over_time():
     driver.read(0)
     driver.robot.values["left"] = 0.2
     assert driver.read(500_000_000)[0].velocities[0] == pytest.approx(0.4)
+
+
+def test_one_thread_at_a_time_uses_the_bus_and_a_read_that_hangs_is_named(monkeypatch):
+    monkeypatch.setattr(robot_drivers, "BUS_S", 0.05)
+    driver, reading, goes_on = LeRobotDriver(LeRobotGantry(), GANTRY, MOTORS, **GRIPPER), Event(), Event()
+    observe = driver.robot.get_observation
+
+    def slow():
+        reading.set()
+        assert goes_on.wait(10)
+        return observe()
+
+    driver.robot.get_observation = slow
+    reader = Thread(target=driver.read, args=(0,))
+    reader.start()
+    assert reading.wait(10)
+    command = JointCommand(0, GANTRY.joint_names, np.zeros(4), 0.1)
+    with pytest.raises(EngramError, match="bus was not free within"):
+        driver.write(command)
+    goes_on.set()
+    reader.join(10)
+    driver.write(command)
 
 
 def test_it_connects_and_disconnects():
