@@ -64,7 +64,8 @@ def test_the_parameter_files_set_nothing_that_a_launch_argument_overrules(name: 
         argument["arg"]["name"] for file in (name, "loop") for argument in launch_file(file) if "arg" in argument
     }
     for section in yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text()).values():
-        assert not arguments & {*section["ros__parameters"]}
+        values = {key for key, value in section["ros__parameters"].items() if not isinstance(value, dict)}
+        assert not arguments & values
 
 
 def launch_file(name: str) -> list[dict[str, Any]]:
