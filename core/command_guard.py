@@ -52,7 +52,7 @@ class CommandGuard:
         self._commanded: np.ndarray | None = None  # (n,) last that was let through
         self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
         self._to_rest = np.zeros(len(self._speed))  # (n,) way that braking takes from there
-        self._step = np.zeros(len(self._speed))  # (n,) motion of the last command
+        self._step: np.ndarray = np.zeros(len(self._speed))  # (n,) motion of the last command
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
