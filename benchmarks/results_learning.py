@@ -138,7 +138,8 @@ def _practised(result: ResultFile) -> list[str]:
     return table(("twin", "practised", *[f"after {at} episodes" for at in counts]), rows)
 
 
-TOLD = ("rests", "candidate", "verdict", "drives", "knocked", "rolled back", "refused", "taken")
+TOLD = ("rests", "candidate", "verdict", "drives", "nothing promoted", "knocked", "rolled back", "not rolled back",
+        "refused", "taken")  # fmt: skip
 """What is told of the promise; the rest says only what the benchmark did."""
 
 
@@ -155,14 +156,14 @@ def promise(results: Results) -> list[str]:
         for one in result.content["happenings"]
         if one["what"] in TOLD
     ]
-    right = result.figure("promise_verdict_right")
+    right, promoted = result.figure("promise_verdict_right"), result.figure("promise_promoted_by_the_gate")
     return [
         f"All nodes of a robot run in real time; a simulation plays its hardware, `{config['on']}` of "
         "[the gaps](how-to/validate.md#a-robot-that-differs-from-the-simulation). The memory alone says what went "
         f"well: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
         "record, searches for corrections in a simulation that has it, and lets a candidate drive only after its "
         f"verdict. Then the robot is knocked (`{config['knocked']}`), and at the end a ruined candidate is offered. "
-        "One run. [How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
+        f"One run; the gate promoted {promoted['value']:g} candidate (target {promoted['target']}). [How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
         "",
         *table(("goals of", "version that drove", "reached, by the simulator", "n"), rows),
         "",

@@ -64,6 +64,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "Practice by corrections": (learning.corrections, ("corrections",)),
         "Practice that is helped": (learning.helped, ("helped",)),
+        "A robot that learns behind the gate": (learning.promise, ("promise",)),
         "The gate's test": (learning.gate, ("gate",)),
         "The gate's test beside others": (learning.gate_peers, ("gate_peers",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),
