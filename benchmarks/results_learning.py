@@ -163,7 +163,8 @@ def promise(results: Results) -> list[str]:
         f"well: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
         "record, searches for corrections in a simulation that has it, and lets a candidate drive only after its "
         f"verdict. Then the robot is knocked (`{config['knocked']}`), and at the end a ruined candidate is offered. "
-        f"One run; the gate promoted {promoted['value']:g} candidate (target {promoted['target']}). [How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
+        f"One run; the gate promoted {promoted['value']:g} candidate (target {promoted['target']}). "
+        "[How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
         "",
         *table(("goals of", "version that drove", "reached, by the simulator", "n"), rows),
         "",
