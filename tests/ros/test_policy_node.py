@@ -347,8 +347,12 @@ def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph
         graph.wait(result.done, 60, "result")
     graph.wait(lambda: "(3 goals tried)" in graph.value("policy_node", "motions corrected by"), 60, "said")
     (known,) = json.loads((tmp_path / "corrections.json").read_text()).values()
-    assert [outcome for _, _, outcome in known["trials"]] == [1.0, 0.0, 1.0, 0.0]
-    assert tried == pytest.approx([0.5 * scale for scale, _, _ in known["trials"]], abs=1e-6)
+    told = {round(0.5 * scale, 4): (times, times * mean) for scale, _, times, mean in known["trials"]}
+    wanted = {round(float(one), 4): (0, 0.0) for one in tried}
+    for one, outcome in zip(tried, (1.0, 0.0, 1.0, 0.0), strict=True):
+        times, total = wanted[round(float(one), 4)]
+        wanted[round(float(one), 4)] = times + 1, total + outcome
+    assert told == {length: (times, pytest.approx(total)) for length, (times, total) in wanted.items()}
 
 
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):
