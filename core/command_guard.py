@@ -20,8 +20,9 @@ SILENT_S = 1.0
 """After so long without a command, motion begins anew from where the arm is measured [s]."""
 STEPS = 2.0
 """Control steps of motion that may come at once, because commands arrive early and late."""
-SLOWS = 0.1
-"""Share of a joint's acceleration by which it slows down at least while it brakes."""
+BRAKES, SLOWS = 0.3, 0.1
+"""Shares of a joint's acceleration: with which an arm is thought to brake, as a robot begins with that share of its
+limits; and by which it slows down at least in each step of braking."""
 ROUNDING = 1e-6
 """Tolerance of comparisons [rad, m, and of durations relative]."""
 
@@ -119,12 +120,9 @@ class CommandGuard:
         return "", ""
 
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
-        """Return how far the arm's joints go at most until they rest (n - 1,), none where one rests at ``speed``.
-
-        The safety node may use a share of the acceleration alone: 0.3 of it is thought of, as a robot begins with.
-        """
+        """Return how far the arm's joints go at most (n - 1,) until they rest; not at all where ``speed`` is zero."""
         peak = np.minimum(speed + self._acceleration**2 / self._jerk, self._speed[:-1])  # it may just get faster
-        way = peak * (peak / self._acceleration / 0.6 + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
+        way = peak * (peak / (2 * BRAKES * self._acceleration) + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
         return np.where(speed > ROUNDING, way, 0.0)
 
     def _start(self, measured: np.ndarray, at_s: float) -> np.ndarray:

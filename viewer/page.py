@@ -25,7 +25,7 @@ from engram.viewer.memory_tab import MemoryTab
 from engram.viewer.nodes_tab import nodes_html
 from engram.viewer.policy_tab import PolicyTab
 from engram.viewer.scene_view import SceneView
-from engram.viewer.token_gate import TokenGate, is_loopback
+from engram.viewer.token_gate import TokenGate, hidden_loopback, is_loopback
 from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Outcome, PageActions, PolicyState
 
 
@@ -45,11 +45,12 @@ class ViewerPage:
     ) -> None:
         if (owner := port_owner(port)) and is_loopback(host):
             raise PortInUseError(f"port {port} is in use by {owner}; choose another")
-        self.server = viser.ViserServer(host="127.0.0.1", port=0, label=TITLE, verbose=False)
+        # viser asks nobody for an origin: a script that tries all ports of this machine must not find it
+        self.server = viser.ViserServer(host=hidden_loopback(), port=0, label=TITLE, verbose=False)
         # what viser would do for every visitor: a link over a machine of others, past the gate
         self.server.request_share_url = lambda *_, **__: None  # type: ignore[method-assign]
         try:
-            self._gate = TokenGate(host, port, self.server.get_port())
+            self._gate = TokenGate(host, port, (self.server.get_host(), self.server.get_port()))
         except InvalidInputError:
             self.server.stop()
             raise

@@ -1,10 +1,10 @@
 """A door before the page: nothing is served to who comes from another web site or lacks the token.
 
 It listens on the page's address, looks at the head of each connection's first request, and passes the bytes on to the
-page, which listens on a port of its own on loopback. A browser says which site a script is from (``Origin``): a page
-that somebody visits elsewhere drives no robot. On an address that other machines reach, it asks for the token that was
-printed at the start as well. The token comes in the link (``/?token=...``); a cookie keeps it afterwards. The
-connection is not encrypted: who can read the network can read the token.
+page, which listens on a loopback address that cannot be guessed. A browser says which site a script is from
+(``Origin``): a page that somebody visits elsewhere drives no robot. On an address that other machines reach, it asks
+for the token that was printed at the start as well. The token comes in the link (``/?token=...``); a cookie keeps it
+afterwards. The connection is not encrypted: who can read the network can read the token.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def hidden_loopback() -> str:
+    """Return one of the 16 million addresses that lead to this machine alone, drawn at random."""
+    return f"127.{secrets.randbelow(255)}.{secrets.randbelow(255)}.{1 + secrets.randbelow(254)}"
 
 
 def comes_from_here(head: bytes, *, loopback: bool) -> bool:
@@ -102,7 +107,7 @@ def _same(shown: str, token: str) -> bool:
 
 
 class TokenGate:
-    """Listens on ``host`` and ``port`` and passes on to ``target`` on loopback who may see the page.
+    """Listens on ``host`` and ``port`` and passes on to ``target`` (address, port) who may see the page.
 
     That is who shows the token; where ``host`` is of this machine alone, whoever is on it. No script of another site.
 
@@ -110,7 +115,7 @@ class TokenGate:
         InvalidInputError: the address cannot be listened on.
     """
 
-    def __init__(self, host: str, port: int, target: int, token: str = "") -> None:
+    def __init__(self, host: str, port: int, target: tuple[str, int], token: str = "") -> None:
         self.token = "" if is_loopback(host) else token or secrets.token_urlsafe(24)
         self._cookie = f"{COOKIE}_{port}"
         self.refused = 0
@@ -193,7 +198,7 @@ class TokenGate:
             await self._pass_on(head, reader, writer)
 
     async def _pass_on(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        page_reader, page_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        page_reader, page_writer = await asyncio.open_connection(*self._target)
         page_writer.write(head)
         try:
             ways = [

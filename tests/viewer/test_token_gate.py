@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from engram.core.errors import InvalidInputError
 from engram.core.ports import free_port
 from engram.viewer.page import ViewerPage
-from engram.viewer.token_gate import COOKIE, HEAD_MAX, TokenGate, grants, is_loopback
+from engram.viewer.token_gate import COOKIE, HEAD_MAX, TokenGate, grants, hidden_loopback, is_loopback
 from engram.viewer.values import PageActions
 
 VERSION = [Subprotocol(f"viser-v{viser.__version__}")]
@@ -120,8 +120,11 @@ def test_a_head_that_does_not_end_is_cut_off(page: ViewerPage) -> None:
 
 
 def test_the_page_behind_the_gate_is_reached_from_this_machine_alone(page: ViewerPage) -> None:
-    assert page.server.get_host() == "127.0.0.1"
-    assert page.server.get_port() != gate(page)._port
+    host, port = page.server.get_host(), page.server.get_port()
+    assert is_loopback(host) and (host, port) == gate(page)._target
+    with pytest.raises(ConnectionRefusedError):  # where a script of another site would look for it
+        socket.create_connection(("127.0.0.1", port), timeout=10)
+    assert len({hidden_loopback() for _ in range(20)}) > 15
 
 
 def test_a_token_in_a_link_leads_to_no_other_place() -> None:
@@ -138,4 +141,4 @@ def test_addresses_of_this_machine_alone_are_known() -> None:
 
 def test_an_address_that_is_not_ours_is_an_error() -> None:
     with pytest.raises(InvalidInputError, match=r"cannot listen on 192\.0\.2\.1"):
-        TokenGate("192.0.2.1", free_port(), 1)
+        TokenGate("192.0.2.1", free_port(), ("127.0.0.1", 1))
