@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import tyro
 from rich.console import Console
 
+from engram.app.options import chosen
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
 from engram.core.registry import make_robot
@@ -130,13 +131,11 @@ def evaluate(config: EvalConfig) -> int:
 
 def _check_options(config: EvalConfig) -> None:
     """Raise InvalidInputError for options that would have no effect."""
-    usual = EvalConfig()
-    chosen = [name for name in WAYS if getattr(config, name) != getattr(usual, name)]
     taken = SCRIPTED.get(config.policy, WAYS)
-    idle = [name for name in chosen if name not in taken]
+    idle = [name for name in chosen(config, WAYS) if name not in taken]
     why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
     if not idle and config.swap:
-        idle = [name for name in chosen if name in ("held_out", "push")]
+        idle = chosen(config, ("held_out", "push"))
         why = "swap says words of its own, and nobody pushes"
     if not idle and config.ensemble and config.execute_steps:
         idle, why = ["execute_steps"], "ensemble asks at every step"

@@ -22,6 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
+from engram.app.options import refuse
 from engram.app.up import DISCOVERY, LineSink, Supervisor, child_environment, end_on_signals
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.ports import require_free_port
@@ -126,12 +127,7 @@ def with_environment(config: DemoConfig) -> DemoConfig:
 def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
     """Return what is shown of memory after the episodes."""
     if not config.memory_policy:
-        idle = [
-            name for name in ("memory_task", "memory_ablation") if getattr(config, name) != getattr(DemoConfig, name)
-        ]
-        if idle:
-            said = ", ".join(f"DemoConfig.{name}: {getattr(config, name)}" for name in idle)
-            raise InvalidInputError(f"{said}: would change nothing without a memory_policy, such as engram")
+        refuse(config, ("memory_task", "memory_ablation"), " without a memory_policy, such as engram")
     if config.memory_policy is None:
         return () if config.tasks or not config.episodes else SHOWS
     chosen = MemoryShow(config.memory_policy, config.memory_task, config.memory_ablation)

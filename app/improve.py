@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from engram.app.options import refuse
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
@@ -139,10 +140,8 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
         if value < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
-    idle = [name for name in ("exploration", "updates") if getattr(config, name) != getattr(ImproveConfig(), name)]
-    if config.search and idle:
-        said = ", ".join(f"ImproveConfig.{name}: {getattr(config, name)}" for name in idle)
-        raise InvalidInputError(f"{said}: would change nothing: nothing is imitated while search is {config.search}")
+    if config.search:
+        refuse(config, ("exploration", "updates"), f": nothing is imitated while search is {config.search}")
     _check_words(get_task(config.task), config)
     folder = folder_of(config)
     trained = load_policy(config.policy)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import tyro
 
+from engram.app.options import refuse
 from engram.app.up import child_environment
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
@@ -52,10 +53,7 @@ class TeleopConfig:
         if not 0.0 < self.speed <= 1.0:
             raise InvalidInputError(f"TeleopConfig.speed: {self.speed}, expected above 0, at most 1")
         if self.device in (KEYBOARD, GAMEPAD):
-            own = {field.name: field.default for field in fields(self) if field.name in OF_A_LEADER}
-            idle = [f"TeleopConfig.{name}: {getattr(self, name)}" for name in own if getattr(self, name) != own[name]]
-            if idle:
-                raise InvalidInputError(f"{', '.join(idle)}: would change nothing: a {self.device} has no motors")
+            refuse(self, OF_A_LEADER, f": a {self.device} has no motors")
         if not self.align_rad > 0.0:
             raise InvalidInputError(f"TeleopConfig.align_rad: {self.align_rad}, expected above 0")
 
