@@ -79,7 +79,8 @@ class EvalConfig:
     randomise_looks: bool = False
     """Draw lights, table colour and a small displacement of the perception camera from each seed."""
     world: str = "tabletop"
-    """World to run in: tabletop, or package.module:attribute of your own."""
+    """World to run in: tabletop, tabletop:gap=late (any gap of engram improve that lies in the world), or
+    package.module:attribute of your own."""
     detector: str = "geometric"
     """What finds the objects for a policy that acts on memory/context: geometric, zero_shot, or
     package.module:attribute of your own."""

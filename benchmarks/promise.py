@@ -51,7 +51,8 @@ from engram.learning.weights.manifest import make_manifest, manifest_to_json
 from engram.nodes import qos
 from engram.nodes.learner_client import LearnerClient
 from engram.runtime.episode_report import LoopError
-from engram.sim.twin import GAP_FILE, world_gap
+from engram.sim.gap_world import world_gap
+from engram.sim.twin import GAP_FILE
 from engram.validation.following import GAP
 from engram.validation.gate import OPEN
 from engram.validation.of_learner import GATE

@@ -9,12 +9,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.control import EndEffectorController
+from engram.core.errors import InvalidInputError
 from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.safety import SafetyConfig
 from engram.core.types import CameraFrame, JointCommand, Observation, Pose
-from engram.sim.gaps import Gap
+from engram.sim.gaps import Gap, get_gap
 from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -133,3 +134,17 @@ def gap_pipeline(world: GapWorld) -> CommandPipeline:
     pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
     pipeline.controller.gap = world.gap
     return pipeline
+
+
+def world_gap(name: str) -> Gap:
+    """Return the gap of that name, as :func:`engram.sim.gaps.get_gap` takes it, if it lies in the world alone.
+
+    Raises:
+        InvalidInputError: it turns, scales, swallows or limits motions.
+        UnknownNameError: there is no such gap.
+    """
+    gap, nominal = get_gap(name), Gap()
+    for field in ("yaw_deg", "gain", "deadband", "limits"):
+        if getattr(gap, field) != getattr(nominal, field):
+            raise InvalidInputError(f"{name!r} has {field}, which no world has that gets joint targets")
+    return gap

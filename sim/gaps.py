@@ -79,7 +79,7 @@ GAPS: dict[str, Gap] = {
     "wrist_moved": Gap(wrist_m=(0.0, 0.006, 0.0)),
     "front_moved": Gap(front_m=(0.0, 0.03, 0.0), front_yaw_deg=-3.0),
     "mounted": Gap(mounted_deg=5.0),
-    "knocked": Gap(mounted_deg=-5.0),
+    "knocked": Gap(mounted_deg=-10.0),
     "worn": Gap(deadband=0.12, friction=0.5, mass=2.0),
     "late": Gap(latency_steps=2, dropped=0.2),
     "careful": Gap(limits=0.3),

@@ -11,8 +11,8 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import JointCommand, Observation, OracleOutcome
-from engram.sim.gap_world import GapWorld
-from engram.sim.gaps import Gap, get_gap
+from engram.sim.gap_world import GapWorld, world_gap
+from engram.sim.gaps import Gap
 from engram.sim.world import MujocoWorld, WorldConfig
 
 GAP_FILE = "ENGRAM_TWIN_GAP"
@@ -64,17 +64,3 @@ class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
             return world_gap(Path(path).read_text().strip())
         except InvalidInputError as error:
             raise InvalidInputError(f"{GAP_FILE}: {error}") from None
-
-
-def world_gap(name: str) -> Gap:
-    """Return the gap of that name, as :func:`engram.sim.gaps.get_gap` takes it, if it lies in the world alone.
-
-    Raises:
-        InvalidInputError: it turns, scales, swallows or limits motions.
-        UnknownNameError: there is no such gap.
-    """
-    gap, nominal = get_gap(name), Gap()
-    for field in ("yaw_deg", "gain", "deadband", "limits"):
-        if getattr(gap, field) != getattr(nominal, field):
-            raise InvalidInputError(f"{name!r} has {field}, which no world has that gets joint targets")
-    return gap

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from engram.core.contracts import World
-from engram.core.registry import resolve
+from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.registry import resolve, split_options
 from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.sim.gap_world import GapWorld, world_gap
 from engram.sim.render import check_rendering
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -16,29 +18,42 @@ def make_world(spec: str = "tabletop", config: WorldConfig | None = None, robot:
     """Return the world called ``spec``.
 
     Args:
-        spec: ``tabletop``, or ``package.module:attribute``: a World, or what makes one. That is called with those of
-            ``config`` and ``robot`` that its signature names.
+        spec: ``tabletop``; with a gap in the world (:mod:`engram.sim.gaps`), ``tabletop:gap=late``; or
+            ``package.module:attribute``: a World, or what makes one. That is called with those of ``config`` and
+            ``robot`` that its signature names.
         config: how the world is simulated and rendered; default: ``WorldConfig()``.
         robot: robot in it.
 
     Raises:
-        UnknownNameError: there is no such world; lists the valid names.
-        InvalidInputError: it is no World.
+        UnknownNameError: there is no such world, option or gap; lists the valid names.
+        InvalidInputError: it is no World, or its gap lies in how a robot moves.
         EngramError: this machine cannot render the world's cameras.
     """
-    return _checked(resolve("world", spec, WORLDS, World, config=config, robot=robot))  # type: ignore[type-abstract]
+    return _made(spec, World, config, robot)  # type: ignore[type-abstract]
 
 
 def make_mujoco_world(
     spec: str = "tabletop", config: WorldConfig | None = None, robot: RobotConfig = PANDA_2F85
 ) -> MujocoWorld:
     """Return the world called ``spec``, a :class:`MujocoWorld`: scripted experts act on its simulated state."""
-    made = _checked(resolve("world", spec, WORLDS, MujocoWorld, config=config, robot=robot))
-    assert isinstance(made, MujocoWorld)
-    return made
+    return _made(spec, MujocoWorld, config, robot)
 
 
-def _checked(world: World) -> World:
+def _made[T: World](spec: str, contract: type[T], config: WorldConfig | None, robot: RobotConfig) -> T:
+    name, options = split_options(spec)
+    if not options:
+        return _checked(resolve("world", spec, WORLDS, contract, config=config, robot=robot))  # type: ignore[arg-type]
+    if name not in WORLDS:
+        raise InvalidInputError(f"world {spec!r}: {name} takes no options; those of the shipped {', '.join(WORLDS)} do")
+    option, _, value = options.partition("=")
+    if option != "gap":
+        raise unknown_name(f"option of world {name}", option, ("gap",))
+    world = GapWorld(world_gap(value), config, robot)
+    assert isinstance(world, contract)
+    return _checked(world)
+
+
+def _checked[T: World](world: T) -> T:
     """Tell at the start, and not in the first episode, that a machine cannot render."""
     if isinstance(world, MujocoWorld) and world.config.profile != "none":
         check_rendering()

@@ -112,10 +112,6 @@ class Searched:
                 made.tell(MotionCorrection(scale, yaw_rad), outcome, task="" if one is self else one.task)
         return made
 
-    def gave_up(self, job: PracticeJob) -> bool:
-        """Tell whether it has ended after all its episodes, and found nothing."""
-        return len(self.trials) >= job.most and self.found is not None and self.correction == MotionCorrection()
-
     def next(self, shown: int, others: Sequence[Searched]) -> MotionCorrection:
         """Return what to try in the next episode: nothing in the first ``shown``."""
         return MotionCorrection() if len(self.trials) < shown else self.search(others).next()
@@ -155,26 +151,29 @@ class SearchBook:
     def open(self, job: PracticeJob, corrections: int) -> Searched | str:
         """Return the search that goes on, or why none does, for weights that have ``corrections`` of them.
 
-        Every task is carried out before any correction is searched for. Where a search found nothing, there is no other
-        on such a robot.
+        Every task is carried out before any correction is searched for. Then the searches take turns, so that what each
+        one decides in the end rests on the trials of all.
         """
         if left := self._left(corrections):
             return left
         going_on = []
         for task in job.tasks:
-            known = [one for one in self._searches if (one.task, one.robot) == (task, job.robot)]
-            now = [one for one in known if one.after == corrections]
-            if not now and not any(one.gave_up(job) for one in known):
-                self._searches.append(Searched(task, job.robot, corrections))
-                now = self._searches[-1:]
-            going_on += [one for one in now if one.found is None]
+            wanted = Searched(task, job.robot, corrections)
+            about = [
+                one for one in self._searches if (one.task, one.robot, one.after) == (task, job.robot, corrections)
+            ]
+            if not about:
+                self._searches.append(wanted)
+                about = [wanted]
+            going_on += [one for one in about if one.found is None]
         del self._searches[:-KEPT]
         if not going_on:
             self._leave(job, corrections)  # it was removed, or other tasks were searched for as well
             if left := self._left(corrections):
                 return left
             return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
-        return next((one for one in going_on if len(one.trials) < job.shown), going_on[0])
+        shown = next((one for one in going_on if len(one.trials) < job.shown), None)
+        return shown or min(going_on, key=lambda one: len(one.trials))
 
     def others(self, one: Searched) -> tuple[Searched, ...]:
         """Return the searches at other tasks that tell of ``one``, too: on the same robot, by the same weights."""

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import UnknownNameError
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import rotation
 from engram.core.types import JointCommand
 from engram.sim.gap_world import LIMITS, GapWorld, gap_pipeline
 from engram.sim.gaps import GAPS, Gap, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
+from engram.sim.worlds import make_mujoco_world, make_world
 
 BLIND = WorldConfig(profile="none")
 RIGHT = np.array([0.6, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
@@ -135,3 +136,18 @@ def test_what_a_limit_leaves_of_an_action_is_told_in_the_terms_of_who_asked():
         np.testing.assert_allclose(pipeline.controller.understood(decision.row)[:3], moved[:3], atol=0.01)
         joints = world.step(decision.command).joints
     assert abs(decision.row[1]) < 0.1 < decision.row[0] < 0.5  # slower, and in the direction that was asked for
+
+
+def test_a_world_is_named_with_its_gap():
+    for make in (make_world, make_mujoco_world):
+        world = make("tabletop:gap=late", BLIND)
+        assert isinstance(world, GapWorld) and world.gap == GAPS["late"] and world.config == BLIND
+    for spec, error, told in (
+        ("tabletop:gap=lat", UnknownNameError, "unknown gap 'lat'; .*'late'"),
+        ("tabletop:gap=turned", InvalidInputError, "'turned' has yaw_deg, which no world has"),
+        ("tabletop:size=2", UnknownNameError, "unknown option of world tabletop 'size'; valid: gap"),
+        ("engram.sim.world:MujocoWorld:gap=late", InvalidInputError, "engram.sim.world:MujocoWorld takes no options"),
+        ("tabletp", UnknownNameError, "unknown world 'tabletp'; did you mean 'tabletop'"),
+    ):
+        with pytest.raises(error, match=told):
+            make_world(spec, BLIND)

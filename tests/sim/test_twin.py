@@ -28,8 +28,7 @@ def test_the_robot_changes_when_things_are_arranged_anew(gap):
     gap.write_text("knocked")
     world.reset("reach", 0)
     second = world.tool_pose().position
-    assert (first[1], second[1]) == (pytest.approx(-second[1]), pytest.approx(-first[1]))
-    assert abs(first[1]) > 0.01
+    assert first[1] * second[1] < 0.0 and abs(second[1]) > abs(first[1]) > 0.01  # to the other side, and farther
     assert not world.oracle_outcome().truncated
 
 
