@@ -57,6 +57,7 @@ COMMANDS: dict[str, Command] = {
     "keys": Command("engram.app.keys_command", "keys", "keys that say whose weights a robot takes: new, show, trust"),
     "eval": Command("engram.app.commands", "evaluate", "success rates of a policy in simulation, with intervals"),
     "improve": Command("engram.app.improve", "improve", "let a policy practise a task and measure how it gets better"),
+    "plot": Command("engram.app.plot", "plot", "draw how a robot's goals went while it learnt, also for TensorBoard"),
     "identify": Command("engram.app.identify", "identify", "how a robot differs from the simulation, by its record"),
     "validate": Command("engram.app.validate", "validate", "try a candidate out in simulation: may it drive?"),
     "bench": Command("engram.app.commands", "bench", "benchmarks: ours, peer, limit, ratio"),

@@ -8,6 +8,7 @@ may be looked at after every episode: :class:`engram.core.betting.MeanTest`.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from engram.core.errors import DAMAGED, StoreError
 
 MOST = 1000
 """Episodes of a version on a task that are remembered, the first ones."""
+RECENT = 200
+"""Episodes of all versions and tasks that are remembered in their order, the newest."""
+HELPED = "h"
+"""In that order: a success with a person's help, which is none of the version."""
 
 Outcomes = Mapping[str, str]
 """Task -> one character an episode, in the order in which they came: 1 succeeded, 0 did not."""
@@ -34,21 +39,25 @@ class LiveRecord:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cursor = 0
+        self.recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
+        """Version and outcome (1, 0 or ``HELPED``) of the newest episodes, the oldest first."""
         self._of: dict[str, dict[str, str]] = {}
         if path.exists():
             try:
                 kept = json.loads(path.read_text())
                 self.cursor = int(kept["cursor"])
                 self._of = {str(v): {str(t): _checked(o) for t, o in of.items()} for v, of in kept["outcomes"].items()}
+                self.recent.extend((str(v), _checked(o, f"01{HELPED}")) for v, o in kept.get("recent", ()))
             except DAMAGED as error:
                 raise StoreError(f"{path}: the record of live episodes cannot be read: {error!r}") from error
 
-    def add(self, number: int, version: str, task: str, success: bool) -> None:
-        """Count episode ``number``, which came after all others."""
+    def add(self, number: int, version: str, task: str, success: bool, *, helped: bool = False) -> None:
+        """Count episode ``number``, which came after all others; what was ``helped`` to its end is no success."""
         self.cursor = number
+        self.recent.append((version, HELPED if helped else "01"[success]))
         of = self._of.setdefault(version, {})
         if len(of.setdefault(task, "")) < MOST:
-            of[task] += "01"[success]
+            of[task] += "01"[success and not helped]
 
     def of(self, version: str) -> Outcomes:
         """Return the outcomes of ``version`` by task."""
@@ -64,7 +73,10 @@ class LiveRecord:
 
     def save(self) -> None:
         """Keep everything; it is durable when this returns."""
-        write_atomic(self._path, json.dumps({"cursor": self.cursor, "outcomes": self._of}).encode())
+        write_atomic(self._path, json.dumps(self._kept()).encode())
+
+    def _kept(self) -> dict[str, object]:
+        return {"cursor": self.cursor, "outcomes": self._of, "recent": list(self.recent)}
 
 
 def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) -> str:
@@ -88,7 +100,7 @@ def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) ->
     return ""
 
 
-def _checked(outcomes: object) -> str:
-    if not isinstance(outcomes, str) or set(outcomes) - {"0", "1"}:
-        raise ValueError(f"outcomes {outcomes!r}, expected a text of 0 and 1")
+def _checked(outcomes: object, known: str = "01") -> str:
+    if not isinstance(outcomes, str) or set(outcomes) - set(known):
+        raise ValueError(f"outcomes {outcomes!r}, expected a text of {' and '.join(known)}")
     return outcomes

@@ -24,12 +24,16 @@ from engram.learning.weights.announcements import announced
 from engram.learning.weights.library import UNREADABLE
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
+from engram.runtime.curve_note import CURVE, Went, curve_note
 from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
 from engram.runtime.health import Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.runtime.policy_notes import DRIVING
 
 BURST = 10
 """Updates between two looks at the store."""
+SHOWN = 100
+"""Newest goals that the diagnostics tell of."""
 
 
 class LearnerOutputs(ExperienceOutputs, Protocol):
@@ -226,8 +230,8 @@ class LearnerSession(ExperienceSession):
             # Spoilt or blindfolded, a version says nothing of itself; what a person had to finish is no success of it.
             if why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
                 continue
-            success = info.success and not any(step.intervention for step in self._store.episode(info.number))
-            self.live.add(info.number, info.policy_version, kind_of(info.task), success)
+            helped = info.success and any(step.intervention for step in self._store.episode(info.number))
+            self.live.add(info.number, info.policy_version, kind_of(info.task), info.success, helped=helped)
         if not found:
             return
         self.live.keep(self.library.versions)
@@ -287,6 +291,7 @@ class LearnerSession(ExperienceSession):
             note("what practice found is not learnt", self._trouble)
         super().show()
         note("lineage", str(self.learner.lineage))
-        note("driving version", self.library.current)
+        note(DRIVING, self.library.current)
+        note(CURVE, curve_note(Went(*one) for one in list(self.live.recent)[-SHOWN:]))
         for task, outcomes in self.live.of(self.library.current).items():
             note(f"live {task}", f"{outcomes.count('1')} of {len(outcomes)}")

@@ -1,4 +1,4 @@
-"""Keys of the policy node's diagnostics, for the node that writes them and those that read them."""
+"""Keys of diagnostics about what drives, for the node that writes them and those that read them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ CORRECTED_BY = "motions corrected by"
 """The correction of all motions that drives in this episode."""
 REMEMBERED = "policy remembers"
 """What the sequence memory holds, in a few words."""
+DRIVING = "driving version"
+"""Of the learner node: the version that it lets drive; the policy node takes it with the next episode."""
 POLICIES = "policies available"
 """Names that the parameter ``policy`` may be set to while the node runs, separated by commas; none: it may not."""
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 import viser
 
 from engram.core.types import STAGES
+from engram.runtime.curve_note import CURVE, read_curve_note
+from engram.runtime.policy_notes import DRIVING
+from engram.viewer.learning_curve import curve_html
 from engram.viewer.markup import heading, paragraph, text_table
 from engram.viewer.values import Candidate, Judged, NodeState
 
@@ -22,17 +25,18 @@ DRIVES = ("canary", "approved")
 
 
 def learner_html(learner: NodeState | None, candidates: Sequence[Candidate]) -> str:
-    """Return the learner's counters and the weights it announced, newest first."""
+    """Return how goals went, the learner's counters and the weights it announced, newest first."""
     if learner is None:
         return paragraph(NO_LEARNER)
     rows = [("state", f"{learner.level}: {learner.message}")]
     rows += [(key.removeprefix(LEARNER_PREFIX).replace("_", " "), value) for key, value in _progress(learner.values)]
-    return heading("Learner") + text_table(rows) + candidates_html(candidates)
+    curve = curve_html(read_curve_note(learner.values.get(CURVE, "")))
+    return curve + heading("Learner") + text_table(rows) + candidates_html(candidates)
 
 
 def _progress(values: Mapping[str, str]) -> list[tuple[str, str]]:
     own = [(k, v) for k, v in values.items() if k.startswith(LEARNER_PREFIX)]
-    rest = [(k, values[k]) for k in ("stored transitions", "driving version") if k in values]
+    rest = [(k, values[k]) for k in ("stored transitions", DRIVING) if k in values]
     return [*own, *rest]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import StoreError
-from engram.learning.live import MOST, LiveRecord, worse_than_before
+from engram.learning.live import MOST, RECENT, LiveRecord, worse_than_before
 
 BEFORE = {"reach": "1" * 20, "stack": "10" * 10, "never": "0" * 5}
 
@@ -19,6 +19,18 @@ def test_outcomes_last_and_versions_are_forgotten(tmp_path):
     assert (again.cursor, again.of("a"), again.of("b"), again.episodes("a")) == (3, {"reach": "10"}, {}, 2)
 
 
+def test_the_order_lasts_and_a_helped_success_is_none_of_the_version(tmp_path):
+    record = LiveRecord(tmp_path / "outcomes.json")
+    for number, (version, success, helped) in enumerate([("a", True, False), ("a", True, True), ("b", False, False)]):
+        record.add(number, version, "reach", success, helped=helped)
+    record.save()
+    again = LiveRecord(tmp_path / "outcomes.json")
+    assert list(again.recent) == [("a", "1"), ("a", "h"), ("b", "0")] and again.of("a") == {"reach": "10"}
+    for number in range(RECENT + 5):
+        again.add(number, "c", "reach", True)
+    assert len(again.recent) == RECENT
+
+
 def test_the_record_is_bounded(tmp_path):
     record = LiveRecord(tmp_path / "outcomes.json")
     for number in range(MOST + 5):
@@ -27,7 +39,16 @@ def test_the_record_is_bounded(tmp_path):
     assert record.cursor == MOST + 4
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"cursor": 1}', '{"cursor": 1, "outcomes": {"a": {"reach": "1x"}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"cursor": 1}',
+        '{"cursor": 1, "outcomes": {"a": {"reach": "1x"}}}',
+        '{"cursor": 1, "outcomes": {}, "recent": [["a", "2"]]}',
+    ],
+)
 def test_a_damaged_record_is_named(tmp_path, text):
     path = tmp_path / "outcomes.json"
     path.write_text(text)

@@ -22,8 +22,9 @@ from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import check_signature
 from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
+from engram.runtime.curve_note import CURVE
 from engram.runtime.health import Health
-from engram.runtime.learner_session import BURST, LearnerSession
+from engram.runtime.learner_session import BURST, SHOWN, LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from tests.learning.transitions import episode
 from tests.ros.policies import LINEAGE, OneWeight
@@ -216,6 +217,16 @@ def drive(desk, version, outcomes, first, task="reach", helped=False):
             desk.session.take(replace(one, intervention=helped, **own))
     desk.session.commit()
     desk.session.train(lambda: False)
+
+
+def test_the_newest_goals_are_told_in_their_order(tmp_path):
+    desk = Desk(tmp_path)
+    drive(desk, "v0", "101", 100)
+    drive(desk, "v1", "1", 200, helped=True)
+    drive(desk, "v0", "0" * SHOWN, 300)
+    assert desk.shown()[CURVE] == f"v0 {'0' * SHOWN}"
+    assert list(desk.session.live.recent)[:4] == [("v0", "1"), ("v0", "0"), ("v0", "1"), ("v1", "h")]
+    desk.close()
 
 
 def test_what_is_worse_on_the_robots_is_rolled_back_and_stays_so(tmp_path):

@@ -1,0 +1,81 @@
+"""``engram plot``: the curve of a learner's goals, what was measured, and a person's help."""
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from engram.app.cli import main
+from engram.app.plot import MEASURED, Goal, goals_of, rates
+from engram.learning.experience.store import ExperienceStore
+from tests.learning.transitions import episode
+
+MEASUREMENT = {"episodes": 2, "success": {"successes": 1, "n": 2, "rate": 0.5, "low": 0.1, "high": 0.9}}
+
+
+@pytest.fixture
+def learner(tmp_path):
+    store = ExperienceStore(tmp_path / "experience")
+    for number, (success, version, helped) in enumerate([(False, "v1", 0), (True, "v1", 3), (True, "v2", 0)]):
+        steps = [
+            replace(step, policy_version=version, instruction="put the red cube in the bin", intervention=i < helped)
+            for i, step in enumerate(episode(number, success=success))
+        ]
+        store.append(steps)
+    store.append([replace(step, instruction="press the red button", intervention=False) for step in episode(3)])
+    store.commit()
+    store.close()
+    return tmp_path
+
+
+def test_goals_tell_kind_version_outcome_and_help(learner):
+    *rest, last = goals_of(learner / "experience")
+    assert rest == [Goal("in", "v1", False, 0.0), Goal("in", "v1", True, 0.75), Goal("in", "v2", True, 0.0)]
+    assert last.kind == "pressed"
+
+
+def test_a_point_is_the_mean_of_the_goals_before_it():
+    assert [(one.successes, one.n) for one in rates([False, True, True], 2)] == [(0, 1), (1, 2), (2, 2)]
+
+
+def test_the_picture_names_what_it_shows(learner, tmp_path, capsys):
+    (learner / MEASURED).write_text(json.dumps(MEASUREMENT) + "\n")
+    picture, board = tmp_path / "out" / "curve.svg", tmp_path / "board"
+    assert main(["plot", str(learner), "--output", str(picture), "--tensorboard", str(board), "--window", "2"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["goals"], told["successes"], told["helped"], told["versions"]) == (4, 3, 1, ["v1", "v2", "base"])
+    ElementTree.parse(picture)
+    assert "helped steps" in (drawn := picture.read_text()) and "measured, not practised on" in drawn
+    assert list(board.glob("events.*"))
+    assert main(["plot", str(learner), "--output", str(picture), "--kind", "pressed"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["goals"] == 1
+    assert "helped steps" not in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--output", "curve.jpg"], "--output: curve.jpg, expected a file that ends with .svg or .png or .pdf"),
+        (["--kind", "on"], "--kind: 'on', the goals there are of in or pressed"),
+        (["--window", "0"], "--window: 0, expected"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(learner, words, told, capsys):
+    assert main(["plot", str(learner), *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_folder_without_goals_is_named(tmp_path, capsys):
+    assert main(["plot", str(tmp_path)]) == 2
+    assert "holds no experience of a learner or of a practice" in capsys.readouterr().err
+    ExperienceStore(tmp_path / "experience").close()
+    assert main(["plot", str(tmp_path)]) == 2
+    assert "holds no goal that has ended" in capsys.readouterr().err
+    (tmp_path / MEASURED).write_text("{")
+    store = ExperienceStore(tmp_path / "experience")
+    store.append(episode(0))
+    store.commit()
+    store.close()
+    assert main(["plot", str(tmp_path), "--output", str(tmp_path / "x.svg")]) == 2
+    assert f"{MEASURED}: cannot be read" in capsys.readouterr().err
