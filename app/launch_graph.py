@@ -1,7 +1,7 @@
 """Read ``launch/*.launch.yaml``: the one node list that ``ros2 launch`` and ``engram up`` both start.
 
 The files are written in ROS's own YAML launch format, so ``ros2 launch`` reads them itself. This reader knows the part
-of the format that Engram uses (``arg``, ``node``, ``include``, ``set_env``) and refuses everything else by name:
+of the format that Engram uses (``arg``, ``let``, ``node``, ``include``, ``set_env``) and refuses everything else by name:
 a key that is silently ignored in one of the two ways would make them behave differently.
 """
 
@@ -31,6 +31,7 @@ ACTION_KEYS: dict[str, tuple[str, ...]] = {
         *("respawn", "respawn_delay", "respawn_max_retries", "on_exit"),
     ),
     "include": ("file", "arg", "if", "unless"),
+    "let": ("name", "value", "if", "unless"),
     "set_env": ("name", "value", "if", "unless"),
 }
 
@@ -224,6 +225,9 @@ class _Reader:
         if name not in self.fixed:
             self.values[name] = value
             self.arguments.append(argument)
+
+    def _let(self, body: dict[str, Any], context: LaunchContext) -> None:
+        context.values[_required(body, "name", context)] = context.expand(_required(body, "value", context))
 
     def _set_env(self, body: dict[str, Any], context: LaunchContext) -> None:
         value = context.expand(_required(body, "value", context))

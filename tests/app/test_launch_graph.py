@@ -96,6 +96,37 @@ launch:
     assert [(n.name, n.arguments) for n in graph.nodes] == [("first", ("debug",)), ("plain", ("debug",))]
 
 
+def test_a_value_is_set_where_its_condition_holds(tmp_path: Path) -> None:
+    text = """
+launch:
+- arg: {name: of, default: none}
+- let: {name: prefix, value: ""}
+- let: {name: prefix, value: "/$(var of)/", if: $(not-equals $(var of) none)}
+- node: {pkg: engram, exec: sim_node, remap: [{from: a, to: $(var prefix)a}]}
+"""
+    path = write(tmp_path, text)
+    assert load_graph(path).nodes[0].remaps == (("a", "a"),)
+    graph = load_graph(path, {"of": "r1"})
+    assert graph.nodes[0].remaps == (("a", "/r1/a"),) and "prefix" not in graph.values
+    with pytest.raises(UnknownNameError, match="prefix"):
+        load_graph(path, {"prefix": "mine"})
+
+
+@pytest.mark.parametrize("file", ["sim", "robot"])
+def test_a_robot_learns_with_anothers_learner(file: str) -> None:
+    """The topics are those that its policy node and the page share with the learner of r1."""
+    nodes = {
+        node.name: node for node in load_graph(find_launch_file(file), {"namespace": "r2", "learner_of": "r1"}).nodes
+    }
+    assert not {"learner_node", "gate_node"} & set(nodes)
+    shared = ("experience", "experience/ack", "policy/manifest", "policy/weights")
+    assert nodes["policy_node"].remaps[1:] == tuple((topic, f"/r1/{topic}") for topic in shared)
+    assert dict(nodes["viewer_node"].remaps)["policy/gate"] == "/r1/policy/gate"
+    alone = {node.name: node for node in load_graph(find_launch_file(file), {"namespace": "r1"}).nodes}
+    assert {"learner_node", "gate_node"} <= set(alone)
+    assert all(there == here for here, there in alone["policy_node"].remaps)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
