@@ -220,6 +220,18 @@ def test_log_files_hold_the_lines_of_one_node(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "a.log").read_text() == "one\nthree\n"
 
 
+def test_a_full_disk_ends_a_log_and_not_the_nodes(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to("/dev/full")
+    sink = LineSink(None, tmp_path)
+    for line in ("one", "two"):
+        sink("a", line)
+        sink("b", line)
+    sink.close()
+    lines = sink.tail("a", 5)
+    assert [lines[0], lines[-1]] == ["one", "two"] and sum("this log goes no further" in line for line in lines) == 1
+    assert (tmp_path / "b.log").read_text() == "one\ntwo\n"
+
+
 def test_a_node_does_not_wait_for_a_reader_that_left(tmp_path: Path) -> None:
     """200 kB into a console that nobody reads: a pipe alone holds 64."""
     reader, writer = os.pipe()

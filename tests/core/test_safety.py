@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engram.core.contracts import MotionBarrier
 from engram.core.errors import InvalidInputError
 from engram.core.safety import SafetyConfig, SafetyFilter
 from tests.core.gantry import GANTRY, GantryKinematics, joints
@@ -165,3 +166,27 @@ def test_a_turn_that_is_too_sharp_goes_part_of_the_way_from_the_old_velocity_to_
 def test_a_share_of_a_limit_is_above_zero_and_at_most_one(name, share):
     with pytest.raises(InvalidInputError, match=name):
         SafetyConfig(**{name: share})
+
+
+class Crowd(MotionBarrier):
+    """Lets every motion through, and is near to another thing each time."""
+
+    obstacles_max = 0
+    nearest = ""
+
+    def limit(self, start, goal, follow):
+        self.nearest = f"hand/thing {int(self.nearest.rpartition(' ')[2] or 0) + 1}"
+        return goal
+
+    def set_obstacles(self, obstacles):
+        """There are none."""
+
+
+def test_of_things_that_were_near_a_few_are_counted_by_name(monkeypatch):
+    """A memory has no end of things; the diagnostics have one."""
+    monkeypatch.setattr("engram.core.safety.MOST_COUNTS", 3)
+    f = SafetyFilter(GANTRY, GantryKinematics(), SafetyConfig(), barrier=Crowd())
+    for _ in range(10):
+        f.filter(np.zeros(4), joints(), 0.1)
+    named = [name for name in f.counts if name.startswith("near hand/")]
+    assert 1 <= len(named) <= 3 and f.counts["near other things"] + len(named) == 10

@@ -69,3 +69,12 @@ def test_drops_of_all_nodes_are_listed_by_queue():
     values = {"detector drops": "3", "frames": "9", "memory drops": "0"}
     found = drops_by_queue({"perception_node": Condition(OK, "active", values), "sim_node": Condition(OK, "active")})
     assert found == {"perception_node: detector": 3}
+
+
+def test_a_trace_keeps_the_newest(tmp_path, monkeypatch):
+    monkeypatch.setattr("engram.runtime.health.TRACED", 2)
+    health = Health(str(tmp_path / "trace.jsonl"))
+    for stamp_ns in range(4):
+        health.trace("show", stamp_ns)
+    health.write_trace()
+    assert [json.loads(line)["stamp_ns"] for line in (tmp_path / "trace.jsonl").read_text().splitlines()] == [2, 3]

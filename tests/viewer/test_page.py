@@ -106,6 +106,19 @@ def test_answers_stay_on_the_page_below_their_questions(page: ViewerPage, asked:
     assert second.answer.order < first.question.order  # newest first
 
 
+def test_an_answer_is_put_to_its_own_question(page: ViewerPage) -> None:
+    """The first question never gets one: the memory node was restarted meanwhile."""
+    talk = page._memory.conversation
+    for question in ("where is the cup", "how many cups", "how many cups"):
+        talk._question.value = question
+        talk._send()
+    page.answer(Answer("how many cups", "One."))
+    page.answer(Answer("how many cups", "Two."))
+    page.answer(Answer("who are you", "A robot."))  # asked before the page was opened anew
+    told = [exchange.answer.content for exchange in talk._exchanges]
+    assert "..." in told[0] and "One." in told[1] and "Two." in told[2] and "A robot." in told[3]
+
+
 def test_an_answer_highlights_its_object(page: ViewerPage) -> None:
     page.show_graph(kitchen_graph())
     page._show_answer(Answer("q", "a", node_id="object/3", label="box", place=np.zeros(3)))
