@@ -1,8 +1,8 @@
 """Read ``launch/*.launch.yaml``: the one node list that ``ros2 launch`` and ``engram up`` both start.
 
 The files are written in ROS's own YAML launch format, so ``ros2 launch`` reads them itself. This reader knows the part
-of the format that Engram uses (``arg``, ``let``, ``node``, ``include``, ``set_env``) and refuses everything else by name:
-a key that is silently ignored in one of the two ways would make them behave differently.
+of the format that Engram uses (``arg``, ``let``, ``node``, ``include``, ``set_env``) and refuses everything else by
+name: a key that is silently ignored in one of the two ways would make them behave differently.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ mean of all chunks, pushed, and with answers that come late.
 
 The same checkpoint and seeds in every arm. A pushed episode is one in which the object that the words name gets a kick
 of some 6 cm while the robot is on its way (``engram.sim.pushes``). While an answer is late, the robot moves on
-(``engram.runtime.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends: a
-run that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
+(``engram.benchmarks.lateness``); with and without real-time chunking. Every episode is kept in ``progress`` as it ends:
+a run that was broken off goes on there. Prints one table; the last line is JSON, which also goes to
 benchmarks/results/chunking.json.
 """
 
@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from engram.benchmarks.lateness import LateRuntime
 from engram.benchmarks.report import RESULTS, save_report
 from engram.core.pipeline import CommandPipeline
 from engram.core.provenance import digest, machine
@@ -33,7 +34,6 @@ from engram.policies import load_policy
 from engram.policies.checkpoint import fingerprint
 from engram.policies.opening import checkpoint_folder
 from engram.policies.vla.chunking import AdaptiveChunks, follow
-from engram.runtime.lateness import LateRuntime
 from engram.runtime.loop import Runtime
 from engram.sim.pushes import PushedRunner, pushable
 from engram.sim.tasks import TASKS

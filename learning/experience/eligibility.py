@@ -8,7 +8,6 @@ from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
-REASONS = (UNKNOWN, OTHER, CORRECTED, ABLATION, COVERED)
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SHAPES = ("cup", "cube", "box", "button")
-"""What :mod:`engram.perception.shape` tells apart: upright, cubic, oblong, flat."""
 COLORS: dict[str, tuple[float, float, float]] = {
     "red": (0.85, 0.10, 0.10),
     "orange": (0.95, 0.50, 0.05),

@@ -6,9 +6,9 @@ import pytest
 
 from engram.benchmarks import chunking
 from engram.benchmarks.chunking import DELAYS, Arm, ChunkingBenchmark, arms, episodes, measure
+from engram.benchmarks.lateness import LateRuntime
 from engram.policies.vla.chunking import AdaptiveChunks, TemporalEnsemble
 from engram.policies.vla.vla_policy import VlaPolicy
-from engram.runtime.lateness import LateRuntime
 from engram.runtime.loop import Runtime
 from engram.sim.world import MujocoWorld, WorldConfig
 

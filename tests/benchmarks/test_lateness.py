@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from engram.benchmarks.lateness import LateRuntime
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk
-from engram.runtime.lateness import LateRuntime
 from tests.core.gantry import GANTRY, GantryKinematics
 from tests.runtime.test_loop import MAX_STEPS, GantryWorld, GoRight
 
