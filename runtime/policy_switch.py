@@ -66,6 +66,7 @@ class PolicySwitch:
             corrections,
             config.correction,
             config.correction_goals,
+            config.correction_margin,
             on_problem=lambda text: health.problem("correction", text, ERROR, lasting=True),
         )
         return PolicyRunner(self.make(self.driver), on_refused, keeper, explore, kept)

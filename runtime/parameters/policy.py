@@ -43,6 +43,9 @@ class PolicyNodeConfig(BoundNodeConfig):
     with one is not imitated, and exploration adds nothing while one is searched for."""
     correction_goals: int = param(50, 2, 10_000)
     """Goals of a search for a correction."""
+    correction_margin: float = param(0.2, 0.0, 1.0)
+    """How far a search may lower the mean outcome (0..1) of the newest 20 goals, below that of goals without a further
+    correction: it tries none while one that reaches nothing could go below. 1: however far."""
     correction_folder: str = "~/.local/share/engram/{robot_id}/corrections"
     """Folder for the corrections and what was tried."""
     robot: str = "panda_2f85"

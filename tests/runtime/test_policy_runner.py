@@ -61,7 +61,7 @@ def test_a_goal_is_driven_with_the_correction_that_is_tried_and_is_not_imitated(
     corrections = CorrectionKeeper(None, "search", 50)
     runner = PolicyRunner(Loadable(), explore=Exploration(ExplorationConfig(size=0.0)), corrections=corrections)
     plain, sizes = PolicyRunner(Loadable()).step(step(0)).actions, set()
-    for episode in range(1, 6):
+    for episode in range(1, 16):
         given = runner.step(step(0, episode)).actions
         tried = corrections.begin(episode, "go", "v0")
         np.testing.assert_allclose(given[:, :3], plain[:, :3] @ tried.matrix().T)
