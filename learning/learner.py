@@ -212,9 +212,8 @@ class Learner:
                 experience = _after(experience, transitions)
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
-        seeds = [(self.config.seed, number) for number in range(CORRECTED // SHOWN)]
-        shown = [(buffer.sample(SHOWN, seed), correction) for (_, correction), buffer in seen.items() for seed in seeds]
-        metrics = self.algorithm.correct(shown, self.config.seed, check, _scenes(others))
+        parts = [(correction, buffer) for (_, correction), buffer in seen.items()]
+        metrics = self.algorithm.correct(_Shown(parts, self.config.seed), self.config.seed, check, _scenes(others))
         self._count(metrics)
         state.experience, state.corrections = experience, state.corrections + 1
         return self._make_candidate()
@@ -309,6 +308,21 @@ class Learner:
             transitions = self._source.episode(number)
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
+
+
+class _Shown(Sequence[tuple[Batch, MotionCorrection]]):
+    """Samples of what is corrected, drawn anew, and alike, each time one is asked for: all together are large."""
+
+    def __init__(self, parts: Sequence[tuple[MotionCorrection, ReplayBuffer]], seed: int) -> None:
+        self._parts, self._seed, self._each = parts, seed, CORRECTED // SHOWN
+
+    def __len__(self) -> int:
+        return len(self._parts) * self._each
+
+    def __getitem__(self, index: Any) -> Any:
+        part, number = divmod(range(len(self))[index], self._each)
+        correction, buffer = self._parts[part]
+        return buffer.sample(SHOWN, (self._seed, number)), correction
 
 
 def _scenes(episodes: Iterable[Sequence[Transition]]) -> Scenes | None:

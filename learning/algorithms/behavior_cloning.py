@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
@@ -130,13 +130,15 @@ class BehaviorCloning(Algorithm):
             return super().correct(shown, seed, check, others)
         torch.manual_seed(seed)
         units, network = self._units, cast(EngramVLAPolicy, self.policy)
-        kept = self._conditions(self._asked([batch for batch, _ in shown], others), check)
-        parts: dict[tuple[str, MotionCorrection], list[Batch]] = {}
+        asked = [self._condition(batch) for batch in self._asked(shown, others, check)]
+        kept = torch.cat(asked) if asked else torch.zeros(0, 0)
+        parts: dict[tuple[str, MotionCorrection], list[Tensor]] = {}
         for batch, correction in shown:
-            parts.setdefault((" ".join(sorted(_kinds(batch))), correction), []).append(batch)
+            check()
+            parts.setdefault((" ".join(sorted(_kinds(batch))), correction), []).append(self._condition(batch))
         seen = [
-            (self._conditions(batches, check), partial(units.corrected, correction=correction))
-            for (_, correction), batches in parts.items()
+            (torch.cat(conditions), partial(units.corrected, correction=correction))
+            for (_, correction), conditions in parts.items()
         ]
         before = copy.deepcopy(self.policy.state_dict())
         self.policy.load_state_dict(self._averaged.state_dict())  # what drives, and was corrected
@@ -151,25 +153,28 @@ class BehaviorCloning(Algorithm):
         self._averaged.load_state_dict(self.policy.state_dict())
         return {"loss": loss}
 
-    def _asked(self, practised: Sequence[Batch], others: Scenes | None) -> list[Batch]:
-        """Return as many samples of other goals as are practised; none where every kind of goal is."""
+    def _asked(
+        self,
+        practised: Sequence[tuple[Batch, MotionCorrection]],
+        others: Scenes | None,
+        check: Callable[[], None],
+    ) -> Iterator[Batch]:
+        """Yield as many samples of other goals as are practised; none where every kind of goal is."""
         if self._rehearsal is None:
-            return []
-        done = {kind for batch in practised for kind in _kinds(batch)}
+            return
+        done = {kind for batch, _ in practised for kind in _kinds(batch)}
         rehearsal = self._rehearsal if others is None else self._rehearsal.seeing(others.shrunk(self.shrink))
-        asked = [rehearsal.asked(batch, done) for batch in practised]
-        return [batch for batch in asked if batch is not None]
+        for batch, _ in practised:
+            check()
+            if (asked := rehearsal.asked(batch, done)) is not None:
+                yield asked
 
     @torch.no_grad()
-    def _conditions(self, batches: Sequence[Batch], check: Callable[[], None]) -> Tensor:
-        """Return what the head of the weights to ship is conditioned by (n, c) in ``batches``."""
+    def _condition(self, batch: Batch) -> Tensor:
+        """Return what the head of the weights to ship is conditioned by (n, c) in ``batch``."""
         network = cast(EngramVLAPolicy, self._averaged)
-        asked = [{k: v for k, v in batch.items() if k not in ("action", UNLEARNT_KEY)} for batch in batches]
-        found = []
-        for one in asked:
-            check()
-            found.append(network.model.condition(dict(self._preprocess(to_tensors(one)))))
-        return torch.cat(found) if found else torch.zeros(0, 0)
+        asked = {name: value for name, value in batch.items() if name not in ("action", UNLEARNT_KEY)}
+        return network.model.condition(dict(self._preprocess(to_tensors(asked))))
 
     def weights(self) -> bytes:
         """Return the averaged weights as a safetensors file."""
