@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from engram.benchmarks.report import figure
 from engram.core.statistics import Rate, wilson
 
-WINDOW = 20
+WINDOW = 10
 """Goals over which the picture's curve is averaged."""
+LONGEST = 110
+"""Characters of a reason that are drawn."""
 NAMES = ("first", "second", "third", "fourth")
 """Of the versions that drove, in their order."""
 COLORS = {
@@ -88,19 +91,52 @@ def figures(story: Story) -> list[dict[str, Any]]:
 
 
 def picture(path: Path, story: Story) -> None:
-    """Draw the success of the last goals over all goals, what drove, and what happened."""
+    """Draw over time how goals went, which version drove, and what happened: numbers in the picture, words below it."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure  # without pyplot: no display, no global state
 
-    drawn = Figure(figsize=(11, 4.5), layout="constrained")
-    axes = drawn.add_subplot()
-    done = [float(goal["truth"]) for goal in story.goals]
-    means = [sum(done[max(0, i - WINDOW) : i]) / min(i, WINDOW) for i in range(1, len(done) + 1)]
-    axes.plot(range(1, len(done) + 1), [100 * mean for mean in means], color="black")
-    levels = [96, 88, 80, 72]
-    for number, one in enumerate(h for h in story.happenings if h.what in COLORS):
-        axes.axvline(one.goals, color=COLORS[one.what], linestyle="--", linewidth=1)
-        label = f" {one.what} {one.version}" + (f": {one.text[:40]}" if one.what != "drives" and one.text else "")
-        axes.text(one.goals, levels[number % len(levels)], label, color=COLORS[one.what], fontsize=8)
-    axes.set(xlabel="goals", ylabel=f"reached, of the last {WINDOW} [%]", ylim=(0, 104))
+    told = [one for one in story.happenings if one.what in COLORS]
+    drawn = Figure(figsize=(10, 4.0 + 0.17 * len(told)), layout="constrained")
+    axes, below = drawn.subplots(2, height_ratios=(4.0, 0.17 * len(told)))
+    versions = list(dict.fromkeys(goal["version"] for goal in story.goals))
+    named: set[str] = set()
+    for version, run in groupby(story.goals, lambda goal: str(goal["version"])):
+        those, color = list(run), f"C{versions.index(version)}"
+        reached = [float(goal["truth"]) for goal in those]
+        means = [100 * sum(reached[max(0, n - WINDOW) : n]) / min(n, WINDOW) for n in range(1, len(those) + 1)]
+        minutes = [goal["at_s"] / 60 for goal in those]
+        axes.plot(minutes, means, linewidth=2, color=color, label=None if version in named else version)
+        axes.scatter(minutes, [100 * one for one in reached], s=9, color=color, alpha=0.6)
+        named.add(version)
+    for one, ends in _rests(story):
+        axes.axvspan(one / 60, ends / 60, color="0.92")
+    for number, one in enumerate(told, 1):
+        axes.axvline(one.at_s / 60, color=COLORS[one.what], linestyle="--", linewidth=1)
+        high = 107 + 6 * (number % 3)  # what happens at once stands one above the other
+        axes.text(one.at_s / 60, high, str(number), color=COLORS[one.what], fontsize=8, ha="center")
+        text = "" if one.what == "drives" else _short(one.text)
+        words = (
+            f"{number}  {one.at_s / 60:.0f} min  {': '.join(filter(None, (f'{one.what} {one.version}'.strip(), text)))}"
+        )
+        below.text(0.0, 1.0 - (number - 0.5) / len(told), words, color=COLORS[one.what], fontsize=8, va="center")
+    axes.set(xlabel="minutes (grey: the robot rests, and the policy practises in simulation)", ylim=(-4, 126))
+    axes.set(ylabel=f"goals reached, of the last {WINDOW} [%]", yticks=range(0, 101, 20))
+    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.62), fontsize=8, title="dots: single goals", title_fontsize=8)
+    below.axis("off")
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn.savefig(path, format="svg", metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "promise"}):  # the same picture, the same file
+        drawn.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _rests(story: Story) -> list[tuple[float, float]]:
+    """Return begin and end [s] of each rest: it ends with the next goal, or with what happens then."""
+    found = []
+    for one in story.happenings:
+        if one.what == "rests":
+            after = [h.at_s for h in story.happenings if h.at_s > one.at_s and h.what in ("drives", "knocked")]
+            found.append((one.at_s, min(after, default=one.at_s)))
+    return found
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."

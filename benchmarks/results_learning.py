@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS
+from engram.benchmarks.promise_story import WINDOW
 from engram.benchmarks.report import slug
 from engram.benchmarks.result_files import ResultFile, number, percent, table, target
 from engram.validation.gate import NOT_SHOWN, PROMOTE, REJECT
@@ -143,6 +144,10 @@ TOLD = ("rests", "candidate", "verdict", "drives", "nothing promoted", "knocked"
 """What is told of the promise; the rest says only what the benchmark did."""
 
 
+PICTURE = "img/promise.svg"
+"""The promise as a picture, beside the page."""
+
+
 def promise(results: Results) -> list[str]:
     """What happened to a robot that learns behind the gate."""
     result = results["promise"]
@@ -156,15 +161,20 @@ def promise(results: Results) -> list[str]:
         for one in result.content["happenings"]
         if one["what"] in TOLD
     ]
-    right, promoted = result.figure("promise_verdict_right"), result.figure("promise_promoted_by_the_gate")
+    names = ("verdict_right", "promoted_by_the_gate", "goals_until_rolled_back")
+    right, promoted, back = (result.figure(f"promise_{name}") for name in names)
+    gone = f"after {back['value']:g} goals" if back["met"] else "not within the goals that it got"
     return [
         f"All nodes of a robot run in real time; a simulation plays its hardware, `{config['on']}` of "
         "[the gaps](how-to/validate.md#a-robot-that-differs-from-the-simulation). The memory alone says what went "
         f"well: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
         "record, searches for corrections in a simulation that has it, and lets a candidate drive only after its "
-        f"verdict. Then the robot is knocked (`{config['knocked']}`), and at the end a ruined candidate is offered. "
-        f"One run; the gate promoted {promoted['value']:g} candidate (target {promoted['target']}). "
+        f"verdict. Then the robot is knocked (`{config['knocked']}`): the learner is to go back to the weights of "
+        f"before, and did so {gone}. At the end a ruined candidate is offered. "
+        f"One run; candidates that the gate promoted: {promoted['value']:g} (target {promoted['target']}). "
         "[How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",
+        "",
+        f"![The success of the last {WINDOW} goals, what drove, and what happened]({PICTURE})",
         "",
         *table(("goals of", "version that drove", "reached, by the simulator", "n"), rows),
         "",

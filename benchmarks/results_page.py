@@ -14,6 +14,7 @@ from engram.benchmarks import results_learning as learning
 from engram.benchmarks import results_memory as memory
 from engram.benchmarks import results_policies as policies
 from engram.benchmarks import results_speed as speed
+from engram.benchmarks.promise_story import Happening, Story, picture
 from engram.benchmarks.result_files import ResultFile, load_results, number, percent, samples, table
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -179,11 +180,14 @@ def with_table(readme: str, results: Results) -> str:
 
 
 def main() -> None:
-    """Write both."""
+    """Write both, and the pictures of the page."""
     results = load_results()
     PAGE.write_text(page(results))
     README.write_text(with_table(README.read_text(), results))
-    print(f"{PAGE}\n{README}")
+    promised = results["promise"].content
+    happenings = [Happening(**one) for one in promised["happenings"]]
+    picture(PAGE.parent / learning.PICTURE, Story(promised["goals"], happenings))
+    print(f"{PAGE}\n{README}\n{PAGE.parent / learning.PICTURE}")
 
 
 if __name__ == "__main__":

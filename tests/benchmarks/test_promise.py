@@ -18,9 +18,9 @@ from engram.runtime.episode_report import LoopError
 from engram_interfaces.msg import GateVerdict, PolicyManifest
 
 
-def goals(version, outcomes):
+def goals(version, outcomes, first_s):
     about = {"task": "reach", "version": version, "outcome": "succeeded"}
-    return [about | {"truth": outcome == "1"} for outcome in outcomes]
+    return [about | {"truth": outcome == "1", "at_s": first_s + n} for n, outcome in enumerate(outcomes)]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def story():
         Happening("refused", "the gate has not judged it", "ruined", 12, 31.0),
     ]
     return Story(
-        [*goals("v0", "10000"), *goals("v1", "1111"), *goals("v2", "000")],
+        [*goals("v0", "10000", 1.0), *goals("v1", "1111", 11.0), *goals("v2", "000", 21.0)],
         told,
         {"before it was tried": "not judged", "after it was tried": "worse"},
     )
@@ -66,7 +66,13 @@ def test_what_did_not_happen_is_not_met(story):
 def test_the_picture_shows_what_happened(story, tmp_path):
     picture(tmp_path / "promise.svg", story)
     drawn = (tmp_path / "promise.svg").read_text()
-    assert all(f"<!-- {text}" in drawn for text in ("goals", " knocked", " rolled back v2: v1", " refused ruined"))
+    told = (
+        "goals reached",
+        "5  0 min  knocked: knocked",
+        "6  0 min  rolled back v2: v1",
+        "7  1 min  refused ruined: the",
+    )
+    assert all(f"<!-- {text}" in drawn for text in told)
 
 
 def test_the_robot_trusts_the_learner_and_the_gate_finds_its_gap_by_itself(tmp_path):
