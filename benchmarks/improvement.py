@@ -26,8 +26,15 @@ from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.errors import unknown_name
 from engram.core.provenance import machine
 
-CELLS = {"pick_place on turned": ("turned", "pick_place", 200), "stack on late": ("late", "stack", 100)}
+CELLS = {
+    "pick_place on turned": ("turned", "pick_place", 200),
+    "stack on late": ("late", "stack", 100),
+    "pick_place on front_moved": ("front_moved", "pick_place", 100),
+    "stack on mounted": ("mounted", "stack", 100),
+}
 """Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
+USUAL = tuple(CELLS)[:2]
+"""Those of all arms."""
 ARMS: dict[str, dict[str, Any]] = {
     "cloning": {"exploration": 0.0, "search": 0},
     "noisy cloning": {"exploration": 0.1, "search": 0},
@@ -52,7 +59,7 @@ class ImprovementBenchmark:
     arms: tuple[str, ...] = ("cloning", "noisy cloning", "corrections")
     """Which ones: cloning; noisy cloning; corrections of all motions, searched for in 50 episodes each;
     helped cloning, where an expert takes over in a tenth of the steps."""
-    cells: tuple[str, ...] = tuple(CELLS)
+    cells: tuple[str, ...] = USUAL
     """Which ones."""
     seeds: int = 3
     """Practices of every arm in every cell."""

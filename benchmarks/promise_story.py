@@ -108,8 +108,8 @@ def picture(path: Path, story: Story) -> None:
         axes.plot(minutes, means, linewidth=2, color=color, label=None if version in named else version)
         axes.scatter(minutes, [100 * one for one in reached], s=9, color=color, alpha=0.6)
         named.add(version)
-    for one, ends in _rests(story):
-        axes.axvspan(one / 60, ends / 60, color="0.92")
+    for begins, ends in _rests(story):
+        axes.axvspan(begins / 60, ends / 60, color="0.92")
     for number, one in enumerate(told, 1):
         axes.axvline(one.at_s / 60, color=COLORS[one.what], linestyle="--", linewidth=1)
         high = 107 + 6 * (number % 3)  # what happens at once stands one above the other

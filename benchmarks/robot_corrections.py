@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def main(config: RobotCorrectionsBenchmark | None = None) -> None:
     where = machine()
     found = goals(config)
     known = read(config.work / HOME / FILE)
-    corrections = {key: {"scale": one.found.scale, "yaw_rad": one.found.yaw_rad} for key, one in known.items()}
+    corrections = {key: asdict(one.found) for key, one in known.items()}
     table = Table("goals", "n", "reached", "95 % interval", title=f"{config.task} on {config.on}, through the nodes")
     for row in figures(found):
         low, high = row["interval"]

@@ -1,7 +1,9 @@
 """A correction of a policy's motions, and the search for the one with which it succeeds most.
 
 A robot that differs from the one that a policy was trained on often differs in a way that few numbers mend: its axes
-stand turned, a motion leads farther than it should, or commands come late, so that slower motions are needed. Noise on
+stand turned, a motion leads farther than it should, commands come late, so that slower motions are needed, or a camera
+stands elsewhere, so that the policy comes to rest beside its goal: a small motion to one side, always added, shifts
+where it does. Noise on
 single motions hardly tells, as an episode's end answers for all of them. A correction that holds for a whole episode
 does: its success is its own. The search is Bayesian optimisation of few numbers by trial on the robot (Cully et al.
 2015, arXiv:1407.3501), which tries what a draw from the posterior deems best (Thompson sampling).
@@ -22,29 +24,54 @@ from engram.core.types import ActionChunk
 
 @dataclass(frozen=True)
 class MotionCorrection:
-    """Turns and scales the translation of every motion; only of ``ee_delta`` actions."""
+    """Turns, scales and shifts the translation of every motion; only of ``ee_delta`` actions."""
 
     scale: float = 1.0
     """How far a motion leads, as a multiple of what the policy says."""
     yaw_rad: float = 0.0
     """By how much it is turned about the vertical axis of base_link [rad]."""
+    shift_x: float = 0.0
+    shift_y: float = 0.0
+    """What is added to it along base_link's axes [1 = the most a control step can do]."""
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.scale < np.inf and np.isfinite((self.yaw_rad, self.shift_x, self.shift_y)).all()):
+            raise InvalidInputError(f"MotionCorrection: {self!r}, expected finite numbers, and a scale above 0")
+
+    def __str__(self) -> str:
+        told = {
+            f"times {self.scale:.2f}": self.scale != 1.0,
+            f"turned by {np.degrees(self.yaw_rad):.0f} degrees": self.yaw_rad != 0.0,
+            f"shifted by {self.shift_x:+.2f}, {self.shift_y:+.2f}": (self.shift_x, self.shift_y) != (0.0, 0.0),
+        }
+        return ", ".join(words for words, differs in told.items() if differs) or "as they are"
 
     def matrix(self) -> np.ndarray:
         """Return what it does to a translation (3, 3)."""
         cos, sin = self.scale * np.cos(self.yaw_rad), self.scale * np.sin(self.yaw_rad)
         return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, self.scale]])
 
+    @property
+    def shift(self) -> np.ndarray:
+        """What is added to a translation (3,), once it is turned and scaled."""
+        return np.array([self.shift_x, self.shift_y, 0.0])
+
     def then(self, other: MotionCorrection) -> MotionCorrection:
         """Return the correction that does what this one does, and then what ``other`` does."""
-        return MotionCorrection(self.scale * other.scale, self.yaw_rad + other.yaw_rad)
+        x, y, _ = (other.matrix() @ self.shift + other.shift).tolist()
+        return MotionCorrection(self.scale * other.scale, self.yaw_rad + other.yaw_rad, x, y)
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` corrected, within what actions may be."""
         if chunk.space != "ee_delta" or self == MotionCorrection():
             return chunk
         actions = chunk.actions.copy()
-        actions[:, :3] = (actions[:, :3] @ self.matrix().T).clip(-1.0, 1.0)
+        actions[:, :3] = (actions[:, :3] @ self.matrix().T + self.shift).clip(-1.0, 1.0)
         return replace(chunk, actions=actions)
+
+
+NUMBERS = 4
+"""Of a correction."""
 
 
 def outcome_of(success: bool, progress: float) -> float:
@@ -57,22 +84,24 @@ def outcome_of(success: bool, progress: float) -> float:
 class CorrectionSearchConfig:
     """What is searched, and what is believed of success before anything was tried.
 
-    A trial changes one of the two numbers: who changes both at once mostly spoils the one by the other, and a second
-    search can add what is left. The belief is a Gaussian process over the corrections, in units of the reach: smooth,
-    and best without one.
+    A trial changes one of the four numbers: who changes several at once mostly spoils the one by the other, and a
+    second search can add what is left. The belief is a Gaussian process over the corrections, in units of the reach:
+    smooth, and best without one.
     """
 
     reach_of_scale: float = 2.2
     """Motions are scaled by 1 / this to this."""
     reach_of_yaw_rad: float = 0.45
     """Motions are turned by this at most, either way [rad]."""
+    reach_of_shift: float = 0.12
+    """Motions are shifted by this at most, either way, along each axis."""
     steps: int = 13
     """Values of each number; odd, so that no correction is among them."""
     smooth: float = 0.5
     """How far apart corrections still tell of each other."""
     believed: float = 0.4
     """Success without a correction, before anything was tried."""
-    believed_within: float = 0.5
+    believed_within: float = 0.8
     """How fast the belief falls off with the size of a correction."""
     spread: float = 0.3
     """Standard deviation of the belief."""
@@ -80,7 +109,7 @@ class CorrectionSearchConfig:
     """Correlation of the success at one task with that at another on the same robot."""
     noise: float = 0.4
     """Standard deviation of the outcome of one episode."""
-    surety: float = 0.8
+    surety: float = 0.9
     """With this probability a correction has to be better than none to be taken."""
 
     def __post_init__(self) -> None:
@@ -99,9 +128,8 @@ class CorrectionSearch:
     def __init__(self, config: CorrectionSearchConfig | None = None, seed: int = 0) -> None:
         self.config, self._seed = config or CorrectionSearchConfig(), seed
         sizes = np.linspace(-1.0, 1.0, self.config.steps)
-        one = sizes[sizes != 0.0]
-        none = np.zeros_like(one)
-        self._places = np.concatenate((np.zeros((1, 2)), np.stack((one, none), 1), np.stack((none, one), 1)))
+        each = np.einsum("s,ij->isj", sizes[sizes != 0.0], np.eye(NUMBERS)).reshape(-1, NUMBERS)
+        self._places = np.concatenate((np.zeros((1, NUMBERS)), each))  # none, then one number after the other
         self._counts: dict[str, np.ndarray] = {"": np.zeros(len(self._places))}  # by task: trials of each place
         self._sums: dict[str, np.ndarray] = {"": np.zeros(len(self._places))}  # of their outcomes
 
@@ -128,10 +156,13 @@ class CorrectionSearch:
         positive_int("CorrectionSearch.tell: times", times)
         if not 0.0 <= outcome <= 1.0:
             raise InvalidInputError(f"CorrectionSearch.tell: outcome {outcome}, expected 0..1")
+        config = self.config
         size = np.array(
             [
-                np.log(tried.scale) / np.log(self.config.reach_of_scale),
-                tried.yaw_rad / self.config.reach_of_yaw_rad,
+                np.log(tried.scale) / np.log(config.reach_of_scale),
+                tried.yaw_rad / config.reach_of_yaw_rad,
+                tried.shift_x / config.reach_of_shift,
+                tried.shift_y / config.reach_of_shift,
             ]
         )
         place = int(np.argmin(((self._places - size) ** 2).sum(axis=1)))
@@ -147,8 +178,10 @@ class CorrectionSearch:
         return self._correction(found if surety >= self.config.surety else 0)
 
     def _correction(self, index: int) -> MotionCorrection:
-        scale, yaw = self._places[index].tolist()
-        return MotionCorrection(float(self.config.reach_of_scale**scale), self.config.reach_of_yaw_rad * yaw)
+        scale, yaw, *shift = self._places[index].tolist()
+        config = self.config
+        x, y = (config.reach_of_shift * one for one in shift)
+        return MotionCorrection(float(config.reach_of_scale**scale), config.reach_of_yaw_rad * yaw, x, y)
 
     def _posterior(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (n,) and covariance (n, n) of the success with each correction."""

@@ -6,14 +6,13 @@ Another process practises, at any time; the learner looks, and takes each correc
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from engram.core.durable import write_atomic
-from engram.core.errors import DAMAGED, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import Transition
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.motion_correction import MotionCorrection
@@ -57,7 +56,7 @@ class Practised:
             about = json.loads(path.read_text())
             found = tuple(map(_found_correction, about["found"]))
             return Findings(int(about["number"]), found, tuple(map(int, about["others"])))
-        except DAMAGED as error:
+        except (*DAMAGED, InvalidInputError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it: it is searched for again") from error
 
     def tell(self, findings: Findings) -> None:
@@ -75,7 +74,5 @@ class Practised:
 
 
 def _found_correction(about: Mapping[str, Any]) -> FoundCorrection:
-    scale, yaw_rad = (float(about["correction"][name]) for name in ("scale", "yaw_rad"))
-    if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
-        raise ValueError(f"scale {scale}, turn {yaw_rad}")
-    return FoundCorrection(str(about["task"]), MotionCorrection(scale, yaw_rad), tuple(map(int, about["episodes"])))
+    correction = MotionCorrection(**{name: float(value) for name, value in about["correction"].items()})
+    return FoundCorrection(str(about["task"]), correction, tuple(map(int, about["episodes"])))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from engram.core.durable import write_atomic
@@ -21,9 +21,15 @@ KEPT = 200
 WINDOW = 20
 """Goals whose mean outcome a search may lower by its margin at most."""
 PLAIN = 5
-"""Goals of a search that are driven first without a further correction: they say what it may not fall below."""
+"""Goals of a search that are driven first without a trial: they say what it may not fall below."""
+PAST = 3
+"""Searches that found something and whose trials are kept, for other kinds of goals."""
 REMEMBERED = 8
 """Goals that began and have not ended; older ones ended elsewhere."""
+
+
+Trials = dict[MotionCorrection, tuple[int, float]]
+"""What was tried, beside what had been found before: goals, and the mean of their outcomes."""
 
 
 @dataclass
@@ -32,15 +38,16 @@ class Searched:
 
     found: MotionCorrection = field(default_factory=MotionCorrection)
     """All corrections that were found so far, one after the other."""
-    searches: int = 0
-    """Corrections that were found."""
-    trials: dict[tuple[float, float], tuple[int, float]] = field(default_factory=dict)
-    """What was tried since, relative to ``found``: scale and turn -> goals, and the mean of their outcomes."""
-
+    trials: Trials = field(default_factory=dict)
+    """What was tried since."""
+    past: list[tuple[MotionCorrection, Trials]] = field(default_factory=list)
+    """The searches that found one: what had been found before each, and what was tried in it."""
     recent: list[float] = field(default_factory=list)
-    """Outcomes of the newest goals since, the oldest first."""
+    """Outcomes of the newest ``WINDOW`` goals since the last correction was found, the oldest first."""
+    plain: list[float] = field(default_factory=list)
+    """Of these goals, and of the newest ones before them that were driven without a trial, ``WINDOW`` at most."""
     breaches: int = 0
-    """Goals after which the mean of the newest ``WINDOW`` was below the margin all the same: luck changes, too."""
+    """Goals after which the mean of ``recent`` was below the margin all the same: luck changes, too."""
 
     @property
     def count(self) -> int:
@@ -49,19 +56,29 @@ class Searched:
 
     def may_try(self, margin: float) -> bool:
         """Tell whether another correction may be tried: even if it reaches nothing, the mean outcome of the newest
-        ``WINDOW`` goals stays within ``margin`` of the mean of those without a further one (as StepMix and conservative
-        bandits mix exploration with what is known: Wu et al. 2016, arXiv:1602.04282)."""
-        times, plain = self.trials.get((1.0, 0.0), (0, 0.0))
+        ``WINDOW`` goals stays within ``margin`` of the mean of those without a trial (as conservative bandits mix what
+        is tried with what is known: Wu et al. 2016, arXiv:1602.04282)."""
         newest = self.recent[1 - WINDOW :]
-        return times >= PLAIN and sum(newest) >= (plain - margin) * (len(newest) + 1)
+        return len(self.plain) >= PLAIN and sum(newest) >= (fmean(self.plain) - margin) * (len(newest) + 1)
 
     def add(self, tried: MotionCorrection, outcome: float, margin: float) -> None:
         """Take note of a goal."""
-        times, mean = self.trials.get((tried.scale, tried.yaw_rad), (0, 0.0))
-        self.trials[tried.scale, tried.yaw_rad] = times + 1, mean + (outcome - mean) / (times + 1)
-        self.recent = [*self.recent[1 - WINDOW :], outcome]
-        times, plain = self.trials.get((1.0, 0.0), (0, 0.0))
-        self.breaches += len(self.recent) == WINDOW and sum(self.recent) < (plain - margin) * WINDOW
+        times, mean = self.trials.get(tried, (0, 0.0))
+        self.trials[tried] = times + 1, mean + (outcome - mean) / (times + 1)
+        self.recent = [*self.recent, outcome][-WINDOW:]
+        if tried == MotionCorrection():
+            self.plain = [*self.plain, outcome][-WINDOW:]
+        if len(self.recent) == WINDOW and len(self.plain) >= PLAIN:
+            self.breaches += fmean(self.recent) < fmean(self.plain) - margin
+
+    def finds(self, best: MotionCorrection) -> Searched:
+        """Return what is known once the search has found ``best``, which drives from now on."""
+        past = [*self.past, (self.found, self.trials)][-PAST:]
+        return Searched(self.found.then(best), past=past, breaches=self.breaches)
+
+    def tried_beside(self, found: MotionCorrection) -> Trials:
+        """Return what was tried while ``found`` was what had been found."""
+        return self.trials if found == self.found else next((t for before, t in self.past if before == found), {})
 
 
 class CorrectionKeeper:
@@ -136,40 +153,30 @@ class CorrectionKeeper:
             if known.count % self._goals == 0:
                 best = self._search(key, known).best()
                 if best != MotionCorrection():
-                    known = Searched(known.found.then(best), known.searches + 1, breaches=known.breaches)
+                    known = known.finds(best)
             self._known = {**dict(list(self._known.items())[1 - KEPT :]), key: known}
             self._write()
 
     def _search(self, key: str, known: Searched) -> CorrectionSearch:
         """Return the search for ``key`` as it stands, with what was tried at other kinds of goals."""
-        search = CorrectionSearch(seed=self._seed * 1_000_003 + known.searches)
+        search = CorrectionSearch(seed=self._seed * 1_000_003 + len(known.past))
         version, _, _ = key.rpartition(": ")
-        others = {one: other for one, other in self._known.items() if one.rpartition(": ")[0] == version}
-        alike = {one: other for one, other in others.items() if other.found == known.found}
-        for task, one in {**alike, key: known}.items():
-            for (scale, yaw_rad), (times, mean) in one.trials.items():
-                search.tell(MotionCorrection(scale, yaw_rad), mean, times, task="" if task == key else task)
+        others = {one: other for one, other in self._known.items() if one.rpartition(": ")[0] == version and one != key}
+        for task, trials in ("", known.trials), *((one, o.tried_beside(known.found)) for one, o in others.items()):
+            for tried, (times, mean) in trials.items():
+                search.tell(tried, mean, times, task=task)
         return search
 
     def _words(self, known: Searched, tried: MotionCorrection) -> str:
         drives = known.found.then(tried)
-        words = f"scale {drives.scale:.2f}, turned by {math.degrees(drives.yaw_rad):.0f} degrees"
+        words = f"motions {drives}"
         told = f"{known.count} goals tried" + (f", {known.breaches} below the margin" if known.breaches else "")
         return f"{words} ({told})" if self.mode == "search" else words
 
     def _write(self) -> None:
         if self._path is None:
             return
-        about = {
-            key: {
-                "found": [one.found.scale, one.found.yaw_rad],
-                "searches": one.searches,
-                "trials": [[*tried, *told] for tried, told in one.trials.items()],
-                "recent": one.recent,
-                "breaches": one.breaches,
-            }
-            for key, one in self._known.items()
-        }
+        about = {key: _plain(one) for key, one in self._known.items()}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self._path, json.dumps(about, indent=1).encode())
@@ -185,21 +192,42 @@ def read(path: Path) -> dict[str, Searched]:
         found: dict[str, Any] = json.loads(path.read_text())
         known = {}
         for key, one in found.items():
-            trials = {}
-            for scale, yaw, times, mean in one["trials"]:
-                CorrectionSearch().tell(_checked(scale, yaw), float(mean), int(times))
-                trials[float(scale), float(yaw)] = int(times), float(mean)
-            recent = [float(outcome) for outcome in one["recent"]][-WINDOW:]
-            counts = int(one["searches"]), int(one["breaches"])
-            known[key] = Searched(_checked(*one["found"]), counts[0], trials, recent, counts[1])
-            if min(counts) < 0 or not all(0.0 <= outcome <= 1.0 for outcome in recent):
-                raise ValueError(f"searches and breaches {counts}, recent {recent}")
+            known[key] = _searched(one)
     except (*DAMAGED, EngramError) as error:
         raise StoreError(f"{path} cannot be read ({error}); mend or remove it") from error
     return known
 
 
-def _checked(scale: float, yaw_rad: float) -> MotionCorrection:
-    if not (0.0 < scale < math.inf and math.isfinite(yaw_rad)):
-        raise ValueError(f"scale {scale}, turn {yaw_rad}")
-    return MotionCorrection(scale, yaw_rad)
+def _plain(one: Searched) -> dict[str, Any]:
+    """Return ``one`` for JSON."""
+    return {
+        "found": asdict(one.found),
+        "trials": _listed(one.trials),
+        "past": [[asdict(found), _listed(trials)] for found, trials in one.past],
+        "recent": one.recent,
+        "plain": one.plain,
+        "breaches": one.breaches,
+    }
+
+
+def _listed(trials: Trials) -> list[Any]:
+    return [[asdict(tried), *told] for tried, told in trials.items()]
+
+
+def _searched(about: dict[str, Any]) -> Searched:
+    """Return what :func:`_plain` made ``about`` of; raises one of ``DAMAGED``, or InvalidInputError."""
+    past = [(MotionCorrection(**found), _trials(trials)) for found, trials in about["past"]]
+    recent, plain = ([float(outcome) for outcome in about[name]][-WINDOW:] for name in ("recent", "plain"))
+    found, breaches = MotionCorrection(**about["found"]), int(about["breaches"])
+    if breaches < 0 or not all(0.0 <= outcome <= 1.0 for outcome in (*recent, *plain)):
+        raise ValueError(f"breaches {breaches}, outcomes {recent} and {plain}")
+    return Searched(found, _trials(about["trials"]), past, recent, plain, breaches)
+
+
+def _trials(listed: list[Any]) -> Trials:
+    trials = {}
+    for about, times, mean in listed:
+        tried = MotionCorrection(**about)
+        CorrectionSearch().tell(tried, float(mean), int(times))
+        trials[tried] = int(times), float(mean)
+    return trials

@@ -86,6 +86,8 @@ class PracticeEpisode:
     helped: int  # control steps that were driven by the expert that stands for a person
     scale: float  # the correction that was tried, see MotionCorrection
     yaw_rad: float
+    shift_x: float
+    shift_y: float
     outcome: float  # half of it for success, half for how near it came, as the learner was told
 
 
@@ -207,7 +209,7 @@ class Practice:
             self._helper = OracleHelper(world, self.config.help, sum(one.steps for one in self.episodes), helped)
             self.runtime.human = self._helper
         for one in self.episodes if self.config.search else ():
-            self._tried(MotionCorrection(one.scale, one.yaw_rad), one.outcome)
+            self._tried(MotionCorrection(one.scale, one.yaw_rad, one.shift_x, one.shift_y), one.outcome)
 
     def episode(self) -> PracticeEpisode:
         """Run the next episode and learn from it; it is durable when this returns."""
@@ -225,8 +227,8 @@ class Practice:
         outcome = outcome_of(told, result.verdict.progress if result.verdict is not None else math.nan)
         if not self.config.search:
             self._learn()
-        updates, tried = self.learner.metrics["updates"], (correction.scale, correction.yaw_rad, outcome)
-        done = PracticeEpisode(number, seed, result.steps, told, result.oracle_success, updates, helped, *tried)
+        happened = number, seed, result.steps, told, result.oracle_success, self.learner.metrics["updates"], helped
+        done = PracticeEpisode(*happened, **asdict(correction), outcome=outcome)
         self.episodes.append(done)
         lines = [json.dumps(asdict(one)) + "\n" for one in self.episodes]
         write_atomic(self._folder / "episodes.jsonl", "".join(lines).encode())

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
@@ -67,7 +67,7 @@ class PracticeJob:
     show where the answers shall stay as they are."""
     search: int = 50
     """Episodes after which a search takes the best correction, if it is surely better than none; ``shown`` included."""
-    most: int = 100
+    most: int = 150
     """Episodes after which one that found nothing ends."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
@@ -80,6 +80,15 @@ class PracticeJob:
         return hashlib.sha256(json.dumps(asdict(self.gap), sort_keys=True).encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """An episode of a search."""
+
+    tried: MotionCorrection
+    outcome: float
+    number: int
+
+
 @dataclass
 class Searched:
     """A search for a correction."""
@@ -89,27 +98,26 @@ class Searched:
     """Gap that the simulated robot has, see :attr:`PracticeJob.robot`."""
     after: int
     """Corrections that are part of the weights which drive."""
-    trials: list[tuple[float, float, float, int]] = field(default_factory=list)
-    """Scale, turn, outcome and number of each episode."""
-    found: tuple[float, float] | None = None
-    """Scale and turn once it has ended; 1 and 0: nothing is surely better than no correction."""
+    trials: list[Attempt] = field(default_factory=list)
+    found: MotionCorrection | None = None
+    """Once it has ended; none: nothing is surely better than no correction."""
 
     @property
     def correction(self) -> MotionCorrection:
         """What it found; none before it has ended."""
-        return MotionCorrection() if self.found is None else MotionCorrection(*self.found)
+        return self.found or MotionCorrection()
 
     @property
     def uncorrected(self) -> tuple[int, ...]:
         """Numbers of the episodes that had no correction."""
-        return tuple(number for *tried, _, number in self.trials if MotionCorrection(*tried) == MotionCorrection())
+        return tuple(trial.number for trial in self.trials if trial.tried == MotionCorrection())
 
     def search(self, others: Sequence[Searched] = ()) -> CorrectionSearch:
         """Return the search as it stands, with what was tried at other tasks."""
         made = CorrectionSearch(seed=self.after)
         for one in (self, *others):
-            for scale, yaw_rad, outcome, _ in one.trials:
-                made.tell(MotionCorrection(scale, yaw_rad), outcome, task="" if one is self else one.task)
+            for trial in one.trials:
+                made.tell(trial.tried, trial.outcome, task="" if one is self else one.task)
         return made
 
     def next(self, shown: int, others: Sequence[Searched]) -> MotionCorrection:
@@ -120,14 +128,14 @@ class Searched:
         self, job: PracticeJob, tried: MotionCorrection, outcome: float, number: int, others: Sequence[Searched]
     ) -> None:
         """Take note of a trial, which may end the search."""
-        self.trials.append((tried.scale, tried.yaw_rad, outcome, number))
+        self.trials.append(Attempt(tried, outcome, number))
         count = len(self.trials)
-        if count == job.shown and all(trial[2] == 1.0 for trial in self.trials):
-            self.found = (1.0, 0.0)
+        if count == job.shown and all(trial.outcome == 1.0 for trial in self.trials):
+            self.found = MotionCorrection()
         elif count % job.search == 0 or count >= job.most:
             best = self.search(others).best()
             if best != MotionCorrection() or count >= job.most:
-                self.found = (best.scale, best.yaw_rad)
+                self.found = best
 
 
 class SearchBook:
@@ -141,10 +149,9 @@ class SearchBook:
         self._folder, path = folder, folder / SEARCHES
         try:
             read = json.loads(path.read_text()) if path.exists() else []
-            self._searches = [Searched(**one | {"trials": [tuple(trial) for trial in one["trials"]]}) for one in read]
+            self._searches = [_searched(one) for one in read]
             for one in self._searches:
                 one.search()
-                one.found = None if one.found is None else (float(one.found[0]), float(one.found[1]))
         except (*DAMAGED, EngramError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it to search anew") from error
 
@@ -203,17 +210,21 @@ class SearchBook:
             return
         corrected = {one.task for one in found}
         others = {one.task: one.uncorrected[-job.shown :] for one in its if one.task not in corrected}
-        numbers = [tuple(trial[3] for trial in one.trials[-LEARNT:]) for one in found]
+        numbers = [tuple(trial.number for trial in one.trials[-LEARNT:]) for one in found]
         shown = [FoundCorrection(one.task, one.correction, its) for one, its in zip(found, numbers, strict=True)]
         Practised(self._folder).tell(Findings(after + 1, tuple(shown), tuple(sum(others.values(), ()))))
 
 
+def _searched(about: dict[str, Any]) -> Searched:
+    """Return the search that ``asdict`` and JSON made ``about`` of."""
+    trials = [Attempt(MotionCorrection(**one["tried"]), float(one["outcome"]), int(one["number"]))
+              for one in about["trials"]]  # fmt: skip
+    found = None if about["found"] is None else MotionCorrection(**about["found"])
+    return Searched(str(about["task"]), str(about["robot"]), int(about["after"]), trials, found)
+
+
 def _words(findings: Findings) -> str:
-    told = [
-        f"{one.task} (motions times {one.correction.scale:.2f}, turned by "
-        f"{math.degrees(one.correction.yaw_rad):.0f} degrees)"
-        for one in findings.found
-    ]
+    told = [f"{one.task} (motions {one.correction})" for one in findings.found]
     return f"what was found for {', '.join(told)}"
 
 

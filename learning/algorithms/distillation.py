@@ -50,7 +50,8 @@ class ActionUnits:
         """Return normalised ``answers`` (n, h, a) with their motions corrected by ``correction``."""
         actions = (answers * self._unit + self._shift).clamp(-1.0, 1.0)
         matrix = torch.tensor(correction.matrix(), dtype=actions.dtype)
-        actions[..., :3] = (actions[..., :3] @ matrix.T).clamp(-1.0, 1.0)
+        shift = torch.tensor(correction.shift, dtype=actions.dtype)
+        actions[..., :3] = (actions[..., :3] @ matrix.T + shift).clamp(-1.0, 1.0)
         return (actions - self._shift) / self._unit
 
 

@@ -18,14 +18,17 @@ from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 
 from engram.app import cli
+from engram.benchmarks.faults_policy import SPEED
 from engram.core.types import ActionChunk as CoreChunk
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.core.types import Verdict as CoreVerdict
+from engram.learning.motion_correction import MotionCorrection
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key, make_signing_key
 from engram.learning.weights.manifest import make_manifest, sign
 from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient
+from engram.runtime.correction_keeper import PLAIN
 from engram.runtime.episode_report import LoopError
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, Verdict, WeightChunk
@@ -335,24 +338,29 @@ def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph
     own = {"correction": "search", "correction_folder": str(tmp_path), "policy": "engram.benchmarks.faults_policy:Wave"}
     robot = Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", **own)
     tried, step = [], 0
-    for goal in range(4):
+    for goal in range(PLAIN + 3):
         robot.chunks.clear()
         _, result = send_goal(graph, "wave")
         while not robot.chunks:
             step += 1
             robot.show(step)
-        tried.append(np.linalg.norm(robot.chunks[-1].actions[:3]))
+        tried.append(tuple(np.round(robot.chunks[-1].actions[:3], 4).tolist()))
         name = "execute_task/failed" if goal % 2 else "execute_task/succeeded"
         assert graph.call(Trigger, name, Trigger.Request()).success
         graph.wait(result.done, 60, "result")
-    graph.wait(lambda: "(3 goals tried)" in graph.value("policy_node", "motions corrected by"), 60, "said")
+    said = f"({PLAIN + 2} goals tried)"
+    graph.wait(lambda: said in graph.value("policy_node", "motions corrected by"), 60, "said")
     (known,) = json.loads((tmp_path / "corrections.json").read_text()).values()
-    told = {round(0.5 * scale, 4): (times, times * mean) for scale, _, times, mean in known["trials"]}
-    wanted = {round(float(one), 4): (0, 0.0) for one in tried}
-    for one, outcome in zip(tried, (1.0, 0.0, 1.0, 0.0), strict=True):
-        times, total = wanted[round(float(one), 4)]
-        wanted[round(float(one), 4)] = times + 1, total + outcome
-    assert told == {length: (times, pytest.approx(total)) for length, (times, total) in wanted.items()}
+    kept = {}
+    for about, times, mean in known["trials"]:
+        wave = CoreChunk(0, 1, "ee_delta", np.array([[0.0, SPEED, 0.0, 0.0, 0.0, 0.0, -1.0]]), 0.1, 1, "")
+        motion = MotionCorrection(**about).apply(wave).actions[0, :3]
+        kept[tuple(np.round(motion, 4).tolist())] = times, pytest.approx(times * mean)
+    wanted = {}
+    for goal, motion in enumerate(tried):
+        times, total = wanted.get(motion, (0, 0.0))
+        wanted[motion] = times + 1, total + (1.0 - goal % 2)
+    assert wanted == kept and len(wanted) > 1
 
 
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):

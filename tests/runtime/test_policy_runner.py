@@ -64,12 +64,12 @@ def test_a_goal_is_driven_with_the_correction_that_is_tried_and_is_not_imitated(
     for episode in range(1, 16):
         given = runner.step(step(0, episode)).actions
         tried = corrections.begin(episode, "go", "v0")
-        np.testing.assert_allclose(given[:, :3], plain[:, :3] @ tried.matrix().T)
+        np.testing.assert_allclose(given[:, :3], plain[:, :3] @ tried.matrix().T + tried.shift)
         corrected = tried != MotionCorrection()
         assert why_not([runner.source], LINEAGE) == ("motions corrected" if corrected else "")
         runner.ended(episode, 0.0)
         sizes.add(round(float(np.linalg.norm(given[0, :3])), 6))
-    assert len(sizes) > 1 and runner.corrected_by.startswith("scale ")
+    assert len(sizes) > 1 and runner.corrected_by.startswith("motions ")
 
 
 def test_a_repeated_step_gives_no_second_chunk():

@@ -17,7 +17,15 @@ from engram.learning.workspace import PRACTICE, TRAINING
 from engram.runtime.factories import make_learnable, policy_folder
 from engram.sim.gaps import Gap
 from engram.validation import practising
-from engram.validation.practising import SEARCHES, PracticeJob, SearchBook, asked_lately, nothing_to_do, practise
+from engram.validation.practising import (
+    SEARCHES,
+    Attempt,
+    PracticeJob,
+    SearchBook,
+    asked_lately,
+    nothing_to_do,
+    practise,
+)
 from tests.learning.transitions import episode
 
 pytestmark = pytest.mark.timeout(300)
@@ -59,8 +67,8 @@ def test_episodes_are_kept_in_words_and_imitated_by_nobody(tmp_path):
     assert ExperienceReader(tmp_path / PRACTICE).episode(1)[0].reward_source == "oracle"
     lineage, (searched,) = make_learnable("base").lineage, SearchBook(tmp_path / PRACTICE)._searches
     corrected = [why_not(one.sources, lineage) == CORRECTED for one in known]
-    assert corrected == [MotionCorrection(*trial[:2]) != MotionCorrection() for trial in searched.trials]
-    assert any(corrected) and [trial[3] for trial in searched.trials] == [1, 2, 3]
+    assert corrected == [trial.tried != MotionCorrection() for trial in searched.trials]
+    assert any(corrected) and [trial.number for trial in searched.trials] == [1, 2, 3]
 
 
 def test_what_was_learnt_last_drives_and_scenes_are_new_after_a_restart(tmp_path):
@@ -111,7 +119,7 @@ def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
     kept = book(tmp_path, (tried[0], 0.5), search=10)
     tried.append(kept.open(job(tmp_path), 0).search().next())
     again = SearchBook(tmp_path / PRACTICE).open(job(tmp_path), 0)
-    assert again.trials == [(tried[0].scale, tried[0].yaw_rad, 0.5, 1)] and again.search().next() == tried[1]
+    assert again.trials == [Attempt(tried[0], 0.5, 1)] and again.search().next() == tried[1]
 
 
 def test_a_search_that_finds_nothing_ends_and_another_robot_begins_a_new_one(tmp_path):
@@ -145,9 +153,9 @@ def test_searches_for_several_tasks_are_kept_apart(tmp_path):
     kept.tell(both, kept.open(both, 0), HALF, 0.0, 2)
     kept = SearchBook(tmp_path / PRACTICE)
     kept.tell(both, kept.open(job(tmp_path), 0), HALF, 1.0, 3)
-    assert [(one.task, [trial[2:] for trial in one.trials]) for one in SearchBook(tmp_path / PRACTICE)._searches] == [
-        ("reach", [(1.0, 1), (1.0, 3)]),
-        ("stack", [(0.0, 2)]),
+    assert [(one.task, one.trials) for one in SearchBook(tmp_path / PRACTICE)._searches] == [
+        ("reach", [Attempt(HALF, 1.0, 1), Attempt(HALF, 1.0, 3)]),
+        ("stack", [Attempt(HALF, 0.0, 2)]),
     ]
     assert first.task == "reach"
 
@@ -162,7 +170,7 @@ def test_a_correction_of_weights_that_have_it_already_is_not_searched_for_on(tmp
 def test_who_is_killed_after_it_found_something_has_left_it(tmp_path, monkeypatch):
     monkeypatch.setattr(SearchBook, "tell", killed_after(practising.write_atomic))
     with pytest.raises(KeyboardInterrupt):
-        book(tmp_path, *[(HALF, 1.0)] * 8, search=8, most=8)
+        book(tmp_path, *[(HALF, 1.0), (MotionCorrection(), 0.0)] * 8, search=16, most=16)
     assert Practised(tmp_path / PRACTICE).findings().number == 1
 
 
@@ -172,7 +180,7 @@ def killed_after(write):
     def once(self, *about):
         def note(path, data):
             written.append(path.name)
-            if len(written) == 8:
+            if len(written) == 16:
                 raise KeyboardInterrupt
             write(path, data)
 
@@ -184,11 +192,11 @@ def killed_after(write):
 
 
 def test_what_was_found_is_left_again_where_it_was_removed_or_is_of_other_weights(tmp_path):
-    book(tmp_path, *[(HALF, 1.0)] * 8, search=8, most=8)
+    book(tmp_path, *[(HALF, 1.0), (MotionCorrection(), 0.0)] * 8, search=16, most=16)
     file = tmp_path / PRACTICE / FOUND
     told = file.read_text()
     file.unlink()
-    about = job(tmp_path, search=8, most=8)
+    about = job(tmp_path, search=16, most=16)
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
     file.write_text(told.replace('"number": 1', '"number": 7'))  # of a learner that had more, and began anew
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
@@ -213,8 +221,10 @@ def test_searches_that_cannot_be_read_are_named(tmp_path):
         "{",
         "[1]",
         '[{"task": "reach"}]',
-        '[{"task": "reach", "robot": "", "after": 0, "trials": [[1]]}]',
-        '[{"task": "reach", "robot": "", "after": 0, "found": [1]}]',
+        '[{"task": "reach", "robot": "", "after": 0, "found": null, "trials": [[1]]}]',
+        '[{"task": "reach", "robot": "", "after": 0, "found": {"scale": -1}, "trials": []}]',
+        '[{"task": "reach", "robot": "", "after": 0, "found": null, "trials": '
+        '[{"tried": {}, "outcome": 7, "number": 1}]}]',
         "[" * 100_000,
     ):
         (kept / SEARCHES).write_text(nonsense)
