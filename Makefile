@@ -17,7 +17,7 @@ help:  ## show this list
 setup:  ## build the environment in .venv (idempotent; returns at once when nothing changed)
 	@.ci/setup
 
-demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by itself
+demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by itself; LEARNING=1: a robot learns
 	@$(BIN)/engram demo $(ARGS)
 
 test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)

@@ -14,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from tqdm import tqdm
 
+from engram.app.demo_learning import Course, Learning, LearningShow, with_learning
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, parse_assignments
 from engram.app.options import refuse
 from engram.app.up import DISCOVERY, LineSink, Supervisor, child_environment, end_on_signals
@@ -78,8 +79,9 @@ def _environment_int(name: str, default: int) -> int:
 class DemoConfig:
     """Run the whole loop in simulation: tasks given in words, one after the other, and a web page."""
 
-    episodes: int = field(default_factory=lambda: _environment_int("EPISODES", 6))
-    """Episodes to run (environment: EPISODES). With the page, the nodes then wait for your own instructions."""
+    episodes: int | None = None
+    """Episodes to run (environment: EPISODES; else 6). With the page, the nodes then wait for your own instructions.
+    With ``learning``: episodes before it learns, and again afterwards (else 10)."""
     headless: bool = False
     """No page; end after the episodes (environment: HEADLESS=1)."""
     tasks: tuple[str, ...] = ()
@@ -100,6 +102,16 @@ class DemoConfig:
     """Seeds of each memory task, each run twice."""
     profile: str = "fast"
     """How the cameras are rendered: fast or photo."""
+    learning: bool = False
+    """In place of the usual tasks, and of those that need memory, a robot learns one that it fails at (environment:
+    LEARNING=1). That takes about a quarter of an hour."""
+    learning_task: str = "pick_place"
+    """What it learns."""
+    learning_on: str = "front_moved"
+    """How it differs from the robot that the policy was trained on, which nothing tells the nodes: front_moved (its
+    camera was moved), late, mounted, or another gap of engram improve that lies in the world."""
+    learning_timeout_s: float = 3600.0
+    """Longest time from the first goal until something better drives [s]; then the demo says that nothing does."""
     learner: bool = True
     """With --no-learner nothing is trained beside the loop; what happens is still kept in the robot's spool."""
     port: int = 8080
@@ -120,23 +132,48 @@ class DemoConfig:
 
 
 def with_environment(config: DemoConfig) -> DemoConfig:
-    """Return ``config`` with what was left open: headless also where the environment says so."""
-    return dataclasses.replace(config, headless=config.headless or _environment_flag("HEADLESS"))
+    """Return ``config`` with what was left open as the environment has it."""
+    learning = config.learning or _environment_flag("LEARNING")
+    episodes = _environment_int("EPISODES", 10 if learning else 6) if config.episodes is None else config.episodes
+    headless = config.headless or _environment_flag("HEADLESS")
+    return dataclasses.replace(config, headless=headless, learning=learning, episodes=episodes)
+
+
+def learning_show(config: DemoConfig) -> LearningShow | None:
+    """Return what is shown of learning.
+
+    Raises:
+        InvalidInputError: an option would change nothing, nothing could be learnt, or the robot differs in its motions.
+        UnknownNameError: there is no such policy or robot, or the policy was not trained on the task.
+    """
+    if not config.learning:
+        refuse(config, ("learning_task", "learning_on", "learning_timeout_s"), " without --learning")
+        return None
+    refuse(config, ("tasks", "memory_policy", "memory_task", "memory_ablation", "memory_episodes"), " with --learning")
+    if not config.learner:
+        raise InvalidInputError("DemoConfig.learner: False, and with --learning that is the node that learns")
+    show = LearningShow(
+        config.policy, config.learning_task, config.learning_on, config.episodes or 0, config.learning_timeout_s
+    )
+    show.check_launch(parse_assignments(config.launch))
+    return show
 
 
 def memory_shows(config: DemoConfig) -> tuple[MemoryShow, ...]:
     """Return what is shown of memory after the episodes."""
+    if config.learning:
+        return ()
     if not config.memory_policy:
         refuse(config, ("memory_task", "memory_ablation"), " without a memory_policy, such as engram")
     if config.memory_policy is None:
-        return () if config.tasks or not config.episodes else SHOWS
+        return () if config.tasks or config.episodes == 0 else SHOWS
     chosen = MemoryShow(config.memory_policy, config.memory_task, config.memory_ablation)
     return (chosen,) if config.memory_policy else ()
 
 
 def launch_values(config: DemoConfig) -> dict[str, str]:
     """Return the launch arguments that ``config`` stands for."""
-    shows = memory_shows(config)
+    shows, learning = memory_shows(config), learning_show(config)
     tasks = (*config.tasks, config.memory_task, *(show.task for show in shows))
     values = {
         "policy": config.policy,
@@ -146,7 +183,7 @@ def launch_values(config: DemoConfig) -> dict[str, str]:
         "learner": str(config.learner).lower(),
         "viewer": str(not config.headless).lower(),
         "port": str(config.port),
-    }
+    } | ({"world": learning.world} if learning is not None else {})
     return values | parse_assignments(config.launch)
 
 
@@ -173,6 +210,8 @@ class Demo:
         self.remembering: dict[MemoryShow, dict[str, list[EpisodeReport]]] = {
             show: {way: [] for way in WAYS} for show in memory_shows(config)
         }
+        learning = learning_show(config)
+        self.learning = None if learning is None else Learning(learning)
         self.moving_after_s: float | None = None
         client.idle = self._idle
 
@@ -209,14 +248,14 @@ class Demo:
 
     def run(self, tasks: list[str]) -> None:
         """Run the episodes, one line each."""
-        total = self.config.episodes
+        total = self.config.episodes or 0
         with tqdm(total=total, unit="episode", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
             for index in range(total):
                 task, seed = tasks[index % len(tasks)], self.config.seed + index
                 bar.set_postfix_str(task)
                 report = self.client.run_episode(task, seed, self.config.episode_timeout_s)
                 self.reports.append(report)
-                tqdm.write(describe(report, index + 1, total), file=sys.stdout)
+                tqdm.write(report.line(index + 1, total), file=sys.stdout)
                 sys.stdout.flush()
                 bar.update()
 
@@ -230,7 +269,7 @@ class Demo:
                 for index in range(config.memory_episodes):
                     report = self.client.run_episode(show.task, config.seed + index, config.episode_timeout_s)
                     done.append(report)
-                    print(f"  memory {way:8}  {describe(report, index + 1, config.memory_episodes)}", flush=True)
+                    print(f"  memory {way:8}  {report.line(index + 1, config.memory_episodes)}", flush=True)
         if self.remembering:
             self.client.drive_by(config.policy, "", config.startup_timeout_s)
 
@@ -239,12 +278,6 @@ class Demo:
         print(f"the page http://localhost:{self.config.port} takes your instructions; Ctrl-C ends", flush=True)
         while True:
             self.client.spin(1.0)
-
-
-def describe(report: EpisodeReport, number: int, total: int) -> str:
-    """Return one line about an episode."""
-    text = f"{number:3}/{total} {report.task:14} {report.outcome:10} {report.steps:4} steps {report.wall_s:6.1f} s"
-    return f'{text}  "{report.instruction}"'
 
 
 def summary(
@@ -299,11 +332,36 @@ def verdict(reports: list[EpisodeReport], wanted: int, commands: int, dead: list
     return ""
 
 
+def prepared(config: DemoConfig, log_dir: Path) -> tuple[LaunchGraph, dict[str, str]]:
+    """Return the nodes to start, and their environment variables.
+
+    A robot that learns gets a new home in ``log_dir``: what it learns suits it alone, and no other run of the demo.
+    """
+    environment = child_environment(config.domain, os.environ.get(DISCOVERY, "LOCALHOST"))
+    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config), environment), log_dir)
+    if config.learning:
+        log_dir.mkdir(parents=True, exist_ok=True)
+        environment["HOME"] = tempfile.mkdtemp(prefix="home-", dir=log_dir.resolve())
+        graph = with_learning(graph)
+    return graph, environment
+
+
 def check_tasks(names: tuple[str, ...]) -> list[str]:
     """Return the tasks to run, by default the tabletop ones; raises UnknownNameError with the valid names."""
     from engram.sim.tasks import expand
 
     return list(expand(names or ("tabletop",)))
+
+
+def learner_folder(graph: LaunchGraph, environment: Mapping[str, str]) -> Path:
+    """Return the folder of the learner that runs in ``graph``."""
+    robot = graph.values.get("namespace", "").strip("/").replace("/", "_") or "robot0"
+    return Path(environment.get("HOME", "~")) / f".local/share/engram/sim-{robot}/learner"
+
+
+def tell(line: str) -> None:
+    """Print ``line`` at once."""
+    print(line, flush=True)
 
 
 def demo(config: DemoConfig) -> int:
@@ -320,9 +378,9 @@ def demo(config: DemoConfig) -> int:
     if not config.headless:
         require_free_port(config.port, f"engram demo --port {config.port + 1}")
     log_dir = config.log_dir or Path(tempfile.mkdtemp(prefix="engram-demo-"))
-    environment = child_environment(config.domain, os.environ.get(DISCOVERY, "LOCALHOST"))
-    graph = with_traces(load_graph(find_launch_file("sim"), launch_values(config), environment), log_dir)
-    os.environ.update({**environment, **graph.environment})  # the demo's own ROS node lives in the same world
+    graph, environment = prepared(config, log_dir)
+    ours = {name: value for name, value in environment.items() if name != "HOME"}
+    os.environ.update({**ours, **graph.environment})  # the demo's own ROS node lives in the same world
     sink = LineSink(sys.stderr if config.verbose else None, log_dir)
     supervisor = Supervisor(graph, environment, sink)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -332,7 +390,14 @@ def demo(config: DemoConfig) -> int:
     print(f"logs: {log_dir}" + ("" if config.headless else f"   page: http://localhost:{config.port}"), flush=True)
     try:
         show.start()
-        show.run(tasks)
+        if show.learning is not None:
+            course = Course(
+                show.learning, client, tell, lambda: supervisor.failures, config.seed, config.episode_timeout_s
+            )
+            course.run(config.startup_timeout_s)
+            tell(f"its goals as a picture: engram plot {learner_folder(graph, environment)} --window 5")
+        else:
+            show.run(tasks)
         show.compare_memory()
         client.spin(0.5)  # the outcome may overtake the last command
         if not config.headless:
@@ -351,16 +416,21 @@ def demo(config: DemoConfig) -> int:
         supervisor.run()
         sink.close()
     remembering = [report for ways in show.remembering.values() for done in ways.values() for report in done]
-    every = [*show.reports, *remembering]
-    wanted = config.episodes + len(shows) * len(WAYS) * config.memory_episodes
+    done = show.reports if show.learning is None else show.learning.reports
+    every = [*done, *remembering]
+    wanted = (config.episodes or 0) + len(shows) * len(WAYS) * config.memory_episodes
+    wanted = wanted if show.learning is None else show.learning.wanted
     problem = problem or verdict(every, wanted if config.headless or not interrupted else len(every),
                                  client.commands, dead)  # fmt: skip
+    if interrupted and config.headless and show.learning is not None and not show.learning.after:
+        problem = problem or "it was interrupted before anything was learnt"
     if problem:
         print(f"engram demo: {problem}\n  logs: {log_dir}\n  'engram doctor' checks this machine", file=sys.stderr)
     extra = {"steps": sum(r.steps for r in every), "commands": client.commands,
              "memory_tasks": memory_figures(show.remembering),
+             "learning": show.learning.figures() if show.learning is not None else None,
              "moving_after_s": show.moving_after_s,
              "seconds": round(time.monotonic() - PROCESS_STARTED, 1), "problem": problem or None}  # fmt: skip
-    figures = summary(show.reports, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)
+    figures = summary(done, camera_to_command_ms(log_dir), supervisor.restarts, drops, extra)
     print(json.dumps(figures), flush=True)
     return 1 if problem else 0

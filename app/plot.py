@@ -33,7 +33,8 @@ SUFFIXES = (".svg", ".png", ".pdf")
 
 @dataclass(frozen=True)
 class PlotConfig:
-    """Draw how goals went one after the other, which weights drove, and how much a person helped."""
+    """Draw how goals went one after the other, which weights drove, and how much a person helped. Success is what was
+    reached without help."""
 
     folder: tyro.conf.Positional[Path | None] = None
     """Folder of a learner (its parameter ``folder``) or of a practice of ``engram improve``; default: the learner's in
@@ -55,9 +56,12 @@ class PlotConfig:
 class Goal:
     """A stored goal."""
 
+    number: int
+    """Of its episode, from 1: the first ones may be gone."""
     kind: str
     version: str
     success: bool
+    """It was reached by the weights alone."""
     helped: float
     """Share of its control steps in which a person drove."""
 
@@ -72,7 +76,9 @@ def goals_of(experience: Path) -> list[Goal]:
     for info in tqdm(reader.catalogue(), unit="goal", disable=None):
         steps = reader.episode(info.number)
         helped = sum(step.intervention for step in steps) / max(1, len(steps))
-        found.append(Goal(kind_of(info.instruction), info.policy_version, info.success, helped))
+        found.append(
+            Goal(info.number, kind_of(info.instruction), info.policy_version, info.success and not helped, helped)
+        )
     return found
 
 
@@ -115,7 +121,8 @@ def plot(config: PlotConfig) -> int:
     goals = [goal for goal in every if config.kind in ("", goal.kind)]
     if not goals:
         raise InvalidInputError(f"PlotConfig.folder: {folder} holds no goal that has ended")
-    draw(config.output.expanduser(), goals, measured(folder), config.window)
+    points = [] if config.kind else measured(folder)  # of all goals
+    draw(config.output.expanduser(), goals, points, config.window)
     if config.tensorboard is not None:
         write_scalars(config.tensorboard.expanduser(), goals, config.window)
     told = {
@@ -137,7 +144,7 @@ def draw(path: Path, goals: Sequence[Goal], points: Iterable[tuple[int, Rate]], 
     drawn = Figure(figsize=(9, 5.5 if helped else 4), layout="constrained")
     panels: Any = drawn.subplots(2 if helped else 1, sharex=True, squeeze=False, height_ratios=(3, 1)[: 1 + helped])
     success: Axes = panels[0, 0]
-    numbers, curve = range(1, len(goals) + 1), rates([goal.success for goal in goals], window)
+    numbers, curve = [goal.number for goal in goals], rates([goal.success for goal in goals], window)
     success.fill_between(numbers, [r.low for r in curve], [r.high for r in curve], alpha=0.2, label="95 % interval")
     success.plot(numbers, [r.rate for r in curve], label=f"of the last {window} goals")
     points = list(points)
@@ -146,12 +153,12 @@ def draw(path: Path, goals: Sequence[Goal], points: Iterable[tuple[int, Rate]], 
         errors = [[r.rate - r.low for r in found], [r.high - r.rate for r in found]]
         middle = [r.rate for r in found]
         success.errorbar(at, middle, errors, fmt="o", color="black", capsize=3, label="measured, not practised on")
-    for number, (before, after) in enumerate(pairwise(goals), 1):
+    for before, after in pairwise(goals):
         if before.version != after.version:
-            success.axvline(number + 0.5, color="gray", linestyle="--", linewidth=1)
+            success.axvline(after.number - 0.5, color="gray", linestyle="--", linewidth=1)
             label = f" {after.version}"
-            success.text(number + 0.5, 0.02, label, color="gray", fontsize=7, rotation=90, va="bottom")
-    success.set(ylabel="success", ylim=(-0.02, 1.02))
+            success.text(after.number - 0.5, 0.02, label, color="gray", fontsize=7, rotation=90, va="bottom")
+    success.set(ylabel="success without help", ylim=(-0.02, 1.02))
     success.legend(loc="lower right")
     if helped:
         panels[1, 0].bar(numbers, [goal.helped for goal in goals], width=1.0, color="tab:orange")
@@ -165,11 +172,13 @@ def write_scalars(folder: Path, goals: Sequence[Goal], window: int) -> None:
     """Write the curve for TensorBoard; a step is a goal."""
     from torch.utils.tensorboard import SummaryWriter  # slow to import
 
+    if folder.exists() and any(folder.iterdir()):
+        raise InvalidInputError(f"PlotConfig.tensorboard: {folder} holds other files; name a new folder")
     with SummaryWriter(str(folder)) as out:
         curve = rates([goal.success for goal in goals], window)
-        for number, (goal, rate) in enumerate(zip(goals, curve, strict=True), 1):
-            out.add_scalar(f"success of the last {window}", rate.rate, number)
-            out.add_scalar("helped steps", goal.helped, number)
+        for goal, rate in zip(goals, curve, strict=True):
+            out.add_scalar(f"success of the last {window}", rate.rate, goal.number)
+            out.add_scalar("helped steps", goal.helped, goal.number)
 
 
 def _either(names: Sequence[str]) -> str:

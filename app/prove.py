@@ -286,6 +286,11 @@ def prove_robot_corrections(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("robot_corrections", config)
 
 
+def prove_learning_demo(config: ProveConfig) -> list[Figure]:
+    """The demo in which a robot learns: goals reached before and afterwards, and the minutes between."""
+    return _benchmark_figures("learning_demo", config)
+
+
 def prove_gate(config: ProveConfig) -> list[Figure]:
     """Error rates and length of the test by which a candidate is let drive, or not."""
     words = ["--quick"] if config.quick else []
@@ -319,7 +324,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (prove_memory_tasks, prove_swap, prove_context),
     "faults": (prove_faults,),
-    "learner": (prove_verdicts, prove_twin, prove_improvement, prove_robot_corrections),
+    "learner": (prove_verdicts, prove_twin, prove_improvement, prove_robot_corrections, prove_learning_demo),
     "gate": (prove_gate, prove_gate_kills),
     "promise": (prove_promise,),
 }

@@ -9,6 +9,7 @@ restarted, and if it has never worked, all nodes are ended.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -26,7 +27,7 @@ import tyro
 from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
 from engram.app.process import Process, check_domain, node_command
 from engram.app.shared_memory import remove_dead_files
-from engram.core.errors import EXIT_MISCONFIGURED
+from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
 
 DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -309,6 +310,15 @@ def describe_arguments(graph: LaunchGraph) -> str:
     return "\n".join(lines)
 
 
+def check_learner_of(values: Mapping[str, str]) -> None:
+    """Raise InvalidInputError where the launch argument ``learner_of`` names no other robot's namespace."""
+    other, own = values.get("learner_of", "none"), values.get("namespace", "").strip("/")
+    if re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z]\w*)*", other) is None:
+        raise InvalidInputError(f"learner_of: {other!r}, expected the namespace of another robot, such as r1, or none")
+    if other == own:
+        raise InvalidInputError(f"learner_of: {other!r} is this robot itself; leave it out, or name another robot")
+
+
 def up(config: UpConfig) -> int:
     """Run ``config.file`` until Ctrl-C or until a required node ends; return the exit code."""
     name, words = (config.file, config.arguments)
@@ -324,6 +334,7 @@ def up(config: UpConfig) -> int:
         for spec in graph.nodes:
             print(shlex.join(node_command(spec, folder)))
         return 0
+    check_learner_of(graph.values)
     sink = LineSink(sys.stdout, config.log_dir)
     supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
     end_on_signals(supervisor)

@@ -103,6 +103,40 @@ def corrections(results: Results) -> list[str]:
     ]
 
 
+def shifts(results: Results) -> list[str]:
+    """The same where a camera was moved, or the robot stands turned."""
+    result = results["shifts"]
+    return [
+        "The same search, since a correction can also shift motions "
+        "([decision 42](decisions/0042-a-shift-mends-a-camera.md)). "
+        "On `front_moved` the front camera stands 3 cm aside and is turned by 3 degrees; on `mounted` the robot stands "
+        "turned by 5 degrees. The memory's verdicts alone say what went well. Measured on other scenes. "
+        + _false_successes(result),
+        "",
+        *_practised(result),
+    ]
+
+
+def demo(results: Results) -> list[str]:
+    """What the demo of learning came to."""
+    result = results["learning_demo"]
+    config, minutes = result.content["config"], result.figure("learning_demo_minutes")
+    rows = [
+        [part, percent(result.figure(f"learning_demo_{part}")), str(result.figure(f"learning_demo_{part}")["n"])]
+        for part in ("before", "after")
+    ]
+    return [
+        "`LEARNING=1 make demo` ([how](tutorials/first_run.md#5-watch-it-learn)): all nodes in lock-step; goals of "
+        f"`{config['task']}` on a robot with the gap `{config['on']}`, which nothing tells the nodes. It works, the "
+        "gate finds the gap in its record, the policy practises in a simulation that has it, and what the gate lets "
+        "drive gets the same goals in the same scenes. From the first goal until it drove: "
+        f"{minutes['value']:g} minutes on two "
+        f"cores (target {minutes['target']}). One run.",
+        "",
+        *table(("goals", "reached, by the simulator", "n"), rows),
+    ]
+
+
 def helped(results: Results) -> list[str]:
     """The same with an expert that takes over as a person would."""
     result = results["helped"]

@@ -26,3 +26,8 @@ class EpisodeReport:
     reason: str
     steps: int
     wall_s: float
+
+    def line(self, number: int, total: int) -> str:
+        """Return one line about it, episode ``number`` of ``total``."""
+        text = f"{number:3}/{total} {self.task:14} {self.outcome:10} {self.steps:4} steps {self.wall_s:6.1f} s"
+        return f'{text}  "{self.instruction}"'

@@ -211,6 +211,9 @@ class StandingGate:
         known = max((info.number for info in ExperienceReader(self._folder / EXPERIENCE).catalogue()), default=0)
         if known < self._untold:
             return  # how the robot differs was not to be told, and little has been added
+        if not known:
+            self._tell("waits: no goal of the robot has ended yet")
+            return
         asked = asked_lately(self._folder / EXPERIENCE, self.tasks)
         if not asked:
             self._tell(f"waits: of what the robot was asked for, nothing is one of {', '.join(self.tasks)}")

@@ -14,7 +14,10 @@ from engram.viewer.markup import heading, paragraph, text_table
 from engram.viewer.values import Candidate, Judged, NodeState
 
 LEARNER_PREFIX = "learner "
-NO_LEARNER = "No learner runs. Start it with the launch argument learner:=true."
+NO_LEARNER = (
+    "No learner of this robot runs. Start it with the launch argument learner:=true. A robot that was started with "
+    "learner_of has its learner on the page of the other robot."
+)
 ABOUT_GATE = (
     "The gate tries a candidate out in simulation against the weights that drive. The learner's parameter promote says "
     "what counts. gated: what the gate promotes may drive. manual: an operator decides. auto: every candidate drives "
@@ -27,7 +30,7 @@ DRIVES = ("canary", "approved")
 def learner_html(learner: NodeState | None, candidates: Sequence[Candidate]) -> str:
     """Return how goals went, the learner's counters and the weights it announced, newest first."""
     if learner is None:
-        return paragraph(NO_LEARNER)
+        return paragraph(NO_LEARNER) + (candidates_html(candidates) if candidates else "")
     rows = [("state", f"{learner.level}: {learner.message}")]
     rows += [(key.removeprefix(LEARNER_PREFIX).replace("_", " "), value) for key, value in _progress(learner.values)]
     curve = curve_html(read_curve_note(learner.values.get(CURVE, "")))

@@ -27,6 +27,17 @@ def announced(manifest: PolicyManifest, robots: Sequence[str], sequence: int) ->
     return replace(manifest, config={**manifest.config, KEY: {"sequence": sequence, "robots": list(robots)}})
 
 
+def check_robot(manifest: PolicyManifest, robot_id: str) -> None:
+    """Raise WeightsError unless ``manifest`` is for ``robot_id``: a canary is for one robot of several."""
+    said = manifest.config.get(KEY)
+    robots = said.get("robots") if isinstance(said, dict) else None
+    if not isinstance(robots, list) or robot_id not in robots:
+        raise WeightsError(
+            f"manifest {manifest.version!r}: meant for {robots}, this robot is {robot_id!r}; the learner's weights_for "
+            "lists its robots"
+        )
+
+
 class AnnouncementCounter:
     """Numbers a learner's announcements: nanoseconds of the wall clock, but never fewer than before."""
 
@@ -54,9 +65,7 @@ class AnnouncementLog:
         what, said = f"manifest {manifest.version!r}", manifest.config.get(KEY)
         if not isinstance(said, dict) or _number(said) < 1:
             raise WeightsError(f"{what}: no sequence number is signed, so that it may be an old one")
-        robots = said.get("robots")
-        if not isinstance(robots, list) or robot_id not in robots:
-            raise WeightsError(f"{what}: signed for {robots}, this robot is {robot_id!r}")
+        check_robot(manifest, robot_id)
         newest = _read(self._path).get(key)
         newest = newest if isinstance(newest, dict) else {}
         number, known = _number(said), _number(newest)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from engram.core.errors import WeightsError, unknown_name
 from engram.core.types import Lineage, PolicyManifest
-from engram.learning.weights.announcements import AnnouncementLog
+from engram.learning.weights.announcements import KEY, AnnouncementLog, check_robot
 from engram.learning.weights.keys import ACCEPT
 from engram.learning.weights.manifest import check_signature, verify
 from engram.learning.weights.slices import Assembler, chunk_count
@@ -39,7 +39,8 @@ class WeightsReceiver:
         check_lineage: raises WeightsError unless the policy takes weights of this lineage and version.
         offer: gets path, version and lineage of a verified file.
         count: gets the name of a counter to add one to.
-        keys: when not empty, one of them must have signed the manifest, for ``robot_id``, newer than those before.
+        keys: when not empty, one of them must have signed the manifest, newer than those before.
+        robot_id: weights that are announced to robots are taken if this is one of them.
         size_max: largest weight file [bytes].
     """
 
@@ -102,6 +103,9 @@ class WeightsReceiver:
                 key = check_signature(manifest, signature, self._keys)
             with self._counted("replay or other robot"):
                 self._log.check(manifest, self._robot_id, key)
+        elif KEY in manifest.config:  # where nothing is signed, nobody needs to announce
+            with self._counted("other robot"):
+                check_robot(manifest, self._robot_id)
         with self._counted("lineage"):
             self._check_lineage(manifest.lineage, manifest.version)
         with self._counted("stage"):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -22,18 +23,24 @@ from engram.app.demo import (
     check_tasks,
     demo,
     launch_values,
+    learner_folder,
+    learning_show,
     memory_figures,
     memory_shows,
+    prepared,
     summary,
     verdict,
     with_environment,
     with_traces,
 )
+from engram.app.demo_learning import Course, Learning, LearningShow, News
 from engram.app.launch_graph import find_launch_file, load_graph
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
 from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT
 from engram.runtime.episode_report import EpisodeReport, LoopError
+from engram.runtime.health import Condition
 from engram.runtime.latency import camera_to_command_ms, read_trace, stage_ms
+from engram.runtime.policy_notes import DRIVING
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,7 +114,8 @@ def test_flags_and_environment_reach_the_launch_file(monkeypatch: pytest.MonkeyP
     assert traced["lifecycle_manager"] is None
     monkeypatch.setenv("EPISODES", "many")
     with pytest.raises(InvalidInputError, match="EPISODES: 'many'"):
-        DemoConfig()
+        with_environment(DemoConfig())
+    assert with_environment(DemoConfig(episodes=4)).episodes == 4
 
 
 @pytest.mark.parametrize("idle", [{"memory_task": "shell_touch"}, {"memory_ablation": "noise", "memory_policy": ""}])
@@ -127,6 +135,148 @@ def test_memory_is_shown_after_the_usual_tasks_or_as_asked() -> None:
     assert show == MemoryShow("mine", "touch_unseen", "no_context")
     assert [show.ablation_of(way) for way in WAYS] == ["", "no_context"]
     assert get_args(Ablation) == (*ABLATIONS[1:], NO_CONTEXT)
+
+
+def test_a_robot_that_differs_learns_in_place_of_the_usual_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEARNING", "1")
+    monkeypatch.delenv("EPISODES", raising=False)
+    config = with_environment(DemoConfig(learning_task="stack", learning_on="late"))
+    assert learning_show(config) == LearningShow("base", "stack", "late", 10, 3600.0)
+    assert memory_shows(config) == ()
+    assert launch_values(config)["world"] == "tabletop:gap=late"
+
+
+def test_what_is_learnt_stays_in_a_new_home(tmp_path: Path) -> None:
+    """What suits this robot would harm the next demo, and what the last one learnt would spoil this one."""
+    config = DemoConfig(learning=True, episodes=4)
+    (graph, environment), (_, again) = prepared(config, tmp_path), prepared(config, tmp_path)
+    assert Path(environment["HOME"]).parent == tmp_path and environment["HOME"] != again["HOME"]
+    learns = {node.name: dict(node.parameters) for node in graph.nodes}
+    assert learns["gate_node"]["practise"] and learns["gate_node"]["identify"]
+    assert learns["learner_node"]["learner.updates_per_episode"] == 0
+    assert dict(graph.nodes[0].parameters)["world"] == "tabletop:gap=front_moved"
+    assert learner_folder(graph, environment).is_relative_to(environment["HOME"])
+    usual, home = prepared(DemoConfig(), tmp_path)
+    assert home.get("HOME") == os.environ.get("HOME")
+    assert not dict(next(n for n in usual.nodes if n.name == "gate_node").parameters).get("practise")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            {"learning_task": "reach", "learning": False},
+            "learning_task: reach: would change nothing without --learning",
+        ),
+        ({"tasks": ("reach",)}, "would change nothing with --learning"),
+        ({"memory_policy": "engram"}, "would change nothing with --learning"),
+        ({"learner": False}, "the node that learns"),
+        ({"learning_on": "turned"}, "'turned' has yaw_deg"),
+        ({"learning_on": "latr"}, "unknown gap 'latr'"),
+        ({"learning_on": "none"}, "'none' differs in nothing"),
+        ({"learning_task": "remember_color"}, "unknown task of the policy base 'remember_color'; valid: "),
+        ({"policy": "bse"}, "unknown policy 'bse'"),
+        ({"episodes": 3}, "episodes: 3, expected 4 or more"),
+        ({"launch": ("gate:=false",)}, "launch: gate: the demo of learning sets it itself"),
+    ],
+)
+def test_what_could_not_be_learnt_is_refused(wrong: dict[str, object], told: str) -> None:
+    with pytest.raises(EngramError, match=told):
+        learning_show(DemoConfig(**{"learning": True, "episodes": 4} | wrong))
+
+
+class Nodes:
+    """Stand for the running nodes: after ``better_after`` looks at them the learner lets something better drive."""
+
+    def __init__(self, better_after: float, gate: dict[str, str] | None = None, learner: str = "v0") -> None:
+        self.seeds: list[int] = []
+        self._looks, self._better_after, self._gate, self._before = 0, better_after, gate or {}, learner
+        self._drives = "v0"
+
+    @property
+    def diagnostics(self) -> dict[str, Condition]:
+        better = self._looks >= self._better_after
+        gate = {"practice": f"{self._looks} episodes"} if self._looks else {}
+        return {
+            "learner_node": Condition("OK", "", {DRIVING: "v1" if better else self._before}),
+            "policy_node": Condition("OK", "", {"policy version": self._drives}),
+            "gate_node": Condition("OK", "", gate | self._gate),
+        }
+
+    def run_episode(self, task: str, seed: int, timeout_s: float) -> EpisodeReport:
+        """It takes new weights with its next goal."""
+        self.seeds.append(seed)
+        self._drives = self.diagnostics["learner_node"].values[DRIVING]
+        return report(task, "succeeded" if self._drives == "v1" else "timeout")
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        while not condition():
+            if not timeout_s:
+                raise LoopError(f"{what}: not within 0 s")
+            self._before = "v0"
+
+    def spin(self, seconds: float) -> None:
+        self._looks += 1
+
+
+def learn(nodes: Nodes, failed: tuple[str, ...] = (), longest_s: float = 60.0) -> tuple[Learning, list[str]]:
+    learning, told = Learning(LearningShow("base", "stack", "late", 4, longest_s)), []
+    Course(learning, nodes, told.append, lambda: failed, 5, 1.0).run(1.0)
+    return learning, told
+
+
+def test_the_same_goals_are_given_before_and_after() -> None:
+    nodes = Nodes(better_after=3, learner="")  # the learner comes up last
+    learning, told = learn(nodes)
+    figures = learning.figures()
+    assert nodes.seeds == [5, 6, 7, 8, 9, 5, 6, 7, 8]  # the fifth goal does not count: with it new weights drive
+    assert (figures["before"], figures["after"], figures["version"]) == ([0, 4], [4, 4], "v1")
+    assert learning.wanted == len(learning.reports) == 8 and figures["minutes"] >= 0.0
+    assert "  before  . . . .   0 of 4\n  after   x x x x   4 of 4" in told
+    assert any("practice: 1 episodes" in line for line in told)
+
+
+NO_MORE = {"practice": "nothing more is found that makes stack go better"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "longest_s", "why"),
+    [
+        ({}, 0.0, "not within 0 s"),
+        ({"judges": "nothing: no such robot"}, 60.0, "nothing: no such robot"),
+        ({"practice": "cannot practise: a policy that remembers"}, 60.0, "cannot practise: a policy that remembers"),
+        (NO_MORE, 60.0, "nothing more is found that makes stack go better"),
+    ],
+)
+def test_nothing_is_waited_for_in_vain(gate: dict[str, str], longest_s: float, why: str) -> None:
+    learning, told = learn(Nodes(np.inf, gate), longest_s=longest_s)
+    assert told[-1] == f"nothing better drives: {why}"
+    assert (learning.figures()["after"], learning.minutes, learning.version) == ([0, 0], None, "")
+    assert learning.wanted == len(learning.reports) == 4
+
+
+def test_a_node_that_is_needed_and_stays_down_ends_it() -> None:
+    with pytest.raises(LoopError, match="gate_node stays down"):
+        learn(Nodes(np.inf), failed=("viewer_node", "gate_node"))
+
+
+def test_what_is_promoted_early_ends_the_goals_before() -> None:
+    nodes = Nodes(better_after=0.0)
+    nodes._looks = -2
+    nodes.run_episode = lambda *about, run=nodes.run_episode: (nodes.spin(0.0), run(*about))[1]
+    learning, told = learn(nodes)
+    assert len(learning.before) == 2 and "other weights drive now" in told
+    assert len(learning.after) == 4 and learning.wanted == len(learning.reports)
+
+
+def test_news_are_told_when_they_change_and_not_too_often() -> None:
+    told: list[str] = []
+    now = [100.0]
+    news = News(told.append, lambda: now[0])
+    for seconds, said in ((0, ""), (1, "one"), (2, "two"), (15, "two"), (25, "three"), (50, "three"), (60, "four")):
+        now[0] = 100.0 + seconds
+        news.look({"gate_node": Condition("OK", "", {"practice": said, "other": "x"})})
+    assert told == ["      1 s  practice: one", "     25 s  practice: three", "     60 s  practice: four"]
 
 
 @pytest.mark.parametrize("words", [("make", "demo", "HEADLESS=1"), ("make", "demo")])

@@ -31,7 +31,7 @@ def learner(tmp_path):
 
 def test_goals_tell_kind_version_outcome_and_help(learner):
     *rest, last = goals_of(learner / "experience")
-    assert rest == [Goal("in", "v1", False, 0.0), Goal("in", "v1", True, 0.75), Goal("in", "v2", True, 0.0)]
+    assert rest == [Goal(1, "in", "v1", False, 0.0), Goal(2, "in", "v1", False, 0.75), Goal(3, "in", "v2", True, 0.0)]
     assert last.kind == "pressed"
 
 
@@ -44,10 +44,12 @@ def test_the_picture_names_what_it_shows(learner, tmp_path, capsys):
     picture, board = tmp_path / "out" / "curve.svg", tmp_path / "board"
     assert main(["plot", str(learner), "--output", str(picture), "--tensorboard", str(board), "--window", "2"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["goals"], told["successes"], told["helped"], told["versions"]) == (4, 3, 1, ["v1", "v2", "base"])
+    assert (told["goals"], told["successes"], told["helped"], told["versions"]) == (4, 2, 1, ["v1", "v2", "base"])
     ElementTree.parse(picture)
     assert "helped steps" in (drawn := picture.read_text()) and "measured, not practised on" in drawn
     assert list(board.glob("events.*"))
+    assert main(["plot", str(learner), "--output", str(picture), "--tensorboard", str(board)]) == 2
+    assert "holds other files; name a new folder" in capsys.readouterr().err
     assert main(["plot", str(learner), "--output", str(picture), "--kind", "pressed"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["goals"] == 1
     assert "helped steps" not in picture.read_text()

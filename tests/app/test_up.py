@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from engram.app import cli
 from engram.app.launch_graph import LaunchGraph, NodeSpec
 from engram.app.process import Process, node_command
 from engram.app.up import LineSink, Supervisor, SupervisorConfig, child_environment
@@ -208,6 +209,12 @@ def test_nobody_is_left_behind_when_the_supervisor_is_killed(tmp_path: Path) -> 
     running.kill()
     running.wait(100)
     wait_gone(pids)
+
+
+@pytest.mark.parametrize("of", ["/r1", "", "r1/", "r 1", "r2"])
+def test_a_learner_of_no_other_robot_is_refused(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["up", "sim", "namespace:=r2", f"learner_of:={of}"]) == 2
+    assert f"learner_of: {of!r}" in capsys.readouterr().err
 
 
 def test_log_files_hold_the_lines_of_one_node(tmp_path: Path) -> None:

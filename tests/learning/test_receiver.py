@@ -62,6 +62,16 @@ def test_approved_weights_of_a_trusted_key_are_offered(tmp_path):
     assert inbox.counts["weights received"] == 1
 
 
+def test_without_keys_too_a_robot_takes_what_is_meant_for_it(tmp_path):
+    """In simulation nothing is signed, and a canary is for one of several robots all the same."""
+    inbox = Inbox(tmp_path, accept="any", keys={})
+    inbox.send("v1", 7, robots=("r1", "r2"), key=None)
+    assert [version for version, _ in inbox.offered] == ["v1"]
+    with pytest.raises(WeightsError, match=r"meant for \['r2'\], this robot is 'r1'; the learner's weights_for lists"):
+        inbox.send("v2", 8, robots=("r2",), key=None, stage="canary")
+    assert inbox.counts["weights refused: other robot"] == 1
+
+
 def test_an_announcement_that_is_older_than_the_newest_is_a_replay_also_after_a_restart(tmp_path):
     inbox = Inbox(tmp_path)
     inbox.send("v1", 7)
@@ -83,7 +93,7 @@ def test_an_announcement_that_is_older_than_the_newest_is_a_replay_also_after_a_
     [
         ({"key": None}, "signature", "the signature is missing"),
         ({"key": Ed25519PrivateKey.generate()}, "signature", "is not by a trusted key"),
-        ({"robots": ("r2",)}, "replay or other robot", r"signed for \['r2'\], this robot is 'r1'"),
+        ({"robots": ("r2",)}, "replay or other robot", r"meant for \['r2'\], this robot is 'r1'"),
         ({"sequence": 0}, "replay or other robot", "no sequence number is signed"),
         ({"lineage": Lineage("x", "a", "n")}, "lineage", "they differ in root"),
         ({"lineage": Lineage("r", "x", "n")}, "lineage", "they differ in architecture"),
