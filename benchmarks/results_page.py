@@ -23,6 +23,8 @@ README = REPOSITORY / "README.md"
 BEGIN, END = "<!-- results: written by python -m engram.benchmarks.results_page -->", "<!-- end of results -->"
 
 EXPERT = "scripted expert that sees the simulator's state"
+MOVED = "pick_place_on_front_moved"
+PRACTISED = "a cube into the bin, after the camera was moved and 100 goals of practice"
 ALIKE = "twelve memory tasks, all memories trained with the same data and steps"
 
 Results = Mapping[str, ResultFile]
@@ -146,6 +148,7 @@ def readme_table(results: Results) -> str:
         for kind in ("answers_right", "past_knowable_right")
     )
     found = [fetch.figure(f"fetch_{arm}_success") for arm in ("both", "none")]
+    camera = [results["shifts"].figure(f"improvement_{MOVED}_corrections_after_{at}") for at in (100, 0)]
     ratio = loop.figure("loop_overhead_p99_over_raw_rest_later_p99")
     rows = [
         _row("six tabletop tasks", base, f"upper bound, {EXPERT}: {percent(experts)}", "six-tabletop-tasks"),
@@ -155,6 +158,7 @@ def readme_table(results: Results) -> str:
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
         _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),
         _row("household: fetch it", found[0], f"no memory {percent(found[1])}", "fetching"),
+        _row(PRACTISED, camera[0], f"before: {percent(camera[1])}", "practice-where-a-camera-was-moved"),
         [
             "loop overhead, p99 (lower is better)",
             f"{number(ratio)} x",
