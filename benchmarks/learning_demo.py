@@ -65,7 +65,9 @@ def shown(config: LearningDemoBenchmark) -> dict[str, Any]:
     with TemporaryDirectory(prefix="engram-learning-demo-") as folder:
         command = [sys.executable, "-m", "engram.app.cli", *words, "--log-dir", folder]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    told = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"problem": "it said nothing"}
+    told: dict[str, Any] = {"problem": "it said nothing"}
+    if done.stdout.strip():
+        told = json.loads(done.stdout.splitlines()[-1])
     if told["problem"]:
         raise EngramError(f"engram demo --learning: {told['problem']}")
     return dict(told["learning"])
