@@ -173,10 +173,16 @@ def test_the_correction_with_which_it_gets_there_becomes_part_of_what_drives(tmp
     tried = [one.episode() for _ in range(13)]
     after = tried.pop()
     assert all(e.outcome == float(e.success) for e in tried) and {e.success for e in tried} == {True, False}
-    assert min(e.scale for e in tried if e.success) > max(1.0, *(e.scale for e in tried if not e.success)) - 1e-9
+    reach = [e.scale * 0.09 * np.cos(e.yaw_rad) + e.shift_x for e in tried]
+    near, far = ([one for one, e in zip(reach, tried, strict=True) if e.success == there] for there in (True, False))
+    assert min(near) > max(far) and min(near) > 0.09
     assert [e.updates for e in tried] == [0] * 12  # nothing was learnt while the correction was searched for
     (correction,) = one.corrections
-    assert correction.scale > 1.5 and Corrected.told == [(correction, 24)] and policy.speed == pytest.approx(0.6)
+    assert (
+        correction.scale * 0.09 + correction.shift_x > 0.13
+        and Corrected.told == [(correction, 24)]
+        and policy.speed == pytest.approx(0.6)
+    )
     assert after.updates == 1 and after.success
     one.close()
 
