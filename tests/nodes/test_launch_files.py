@@ -237,17 +237,18 @@ def ros_prefix(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(not ROS_LAUNCH, reason="ROS's own launch is not importable here (it is in no package registry)")
-@pytest.mark.parametrize("suffix", ["py", "yaml"])
-def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "learner_of"), [("py", "none"), ("yaml", "none"), ("yaml", "r2")])
+def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str, learner_of: str) -> None:
     prefix = ros_prefix(tmp_path)
-    words = ["namespace:=r1", "seed:=3", "use_respawn:=false", "viewer:=false"]
+    own = {"seed": "3", "use_respawn": "false", "viewer": "false", "learner_of": learner_of}
+    words = ["namespace:=r1", *(f"{name}:={value}" for name, value in own.items())]
     prefixes = os.pathsep.join([str(prefix), os.environ.get("AMENT_PREFIX_PATH", "")]).strip(os.pathsep)
     environment = {**os.environ, "AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log")}
     file = prefix / f"share/engram/launch/sim.launch.{suffix}"
     command = [sys.executable, "-c", RUN, str(file), *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    ours = graph("sim", namespace="r1", seed="3", use_respawn="false", viewer="false")
+    ours = graph("sim", namespace="r1", **own)
     assert {p.stem for p in tmp_path.glob("*.json")} == {n.executable for n in ours.nodes}
     for node in ours.nodes:
         theirs: dict[str, Any] = json.loads((tmp_path / f"{node.executable}.json").read_text())
@@ -255,6 +256,8 @@ def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str) -> No
         ros = theirs["argv"]
         assert [w for w in ros if w.startswith("__")] == [f"__node:={node.name}", "__ns:=/r1"]
         assert ros[ros.index("--log-level") + 1] == "info"
+        remaps = {w.partition(":=")[0]: w.partition(":=")[2] for w in ros if ":=" in w and not w.startswith("__")}
+        assert remaps == dict(node.remaps)
         wanted = {f"/r1/{node.name}": dict(p for p in node.parameters if p[0])}
         got: dict[str, dict[str, Any]] = {}
         for text in theirs["files"]:
