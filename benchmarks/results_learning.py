@@ -95,9 +95,7 @@ def corrections(results: Results) -> list[str]:
         "`base` searches for a correction of all of its motions; after every 50 episodes one that is surely better "
         "than none becomes part of its weights. [How](how-to/practise.md#by-corrections-of-all-motions). Measured on "
         "other scenes. The search was designed while looking at the first of the two practices of `stack` "
-        "([decision 38](decisions/0038-practice-by-corrections.md)). Measured while a fifth of what the policy "
-        "learns then were its answers to other goals; two fifths are since "
-        "([decision 40](decisions/0040-practice-in-simulation-searches.md)).",
+        "([decision 38](decisions/0038-practice-by-corrections.md)).",
         "",
         *_practised(result),
     ]
