@@ -33,8 +33,6 @@ PARAMETERS: Mapping[str, tuple[tuple[str, Any], ...]] = {
 gate and a second process."""
 FIXED = ("world", "learner", "gate", "learner_of", "link", "accept", "correction", "params_file", "policy")
 """Launch arguments that the demo of learning needs as they are."""
-FEWEST = 4
-"""Goals that tell how a robot differs, at least."""
 NEWS = (("gate_node", "robot"), ("gate_node", "practice"), ("gate_node", "candidate"))
 """What is told while the robot learns: a node, and what its diagnostics call it."""
 NEWS_EVERY_S = 20.0
@@ -79,7 +77,8 @@ class LearningShow:
     """Longest wait for what it learns [s]."""
 
     def __post_init__(self) -> None:
-        from engram.validation.validate import trained_tasks  # slow to import
+        from engram.validation.identify import FEWEST  # slow to import
+        from engram.validation.validate import trained_tasks
 
         if self.goals < FEWEST:
             raise InvalidInputError(

@@ -108,8 +108,8 @@ def shifts(results: Results) -> list[str]:
         "The same search, since a correction can also shift motions "
         "([decision 42](decisions/0042-a-shift-mends-a-camera.md)). "
         "On `front_moved` the front camera stands 3 cm aside and is turned by 3 degrees; on `mounted` the robot stands "
-        "turned by 5 degrees. The memory's verdicts alone say what went well. Measured on other scenes. "
-        + _false_successes(result),
+        "turned by 5 degrees. The shift was designed while looking at these two. The memory's verdicts alone say what "
+        "went well. Measured on other scenes. " + _false_successes(result),
         "",
         *_practised(result),
     ]
@@ -129,7 +129,7 @@ def demo(results: Results) -> list[str]:
         "gate finds the gap in its record, the policy practises in a simulation that has it, and what the gate lets "
         "drive gets the same goals in the same scenes. From the first goal until it drove: "
         f"{minutes['value']:g} minutes on two "
-        f"cores (target {minutes['target']}). One run.",
+        f"cores (target {minutes['target']}). One run, and the robot is a simulation, too.",
         "",
         *table(("goals", "reached, by the simulator", "n"), rows),
     ]

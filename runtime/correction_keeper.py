@@ -43,9 +43,9 @@ class Searched:
     past: list[tuple[MotionCorrection, Trials]] = field(default_factory=list)
     """The searches that found one: what had been found before each, and what was tried in it."""
     recent: list[float] = field(default_factory=list)
-    """Outcomes of the newest ``WINDOW`` goals since the last correction was found, the oldest first."""
+    """Outcomes of the goals since, the newest ``WINDOW``, the oldest first."""
     plain: list[float] = field(default_factory=list)
-    """Of these goals, and of the newest ones before them that were driven without a trial, ``WINDOW`` at most."""
+    """The same of the goals that were driven without a trial: with ``found``, and nothing beside."""
     breaches: int = 0
     """Goals after which the mean of ``recent`` was below the margin all the same: luck changes, too."""
 
@@ -56,7 +56,7 @@ class Searched:
 
     def may_try(self, margin: float) -> bool:
         """Tell whether another correction may be tried: even if it reaches nothing, the mean outcome of the newest
-        ``WINDOW`` goals stays within ``margin`` of the mean of those without a trial (as conservative bandits mix what
+        ``WINDOW`` goals stays within ``margin`` of that of the newest without a trial (as conservative bandits mix what
         is tried with what is known: Wu et al. 2016, arXiv:1602.04282)."""
         newest = self.recent[1 - WINDOW :]
         return len(self.plain) >= PLAIN and sum(newest) >= (fmean(self.plain) - margin) * (len(newest) + 1)
