@@ -26,9 +26,8 @@ class ObstacleFeed:
 
     def __init__(self, node: EngramNode, robot: RobotConfig, barrier: MotionBarrier) -> None:
         self._barrier, self._counts = barrier, node.health.counts
-        self._known = KnownObstacles(robot, barrier.obstacles_max, self._set)
+        self._known, self._lost = KnownObstacles(robot, barrier.obstacles_max, self._set), False
         self._full: Client = node.create_client(GetGraph, "memory/get_graph")
-        self._lost = False
         subscribe_bound(node, SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
         node.every(RETRY_S, self._ask, "memory/get_graph")
 

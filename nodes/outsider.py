@@ -106,14 +106,16 @@ class Outsider:
         self._ask(greeting, GetParameters.Request(), timeout_s, f"{name}/get_parameters")
 
     def trigger(self, service: str, timeout_s: float) -> tuple[bool, str]:
-        """Call a Trigger ``service``, sent again while there is no answer; return whether it succeeded and what it
-        said."""
+        """Call a Trigger ``service`` until it answers, and return whether it succeeded and what it said."""
         client: Client = self.node.create_client(Trigger, service)
         self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
         answer = self._ask(client, Trigger.Request(), timeout_s, service)
         return answer.success, answer.message
 
     def close(self) -> None:
-        """Leave the graph."""
+        """Leave the graph at once: a participant ends with its last entity, and a node does not end action clients."""
+        self._executor.shutdown()
+        for waitable in list(self.node.waitables):
+            waitable.destroy()
         self.node.destroy_node()
         rclpy.shutdown(context=self._context)

@@ -1,7 +1,9 @@
 """What the client asks of a node set, against small nodes of this test."""
 
+import gc
 import os
 import threading
+from pathlib import Path
 
 import pytest
 import rclpy
@@ -161,3 +163,24 @@ def test_what_is_never_answered_is_named(driven):
     with pytest.raises(LoopError, match=r"policy_node/get_parameters: not within 10 s"):
         client.do("reach", 10.0)
     assert set(node.asked) == {"greeting"} and len(node.asked) >= 2
+
+
+def test_a_client_that_is_closed_leaves_no_participant_behind():
+    # those that stay fill the ports that others look at on one machine: after about 30, nodes no longer find each other
+    def ports() -> int:
+        links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+        ours = {os.readlink(link) for link in links if os.path.lexists(link)}
+        lines = Path("/proc/self/net/udp").read_text().splitlines()[1:]
+        return sum(f"socket:[{line.split()[9]}]" in ours for line in lines)
+
+    gc.collect()
+    gc.disable()  # what only the collector ends is there for as long as it pleases
+    try:
+        before = ports()
+        client = LoopClient(domain=int(os.environ["ROS_DOMAIN_ID"]))
+        client.spin(0.1)
+        during = ports()
+        client.close()
+        assert during > before == ports()
+    finally:
+        gc.enable()

@@ -225,6 +225,8 @@ class Graph:
             node.destroy_node()
             rclpy.try_shutdown(context=context)
         self.executor.shutdown()
+        for waitable in list(self.node.waitables):  # action clients, which would keep the participant alive
+            waitable.destroy()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
         shutil.rmtree(self.stop_folder, ignore_errors=True)
