@@ -12,6 +12,8 @@ WALL_CLOCK_NS = 10**17
 """Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 AHEAD_NS = 3600 * 10**9
 """A stamp this far ahead of this machine's clock [ns] is wrong: clocks of one system differ by less."""
+SET_BACK_NS = 60 * 10**9
+"""If the newest stamp is this far ahead of this machine's clock [ns], the clock was set back: it was wrong before."""
 FRAMES = 3
 """Frames in a row, each newer than the last, that show that another clock has begun."""
 GAP_NS = 60 * 10**9
@@ -38,7 +40,8 @@ class FrameClock:
     def judge(self, newest_ns: int, stamp_ns: int) -> Verdict:
         """Say whether a frame at ``stamp_ns`` is taken; ``newest_ns`` is 0 in a new memory.
 
-        A simulation's clock may begin anew; the wall clock never does, so there an old stamp is a wrong one.
+        A simulation's clock may begin anew. The wall clock does not, so there an old stamp is a wrong one, unless this
+        machine's own clock was set back.
         """
         ahead = stamp_ns - self._now_ns()
         if ahead > AHEAD_NS:
@@ -47,6 +50,8 @@ class FrameClock:
         if newest_ns == 0 or (was_wall == is_wall and not clock_restarted(newest_ns, stamp_ns)):
             self._unsure.clear()
             return Verdict()
+        if was_wall and is_wall and newest_ns - self._now_ns() > SET_BACK_NS:
+            return self._confirm(newest_ns, stamp_ns, restarts=True)
         if was_wall:
             back = (
                 f"its stamp is {_span(newest_ns - stamp_ns)} before the newest in the memory, which has wall-clock time"

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from engram.memory.storage.tables import Tables, digest, hash_all, read_column
 BRANCH = "main"
 HEAD, BACKUP = "head.json", "snapshots.backup"
 _MANIFEST_CHUNKS = 1000
+AHEAD = "graph.ahead"  # the repository whose snapshots were later than the clock, until there is another one
 _UNFINISHED = "graph.unfinished-"  # a new repository that is being made
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
@@ -91,6 +93,8 @@ def list_snapshots(path: Path | str) -> tuple[Snapshot, ...]:
 def open_repository(path: Path, create: bool) -> icechunk.Repository:
     """Open the repository; its list of snapshots is the one that was written last, or the error says so."""
     folder = path / "graph"
+    if create and not folder.exists() and (path / AHEAD).exists():
+        (path / AHEAD).rename(folder)  # killed within replace_repository
     if not (folder / "repo").exists():
         if create and not (folder.exists() and any(folder.iterdir())):
             return _create(path, folder)
@@ -108,20 +112,38 @@ def open_repository(path: Path, create: bool) -> icechunk.Repository:
 
 
 def _create(path: Path, folder: Path) -> icechunk.Repository:
-    """Make a new repository; of one that could not be made, nothing is in the way of the next attempt.
+    with store_errors(path, "cannot be made a store"), new_repository(path) as (_, made):
+        made.rename(folder)
+        return icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
 
-    It is made elsewhere and renamed: icechunk writes its files at once, and some may come after the first that failed.
+
+@contextmanager
+def new_repository(path: Path) -> Iterator[tuple[icechunk.Repository, Path]]:
+    """Make a new repository beside that of the store; whoever wants to keep it renames its folder.
+
+    So nothing is in the way of the next attempt where it could not be made: icechunk writes its files at once, and some
+    may come after the first that failed.
     """
     for left_over in path.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(left_over, ignore_errors=True)
-    with (
-        store_errors(path, "cannot be made a store"),
-        tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=path, ignore_cleanup_errors=True) as elsewhere,
-    ):
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=path, ignore_cleanup_errors=True) as elsewhere:
         made = Path(elsewhere) / "graph"
-        icechunk.Repository.create(icechunk.local_filesystem_storage(str(made)), _config())
-        made.rename(folder)
-        return icechunk.Repository.open(icechunk.local_filesystem_storage(str(folder)), _config())
+        yield icechunk.Repository.create(icechunk.local_filesystem_storage(str(made)), _config()), made
+
+
+def replace_repository(path: Path, made: Path) -> icechunk.Repository:
+    """Put the repository ``made`` in the place of the store's, which is kept as ``graph.ahead``, and open it."""
+    for name in (HEAD, BACKUP):  # they are about the other one
+        (path / name).unlink(missing_ok=True)
+    shutil.rmtree(path / AHEAD, ignore_errors=True)
+    (path / "graph").rename(path / AHEAD)
+    made.rename(path / "graph")
+    return open_repository(path, create=False)
+
+
+def latest(repository: icechunk.Repository) -> datetime.datetime:
+    """Return when the newest snapshot was written; of a new repository, when it was made."""
+    return next(iter(repository.ancestry(branch=BRANCH))).written_at
 
 
 def _config() -> icechunk.RepositoryConfig:

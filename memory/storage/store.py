@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import icechunk
 import numpy as np
 import zarr
 
@@ -30,12 +31,18 @@ from engram.memory.storage.snapshots import (
     Snapshot,
     Stored,
     attributes_hash,
+    latest,
+    new_repository,
     newest,
     newest_good,
     open_repository,
+    replace_repository,
     snapshots_of,
 )
 from engram.memory.storage.tables import digest, hash_all, whole, write_rows
+
+CLOCK_WAIT_S = 60.0
+"""How far the clock may be behind the newest snapshot: it is waited for; if more, a new repository begins [s]."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,8 @@ class GraphStore:
     """A folder with one writer; a commit is atomic, and what it acknowledged survives kill -9.
 
     Unless ``fsync`` is set, a power cut may take the last seconds, never the consistency of what is left. Old
-    snapshots are deleted on a thread of their own; the next commit waits for it.
+    snapshots are deleted on a thread of their own; the next commit waits for it. Snapshots are in the order of the
+    machine's clock: where that was set back, the newest state begins a new repository, and the past ones stay behind.
 
     Raises:
         StoreError: the disk refuses it, or the folder is being written by another process, is damaged (naming the
@@ -71,6 +79,7 @@ class GraphStore:
             with store_errors(self.path, "cannot be opened"):
                 self._repository = open_repository(self.path, create=True)
                 self._loaded, self._found_schema = newest(self.path, self._repository)
+                self._latest = latest(self._repository)
                 self._sync = FolderSync(self.path / "graph") if self.config.fsync else None
                 if self._sync is not None:  # what was committed without it, too
                     self._sync()
@@ -98,15 +107,22 @@ class GraphStore:
         Nothing is written when ``sequence`` is already durable and there are no rows.
 
         Raises:
-            StoreError: it is not committed. The disk is full or refuses to be written, the folder was replaced, or this
-                store is closed.
+            StoreError: it is not committed. The disk is full or refuses to be written, the folder was replaced, the
+                clock was set back by less than :data:`CLOCK_WAIT_S`, or this store is closed.
         """
         self._lock.check()
         if sequence == self._durable and not any(len(rows.index) for rows in writes.values()):
             return self._durable
         self.wait()
+        behind_s = (self._latest - _now()).total_seconds()
+        if 0 < behind_s <= CLOCK_WAIT_S:
+            raise StoreError(f"{self.path}: not committed: the clock was set back, to {behind_s:.0f} s before the last")
         with store_errors(self.path, "not committed"):
-            self._write(writes, sequence, stamp_ns, about)
+            if behind_s > 0:
+                self._begin_anew(writes, sequence, stamp_ns, about)
+            else:
+                self._write(writes, sequence, stamp_ns, about)
+        self._latest = _now()
         self._durable = sequence
         self._commits += 1
         if self._budget.share() < 1.0 or self._commits % self.config.expire_every == 0:
@@ -115,24 +131,27 @@ class GraphStore:
 
     def _write(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> None:
         """Commit. What is written counts as written also where it cannot be acknowledged: the next rows lie on it."""
-        session = self._repository.writable_session(BRANCH)
-        root = zarr.open_group(session.store, mode="a")
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
-            for name in list(root):
-                del root[name]
             writes = whole(self._loaded.tables, writes)
         hashes = dict(self._hashes)
-        for table, rows in writes.items():
-            write_rows(root, table, rows, hashes)
-        attributes: dict[str, Any] = {
-            "schema": SCHEMA,
-            "sequence": sequence,
-            "stamp_ns": stamp_ns,
-            "about": dict(about),
-        }
-        attributes["digests"] = {f"{table}/{name}": digest(values) for (table, name), values in hashes.items()}
-        root.attrs.put({**attributes, "check": attributes_hash(attributes)})
-        snapshot = session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
+        snapshot = _commit(self._repository, writes, hashes, sequence, stamp_ns, about)
+        self._written(snapshot, hashes, sequence)
+
+    def _begin_anew(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> None:
+        """Commit to a new repository, which takes the place of the one that refuses commits until its time comes."""
+        stored = self._loaded or newest(self.path, self._repository)[0]
+        hashes: dict[tuple[str, str], np.ndarray] = {}
+        with new_repository(self.path) as (repository, made):
+            whole_state = whole(stored.tables, writes) if stored else writes
+            snapshot = _commit(repository, whole_state, hashes, sequence, stamp_ns, about)
+            if self.config.fsync:
+                FolderSync(made)()
+            self._repository = replace_repository(self.path, made)
+        if self.config.fsync:
+            self._sync = FolderSync(self.path / "graph")
+        self._written(snapshot, hashes, sequence)
+
+    def _written(self, snapshot: str, hashes: dict[tuple[str, str], np.ndarray], sequence: int) -> None:
         self._hashes, self._loaded, self._found_schema = hashes, None, SCHEMA
         if self._sync is not None:
             self._sync()
@@ -178,7 +197,7 @@ class GraphStore:
         self._repository.expire_snapshots(older_than=known[keep - 1].written_at)
         if self._sync is not None:  # first: a list that names deleted snapshots must not come back
             self._sync()
-        self._repository.garbage_collect(datetime.datetime.now(datetime.UTC))
+        self._repository.garbage_collect(_now())
         self._write_head(known[0].id, known[0].sequence)
         return len(known) - len(snapshots_of(self._repository))
 
@@ -195,6 +214,32 @@ class GraphStore:
             replace_file(self.path / name, data, durable=self.config.fsync)
         if self.config.fsync:
             sync(self.path)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _commit(
+    repository: icechunk.Repository,
+    writes: Mapping[str, Rows],
+    hashes: dict[tuple[str, str], np.ndarray],
+    sequence: int,
+    stamp_ns: int,
+    about: Mapping[str, Any],
+) -> str:
+    """Write rows of tables and the attributes in one snapshot; return its id, and in ``hashes`` those of all rows."""
+    session = repository.writable_session(BRANCH)
+    root = zarr.open_group(session.store, mode="a")
+    if not hashes:  # everything is written
+        for name in list(root):
+            del root[name]
+    for table, rows in writes.items():
+        write_rows(root, table, rows, hashes)
+    attributes: dict[str, Any] = {"schema": SCHEMA, "sequence": sequence, "stamp_ns": stamp_ns, "about": dict(about)}
+    attributes["digests"] = {f"{table}/{name}": digest(values) for (table, name), values in hashes.items()}
+    root.attrs.put({**attributes, "check": attributes_hash(attributes)})
+    return session.commit(f"sequence {sequence}", metadata={"sequence": sequence})
 
 
 def repair(path: Path | str) -> int:

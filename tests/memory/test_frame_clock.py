@@ -59,6 +59,22 @@ def test_on_the_wall_clock_no_old_frame_moves_the_past():
     memory.close()
 
 
+def test_when_the_clock_of_the_machine_is_set_back_what_is_known_moves_before_its_new_beginning(monkeypatch):
+    """A machine that ran a year ahead: its memory would refuse every frame for a year."""
+    memory = RobotMemory(encoder=WordEncoder())
+    now = time.time_ns()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(memory.tracker._clock, "_now_ns", lambda: now + YEAR)
+        for k in range(4):
+            see(memory, now + YEAR + k * SECOND)
+    told = [see(memory, now + k * SECOND) for k in range(4)]
+    assert [bool(update.refused) for update in told] == [True, True, False, False]
+    assert [update.shifted_ns for update in told] == [0, 0, -YEAR - 4 * SECOND, 0]
+    (cup,) = [node for node in memory.graph().nodes if node.layer == "object"]
+    assert (cup.first_seen_ns, cup.last_seen_ns) == (now - 4 * SECOND, now + 3 * SECOND)
+    memory.close()
+
+
 def test_in_a_simulation_one_old_frame_moves_nothing_and_three_in_a_row_do():
     memory = RobotMemory(encoder=WordEncoder())
     for second in range(100, 104):

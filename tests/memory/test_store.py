@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import itertools
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ import zarr
 
 from engram.core.errors import StoreError
 from engram.memory.graph.fusion import FusionConfig, spawn
+from engram.memory.storage import store as store_module
 from engram.memory.storage.columns import NodeColumns
 from engram.memory.storage.disk_budget import bytes_in
 from engram.memory.storage.records import SCHEMA, Rows, node_rows, nodes_from, restore_nodes, strings
@@ -139,6 +141,63 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
         GraphStore(tmp_path)
     store.close()
     GraphStore(tmp_path).close()
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_where_the_clock_was_set_back_far_commits_go_to_a_new_repository_with_everything(tmp_path, monkeypatch, fsync):
+    store = Writer(tmp_path, GraphStoreConfig(fsync=fsync))
+    store.commit(1, node(1), node(2))
+    back = store_module._now() - datetime.timedelta(days=300)
+    monkeypatch.setattr(store_module, "_now", lambda: back)
+    assert store.commit(2, node(2, 0.7), node(3)) == 2
+    assert store.commit(3, node(4), removed=["object_0001"]) == 3
+    store.close()
+    kept = {n.id: n.pose.position[0] for n in nodes(tmp_path)}
+    assert kept == {"object_0002": 0.7, "object_0003": 0.0, "object_0004": 0.0}
+    assert [one.sequence for one in list_snapshots(tmp_path)] == [3, 2]
+    (tmp_path / "graph.ahead").rename(tmp_path / "graph.other")
+    shutil.rmtree(tmp_path / "graph")
+    (tmp_path / "graph.other").rename(tmp_path / "graph")
+    for name in ("head.json", "snapshots.backup"):
+        (tmp_path / name).unlink()
+    assert len(nodes(tmp_path)) == 2  # what was there before is kept whole
+
+
+def test_where_the_clock_was_set_back_a_little_it_is_waited_for(tmp_path, monkeypatch):
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    clock = store_module._now
+    for behind_s in (10.0, 0.0):
+        monkeypatch.setattr(store_module, "_now", lambda b=behind_s: clock() - datetime.timedelta(seconds=b))
+        with pytest.raises(StoreError, match="the clock was set back") if behind_s else contextlib.nullcontext():
+            store.commit(2, node(1, 0.5))
+    assert [one.sequence for one in list_snapshots(tmp_path)] == [2, 1]
+
+
+@pytest.mark.parametrize("step", ["unlink", "rmtree", "rename", "rename again"])
+def test_killed_while_a_new_repository_takes_its_place_everything_is_there(tmp_path, monkeypatch, step):
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    renames = itertools.count()
+
+    def killed(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    def second(path, target, rename=Path.rename):
+        return killed() if next(renames) else rename(path, target)
+
+    name, broken = {"rename again": ("rename", second)}.get(step, (step, killed))
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_now", lambda: datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
+        patch.setattr(shutil if name == "rmtree" else Path, name, broken)
+        with pytest.raises(KeyboardInterrupt):
+            store.commit(2, node(2))
+    store.close()
+    again = Writer(tmp_path)
+    assert again.store.load().sequence == 1
+    again.commit(2, node(2))
+    again.close()
+    assert len(nodes(tmp_path)) == 2
 
 
 def test_another_schema_is_refused_with_both_versions(tmp_path):
