@@ -11,10 +11,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -61,14 +62,18 @@ class Loop:
         graph: nodes to start.
         folder: home of the nodes, and where logs go.
         domain: ROS_DOMAIN_ID.
+        environment: more variables of all its processes.
     """
 
-    def __init__(self, graph: LaunchGraph, folder: Path, domain: int) -> None:
+    def __init__(
+        self, graph: LaunchGraph, folder: Path, domain: int, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.folder, self.domain = folder, domain
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         self.environment = child_environment(domain, "LOCALHOST", {**os.environ, "HOME": str(home)})
         os.environ.update({**self.environment, **graph.environment, "HOME": os.environ["HOME"]})
+        self.environment |= environment
         self.sink = LineSink(None, folder / "logs")
         self.supervisor = Supervisor(graph, self.environment, self.sink)
         self.names = tuple(spec.name for spec in graph.nodes)

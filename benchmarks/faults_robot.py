@@ -7,9 +7,12 @@ and camera images. ``fake_robot/joints`` says how it really moves, and in ``head
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import rclpy
 import tyro
+from rclpy.clock import Clock, ClockType
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -56,7 +59,8 @@ class FakeRobot(Node):
         self.create_subscription(String, "fake_robot/fault", self._on_fault, qos.LATCHED)
         self.second = rclpy.create_node("second_publisher")
         self.others = self.second.create_publisher(JointState, "joint_states", qos.SENSOR)
-        self.create_timer(STATES_S, self._turn)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)  # a sensor goes on when the machine's clock is set
+        self.create_timer(STATES_S, self._turn, clock=steady)
 
     def _on_trajectory(self, msg: JointTrajectory) -> None:
         if not msg.points or sorted(msg.joint_names) != sorted(self.names):
@@ -72,12 +76,11 @@ class FakeRobot(Node):
             self.fault, self.since, self.at_fault = msg.data, self._now_s(), self.position.copy()
 
     def _now_s(self) -> float:
-        """Return the time of the clock that stamps are of."""
-        return self.get_clock().now().nanoseconds / 1e9
+        """Return the time of a clock that nobody sets, as motors know no other."""
+        return time.monotonic()
 
     def _turn(self) -> None:
-        clock = self.get_clock().now()
-        now, stamp = clock.nanoseconds / 1e9, clock.to_msg()
+        now, stamp = self._now_s(), self.get_clock().now().to_msg()
         passed, self._last = now - self._last, now
         left = max(self.arrives - now, STATES_S)
         step = (self.goal - self.position) * min(1.0, passed / left)

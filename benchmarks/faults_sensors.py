@@ -1,4 +1,4 @@
-"""Joint sensors and cameras that fail, with the arm moving and at rest: the declared reaction each time."""
+"""Sensors and cameras that fail, a clock that is set, with the arm moving and at rest: the declared reaction each time."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rclpy.action import ActionClient
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, String
 
+from engram.benchmarks.faults_clock import SettableClock
 from engram.benchmarks.faults_kills import COMMAND_LIMITS, MOTION_LIMITS, watched_figures
 from engram.benchmarks.faults_limits import STILL_RAD
 from engram.benchmarks.faults_loop import Loop, TrialError, end, findings, trial_graph
@@ -35,6 +36,8 @@ LOST_AFTER_S = 1.0
 REACTION_S, LOOK_S = 1.5, 2.0
 """Within the first, a robot that has to hold is at rest; it is watched for the second after that [s]."""
 GOAL_S = 30.0
+CLOCK_SET_S = {"clock_back": -300.0, "clock_ahead": 300.0}
+"""By how much the machine's clock is set [s]."""
 JUMP_UNSEEN, SUSPENDED_S = "jump_unseen", 2.0
 """A joint's measurement jumps while the safety node is suspended, so that nobody compares it; for so long [s]."""
 
@@ -51,6 +54,8 @@ class Declared:
     """The running goal ends with a reason."""
     named: bool = True
     """The diagnostics of a node say a new problem."""
+    goes_on: bool = False
+    """The arm moves on."""
 
 
 LATCHED = Declared(latched=True, goal_ends=False)
@@ -58,6 +63,7 @@ LOST = Declared()
 REFUSED = Declared(within_rad=math.inf, goal_ends=False)
 UNSEEN = Declared(within_rad=math.inf, goal_ends=False, named=False)
 """Nothing shows the fault: limits are kept, that is all."""
+UNHARMED = Declared(within_rad=math.inf, goal_ends=False, named=False, goes_on=True)
 DECLARED: dict[tuple[str, str], Declared] = {
     **{(fault, arm): LATCHED for fault in ("jump", "swapped") for arm in ("moving", "still")},
     **{(fault, arm): LOST for fault in ("nan", "silence", "camera_silence") for arm in ("moving", "still")},
@@ -67,8 +73,9 @@ DECLARED: dict[tuple[str, str], Declared] = {
     ("freeze", "still"): UNSEEN,  # an arm at rest looks the same
     ("drift", "moving"): UNSEEN,  # slower than the arm itself
     ("drift", "still"): UNSEEN,
+    **{(fault, "moving"): UNHARMED for fault in CLOCK_SET_S},
 }
-"""Sensor fault and arm -> reaction, as docs/reference/reactions.md has it."""
+"""Fault and arm -> reaction, as docs/reference/reactions.md has it."""
 
 
 @dataclass
@@ -90,6 +97,10 @@ class Seen:
             out.append("no latched stop")
         if self.moved_rad > wanted.within_rad:
             out.append(f"moved {self.moved_rad:.2f} rad")
+        if wanted.goes_on and (self.stopped or self.moved_rad < STILL_RAD):
+            out.append("stopped" if self.stopped else "the arm does not go on")
+        if wanted.goes_on and self.goal:
+            out.append(f"the goal ended: {self.goal}")
         if wanted.goal_ends and not self.goal:
             out.append("the goal goes on")
         if wanted.named and not self.said:
@@ -102,8 +113,8 @@ class Seen:
 class SensorTrial:
     """The robot's loop with a fake robot as its body."""
 
-    def __init__(self, loop: Loop, watched: Path) -> None:
-        self.loop, self.watched = loop, watched
+    def __init__(self, loop: Loop, watched: Path, clock: SettableClock) -> None:
+        self.loop, self.watched, self.clock = loop, watched, clock
         self.joints, self.fault, self.stopped = np.zeros(0), "none", False
         node = loop.client.node
         self.faults = node.create_publisher(String, "fake_robot/fault", qos.LATCHED)
@@ -118,7 +129,10 @@ class SensorTrial:
         self.stopped = msg.data
 
     def set_fault(self, name: str) -> None:
-        """Let a sensor fail, or none for ""."""
+        """Let a sensor fail, or the clock be set, or nothing for ""."""
+        if name in CLOCK_SET_S:
+            self.clock.set_by(CLOCK_SET_S[name])
+            return
         self.faults.publish(String(data=name))
         self.wait(lambda: self.fault == name, 20.0, f"fault {name!r}")
 
@@ -220,12 +234,14 @@ def robot_loop(folder: Path, domain: int) -> Iterator[SensorTrial]:
         for one in graph.nodes
         if one.name in NODES
     ]
-    loop = Loop(dataclasses.replace(graph, nodes=tuple(nodes)), folder, domain)
+    clock = SettableClock(folder / "clock")
+    graph = dataclasses.replace(graph, nodes=tuple(nodes))
+    loop = Loop(graph, folder, domain, clock.environment(os.environ.get("PYTHONPATH", "")))
     body = loop.beside("faults_robot")
     try:
         loop.wait_active()
         joints = ("--body", "fake_robot", "--joints", "fake_robot/joints", "--status", "policy_node", "--no-experience")
-        yield SensorTrial(loop, loop.watch(*joints))
+        yield SensorTrial(loop, loop.watch(*joints), clock)
     finally:
         loop.close()
         end(body)

@@ -18,6 +18,8 @@ AHEAD_S = 1.0
 """How far a command's stamp may be ahead of the clock [s]."""
 SILENT_S = 1.0
 """After so long without a command, motion begins anew from where the arm is measured [s]."""
+CLOCK_SET_S = 0.05
+"""If the clock of stamps fell behind the receiver's own by so much between two commands, it was set back [s]."""
 STEPS = 2.0
 """Control steps of motion that may come at once, because commands arrive early and late."""
 BRAKES, SLOWS = 0.3, 0.1
@@ -57,6 +59,7 @@ class CommandGuard:
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
+        self._now_s = 0.0  # the clock of stamps, when the last was let through
 
     def stop(self, stopped: bool) -> None:
         """Take note of the safety node's latched stop: while it lasts, one position is held."""
@@ -89,7 +92,7 @@ class CommandGuard:
         else:
             self._step = used
         self._budget, self._commanded = budget - used, command.positions
-        self._at_s, self._stamp_ns = at_s, command.stamp_ns
+        self._at_s, self._stamp_ns, self._now_s = at_s, command.stamp_ns, command.stamp_ns / 1e9 + age_s
         return ""
 
     def _reason(
@@ -105,7 +108,8 @@ class CommandGuard:
             return "stale", f"{age_s:.2f} s old, not executed; at most {self._stale_after_s:g} s"
         if age_s < -AHEAD_S:
             return "future", f"{-age_s:.2f} s ahead of the clock, at most {AHEAD_S:g} s"
-        if command.stamp_ns < self._stamp_ns and at_s - self._at_s <= SILENT_S:  # else a clock may have been set back
+        before_last = command.stamp_ns < self._stamp_ns and at_s - self._at_s <= SILENT_S
+        if before_last and not self._was_set_back(command.stamp_ns / 1e9 + age_s, at_s):
             return "replayed", f"{(self._stamp_ns - command.stamp_ns) / 1e9:.2f} s before the last one"
         outside = np.maximum(self._low - target, 0) + np.maximum(target - self._high, 0)
         outside_now = np.maximum(self._low - measured, 0) + np.maximum(measured - self._high, 0)
@@ -118,6 +122,11 @@ class CommandGuard:
             if (excess := moved - self._speed * self._dt_s - self._to_rest).max() > ROUNDING:
                 return "stopped", self._joint(excess, moved, "away while the stop is latched")
         return "", ""
+
+    def _was_set_back(self, now_s: float, at_s: float) -> bool:
+        """Tell whether the clock of stamps, ``now_s``, was set back since the last command: then none is replayed."""
+        known = math.isfinite(self._stale_after_s)  # else ages are not told: stamps are of a simulation's clock
+        return known and now_s - self._now_s < at_s - self._at_s - CLOCK_SET_S
 
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
         """Return how far the arm's joints go at most (n - 1,) until they rest; not at all where ``speed`` is zero."""

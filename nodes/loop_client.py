@@ -69,8 +69,7 @@ class LoopClient(Outsider):
         # a step that is shown again, because it took long, is answered again with the same command
         self.commands += msg.header.stamp != self._commanded
         self._commanded = msg.header.stamp
-        if self.moving_since is None:
-            self.moving_since = time.monotonic()
+        self.moving_since = self.moving_since or time.monotonic()
 
     def others(self, seconds: float = 1.5) -> list[str]:
         """Return the names of the nodes that run in our namespace already."""
@@ -170,5 +169,4 @@ class LoopClient(Outsider):
         self.wait_for(ready, timeout_s, what)
 
     def _said_by_policy(self) -> Mapping[str, str]:
-        said = self.diagnostics.get("policy_node")
-        return said.values if said is not None else {}
+        return self.diagnostics["policy_node"].values if "policy_node" in self.diagnostics else {}

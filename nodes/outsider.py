@@ -44,8 +44,7 @@ class Outsider:
 
     def _will_greet(self, names: Sequence[str]) -> None:
         """Make ready to greet the nodes ``names``, after all clients: who answers it has discovered those, too."""
-        for name in names:
-            self._greetings[name] = self.node.create_client(GetParameters, f"{name}/get_parameters")
+        self._greetings |= {n: self.node.create_client(GetParameters, f"{n}/get_parameters") for n in names}
 
     def spin(self, seconds: float) -> None:
         """Take in messages for a while."""
@@ -110,12 +109,14 @@ class Outsider:
         client: Client = self.node.create_client(Trigger, service)
         self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
         answer = self._ask(client, Trigger.Request(), timeout_s, service)
+        self.node.destroy_client(client)
         return answer.success, answer.message
 
     def close(self) -> None:
         """Leave the graph at once: a participant ends with its last entity, and a node does not end action clients."""
         self._executor.shutdown()
-        for waitable in list(self.node.waitables):
+        waitables: list[Any] = list(self.node.waitables)
+        for waitable in waitables:
             waitable.destroy()
         self.node.destroy_node()
         rclpy.shutdown(context=self._context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -36,12 +37,12 @@ class TaskGoals:
 
     def __init__(self, node: EngramNode, runner: PolicyRunner, publish_status: Callable[[EpisodeStatus], None]) -> None:
         self._node, self._runner = node, runner
-        config = node.config
-        limits = config.goal_timeout_s, config.status_timeout_s
+        config, clock, simulated = node.config, node.get_clock(), node.get_parameter("use_sim_time").value
         self.book = GoalBook(
-            GoalBookConfig(config.robot_id, config.episodes == "goal", *limits),
+            GoalBookConfig(config.robot_id, config.episodes == "goal", config.goal_timeout_s, config.status_timeout_s),
             GoalRules(config.check_instructions, SimulatedTasks(tuple(filter(None, config.tasks.split(","))))),
-            lambda: node.get_clock().now().nanoseconds,
+            lambda: clock.now().nanoseconds,
+            lambda: clock.now().nanoseconds if simulated else time.monotonic_ns(),
             publish_status,
             runner.ended,
         )  # fmt: skip

@@ -32,6 +32,9 @@ class Goal:
     instruction: str
     timeout_s: float
     started_ns: int
+    """When it came, on the node's clock."""
+    began_ns: int
+    """The same, by the time that its limit is of."""
     end: Callable[[tuple[str, str]], None]
     """Takes outcome and reason, once."""
     episode: int | None = None
@@ -62,6 +65,7 @@ class GoalBook:
         config: whose goals they are, and their limits.
         rules: what a goal leads to in simulation.
         clock_ns: tells the time of the node's clock.
+        passed_ns: tells the time that a goal's limit is of: of a simulation's clock, or one that nobody can set.
         publish_status: tells what an episode of our own is doing.
         on_outcome: is told the episode of a goal that was carried out, and how near it came, 0..1.
     """
@@ -71,11 +75,13 @@ class GoalBook:
         config: GoalBookConfig,
         rules: GoalRules,
         clock_ns: Callable[[], int],
+        passed_ns: Callable[[], int],
         publish_status: Callable[[EpisodeStatus], None],
         on_outcome: Callable[[int, float], None] = lambda *_: None,
     ) -> None:
         self.config, self._rules = config, rules
-        self._clock_ns, self._publish_status, self._on_outcome = clock_ns, publish_status, on_outcome
+        self._clock_ns, self._passed_ns = clock_ns, passed_ns
+        self._publish_status, self._on_outcome = publish_status, on_outcome
         self.goal: Goal | None = None
         self.status: EpisodeStatus | None = None  # newest
         self.stopped = False  # as safety/stopped says
@@ -141,7 +147,8 @@ class GoalBook:
             raise InvalidInputError(f"timeout_s: {timeout_s}, expected 0 (the node's own) or a number of seconds above")
         self.finish("preempted", "a newer goal came")
         plan = self._plan(request)
-        goal = Goal(client, request.instruction, timeout_s or self.config.timeout_s, self._clock_ns(), end)
+        limit_s = timeout_s or self.config.timeout_s
+        goal = Goal(client, request.instruction, limit_s, self._clock_ns(), self._passed_ns(), end)
         self.goal, self._heard = goal, time.monotonic()
         return goal, plan
 
@@ -228,7 +235,7 @@ class GoalBook:
 
     def duration_s(self, goal: Goal) -> float:
         """Return how long ``goal`` has taken [s]."""
-        return (self._clock_ns() - goal.started_ns) / 1e9
+        return (self._passed_ns() - goal.began_ns) / 1e9
 
     def _publish(self, goal: Goal, state: str) -> None:
         episode, robot_id = goal.episode or 0, self.config.robot_id

@@ -62,7 +62,7 @@ def test_what_the_pipeline_decides_passes_unchanged():
         ({"x": 0.01, "age_s": 0.6}, "stale: 0.60 s old, not executed; at most 0.5 s"),
         ({"x": 0.01, "age_s": -1.1}, "future: 1.10 s ahead of the clock, at most 1 s"),
         ({"x": 0.01, "age_s": float("nan")}, "stale"),
-        ({"x": 0.01, "step": 1}, "replayed: 0.40 s before the last one"),
+        ({"x": 0.01, "step": 1, "age_s": 0.5}, "replayed: 0.40 s before the last one"),
     ],
 )
 def test_each_kind_is_refused_by_its_name_counted_and_leaves_nothing_behind(how, words):
@@ -149,6 +149,14 @@ def test_commands_of_a_clock_that_was_set_back_are_executed_after_a_pause():
     assert robot.send(0.1, step=10).startswith("replayed")
     assert robot.send(0.1, step=11, after_s=1.5) == ""
     assert robot.send(0.15, step=12) == ""
+
+
+def test_where_the_receivers_clock_was_set_back_nothing_is_replayed():
+    robot = Robot(stale_after_s=0.5)
+    assert robot.send(0.1, step=1000, age_s=0.05) == ""
+    assert robot.send(0.15, step=998, age_s=0.35).startswith("replayed")  # its clock went on, by 0.1 s
+    assert robot.send(0.2, step=10, age_s=0.05) == ""  # its clock shows 99 s less
+    assert robot.send(0.25, step=8, age_s=0.35).startswith("replayed")
 
 
 def test_after_a_pause_or_a_reset_motion_begins_where_the_arm_is():

@@ -11,7 +11,13 @@ from engram.benchmarks.faults_loop import findings
 from engram.benchmarks.faults_sensors import robot_loop
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
-FAULTS = (("jump", "moving"), ("jump_unseen", "moving"), ("nan", "still"), ("second_publisher", "moving"))
+FAULTS = (
+    ("clock_back", "moving"),
+    ("jump", "moving"),
+    ("jump_unseen", "moving"),
+    ("nan", "still"),
+    ("second_publisher", "moving"),
+)
 TOPICS = ("/command", "/policy/action_chunk", "/joint_states", "/intervention", "/task/status", "/tf_static")
 pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.timeout(600)]
 

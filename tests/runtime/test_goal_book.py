@@ -15,6 +15,7 @@ class World:
 
     def __init__(self, monkeypatch, *, own_episodes: bool) -> None:
         self.now_ns, self.wall_s = 0, 0.0
+        self.set_ns = 0  # by how much the node's clock was set since the beginning
         self.ends: list[tuple[str, str]] = []
         self.told: list[EpisodeStatus] = []
         monkeypatch.setattr("engram.runtime.goal_book.time.monotonic", lambda: self.wall_s)
@@ -22,7 +23,12 @@ class World:
         rules = GoalRules(False, SimulatedTasks())
         self.outcomes: list[tuple[int, float]] = []
         self.book = GoalBook(
-            config, rules, lambda: self.now_ns, self.told.append, lambda *told: self.outcomes.append(told)
+            config,
+            rules,
+            lambda: self.now_ns + self.set_ns,
+            lambda: self.now_ns,
+            self.told.append,
+            lambda *told: self.outcomes.append(told),
         )
 
     def accept(self, words: str = "stack", timeout_s: float = 0.0):
@@ -55,6 +61,18 @@ def test_the_goal_ends_with_its_episode(sim, state, truncated, outcome):
     assert sim.book.instruction_for(sim.book.status) == "stack"
     sim.status(4, state, truncated=truncated)
     assert sim.ends == [(outcome, "the simulation's own verdict")] and sim.book.goal is None
+
+
+@pytest.mark.parametrize("set_s", [-3600, 3600])
+def test_a_goal_takes_as_long_as_it_takes_when_the_clock_is_set(robot, set_s):
+    goal, _ = robot.accept(timeout_s=10.0)
+    robot.book.join(goal, 1)
+    robot.now_ns, robot.set_ns = 9 * SECOND, set_s * SECOND
+    robot.book.check_limits(cancelled=False)
+    assert (robot.book.goal, robot.book.duration_s(goal)) == (goal, 9.0)
+    robot.now_ns += 2 * SECOND
+    robot.book.check_limits(cancelled=False)
+    assert robot.ends == [("timeout", "not done after 10 s")]
 
 
 def test_how_near_a_goal_came_is_told_where_it_was_carried_out(robot):
