@@ -37,6 +37,8 @@ NEWS = (("gate_node", "robot"), ("gate_node", "practice"), ("gate_node", "candid
 """What is told while the robot learns: a node, and what its diagnostics call it."""
 NEWS_EVERY_S = 20.0
 """Time between two news of the same kind [s]."""
+ENDS = ("reject", "not_shown", "failed")
+"""What the gate may say of a candidate that will not drive."""
 SETTLING = 5
 """Goals at most until the policy node drives with what the learner let drive."""
 
@@ -242,7 +244,7 @@ class Course:
             return judges
         if practice.startswith("cannot practise"):
             return practice
-        counts = [self._value("gate_node", f"verdicts {decision}") or "0" for decision in ("reject", "not_shown")]
+        counts = [self._value("gate_node", f"verdicts {decision}") or "0" for decision in ENDS]
         waiting = int(self._value("learner_node", "learner candidates") or 0) > sum(map(int, counts))
         return practice if practice.startswith("nothing more is found") and not waiting else ""
 

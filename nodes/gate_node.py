@@ -100,8 +100,8 @@ class GateNode(EngramNode):
 
     def judged(self, version: str, verdict: GateVerdict) -> None:
         """Tell the verdict, and have it promoted."""
-        report = json.dumps(dict(verdict.report))
-        self._tell(version, verdict.decision, verdict.reason, int(verdict.report["pairs"]), report)
+        report = dict(verdict.report)
+        self._tell(version, verdict.decision, verdict.reason, int(report["pairs"]), json.dumps(report))
         self.health.count(f"verdicts {verdict.decision}")
         self.get_logger().info(f"{version}: {verdict.decision}, {verdict.reason}")
         if verdict.decision == PROMOTE and self.config.promote:
@@ -120,6 +120,7 @@ class GateNode(EngramNode):
     def failed(self, version: str, error: EngramError) -> None:
         """Tell why ``version`` could not be judged."""
         self.report("validation", error)
+        self.health.count(f"verdicts {FAILED}")
         self._tell(version, FAILED, str(error), 0)
 
     def _tell(self, version: str, decision: str, reason: str, pairs: int, report: str = "") -> None:

@@ -115,8 +115,7 @@ def verdict_to_msg(verdict: Verdict, robot_id: str) -> VerdictMsg:
 
 
 def verdict_from_msg(msg: VerdictMsg) -> Verdict:
-    """Return the verdict; raises InvalidInputError for a value out of range, UnknownNameError for an outcome that
-    does not exist."""
+    """Return the verdict; raises InvalidInputError for a value or UnknownNameError for an outcome that is none."""
     return Verdict(
         from_stamp(msg.header.stamp), msg.episode, msg.source, msg.outcome, msg.probability, msg.progress, msg.reason,
         tuple(msg.evidence_ids),

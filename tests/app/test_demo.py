@@ -197,8 +197,9 @@ class Nodes:
     def diagnostics(self) -> dict[str, Condition]:
         better = self._looks >= self._better_after
         gate = {"practice": f"{self._looks} episodes"} if self._looks else {}
+        learner = {DRIVING: "v1" if better else self._before, MADE: self._gate.get(MADE, "0")}
         return {
-            "learner_node": Condition("OK", "", {DRIVING: "v1" if better else self._before}),
+            "learner_node": Condition("OK", "", learner),
             "policy_node": Condition("OK", "", {"policy version": self._drives}),
             "gate_node": Condition("OK", "", gate | self._gate),
         }
@@ -236,6 +237,7 @@ def test_the_same_goals_are_given_before_and_after() -> None:
     assert any("practice: 1 episodes" in line for line in told)
 
 
+MADE = "learner candidates"
 NO_MORE = {"practice": "nothing more is found that makes stack go better"}
 
 
@@ -246,6 +248,11 @@ NO_MORE = {"practice": "nothing more is found that makes stack go better"}
         ({"judges": "nothing: no such robot"}, 60.0, "nothing: no such robot"),
         ({"practice": "cannot practise: a policy that remembers"}, 60.0, "cannot practise: a policy that remembers"),
         (NO_MORE, 60.0, "nothing more is found that makes stack go better"),
+        (
+            {**NO_MORE, MADE: "2", "verdicts failed": "1", "verdicts reject": "1"},
+            60.0,
+            "nothing more is found that makes stack go better",
+        ),
     ],
 )
 def test_nothing_is_waited_for_in_vain(gate: dict[str, str], longest_s: float, why: str) -> None:
