@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class GraphStore:
     def __init__(self, path: Path | str, config: GraphStoreConfig | None = None) -> None:
         self.path = Path(path)
         self.config = config or GraphStoreConfig()
+        self._changing = threading.Lock()
         self._lock = WriterLock(self.path)
         try:
             with store_errors(self.path, "cannot be opened"):
@@ -110,6 +112,10 @@ class GraphStore:
             StoreError: it is not committed. The disk is full or refuses to be written, the folder was replaced, the
                 clock was set back by less than :data:`CLOCK_WAIT_S`, or this store is closed.
         """
+        with self._changing:
+            return self._commit(writes, sequence, stamp_ns, about)
+
+    def _commit(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> int:
         self._lock.check()
         if sequence == self._durable and not any(len(rows.index) for rows in writes.values()):
             return self._durable
@@ -134,7 +140,7 @@ class GraphStore:
         if self._found_schema != SCHEMA and self._loaded:  # of an older version: written anew, whole
             writes = whole(self._loaded.tables, writes)
         hashes = dict(self._hashes)
-        snapshot = _commit(self._repository, writes, hashes, sequence, stamp_ns, about)
+        snapshot = _write_snapshot(self._repository, writes, hashes, sequence, stamp_ns, about)
         self._written(snapshot, hashes, sequence)
 
     def _begin_anew(self, writes: Mapping[str, Rows], sequence: int, stamp_ns: int, about: Mapping[str, Any]) -> None:
@@ -143,7 +149,7 @@ class GraphStore:
         hashes: dict[tuple[str, str], np.ndarray] = {}
         with new_repository(self.path) as (repository, made):
             whole_state = whole(stored.tables, writes) if stored else writes
-            snapshot = _commit(repository, whole_state, hashes, sequence, stamp_ns, about)
+            snapshot = _write_snapshot(repository, whole_state, hashes, sequence, stamp_ns, about)
             if self.config.fsync:
                 FolderSync(made)()
             self._repository = replace_repository(self.path, made)
@@ -176,9 +182,9 @@ class GraphStore:
 
     def expire(self, keep: int) -> int:
         """Delete all but the newest ``keep`` snapshots and what only they held; return how many went."""
-        self._lock.check()
-        self.wait()
-        with store_errors(self.path, "old snapshots cannot be deleted"):
+        with self._changing, store_errors(self.path, "old snapshots cannot be deleted"):
+            self._lock.check()
+            self.wait()
             return self._expire(keep)
 
     def _thin(self) -> None:
@@ -202,9 +208,13 @@ class GraphStore:
         return len(known) - len(snapshots_of(self._repository))
 
     def close(self) -> None:
-        """Let the next writer in; may be called twice. Uncommitted changes were never here."""
-        self._thread.shutdown()
-        self._lock.release()
+        """Let the next writer in, after a commit that another thread is making; may be called twice.
+
+        Uncommitted changes were never here.
+        """
+        with self._changing:
+            self._thread.shutdown()
+            self._lock.release()
 
     def _write_head(self, snapshot: str, sequence: int) -> None:
         """Write beside the repository what its list of snapshots is, and a copy of it."""
@@ -220,7 +230,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _commit(
+def _write_snapshot(
     repository: icechunk.Repository,
     writes: Mapping[str, Rows],
     hashes: dict[tuple[str, str], np.ndarray],

@@ -10,7 +10,9 @@ import os
 import random
 import shutil
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -198,6 +200,28 @@ def test_killed_while_a_new_repository_takes_its_place_everything_is_there(tmp_p
     again.commit(2, node(2))
     again.close()
     assert len(nodes(tmp_path)) == 2
+
+
+def test_who_closes_waits_for_the_commit_of_another_thread(tmp_path, monkeypatch):
+    store, began, goes_on = Writer(tmp_path), threading.Event(), threading.Event()
+    write = store_module.write_rows
+
+    def slow(*rows):
+        began.set()
+        assert goes_on.wait(20)
+        write(*rows)
+
+    monkeypatch.setattr(store_module, "write_rows", slow)
+    with ThreadPoolExecutor(2) as threads:
+        committed = threads.submit(store.commit, 1, node(1))
+        assert began.wait(20)
+        closed = threads.submit(store.close)
+        with pytest.raises(StoreError, match="already being written"):
+            GraphStore(tmp_path)
+        assert not closed.done()
+        goes_on.set()
+        assert committed.result(20) == 1 and closed.result(20) is None
+    GraphStore(tmp_path).close()
 
 
 def test_another_schema_is_refused_with_both_versions(tmp_path):
