@@ -1,7 +1,8 @@
 """Permissions of every node for SROS 2, from the tables of topics and services that the node reference shows.
 
 ``python -m engram.app.reference`` writes ``config/sros2/engram.policy.xml`` for a robot without a namespace. For
-another one: ``python -m engram.app.permissions --namespace r1 > r1.policy.xml``. What no table names, no node may do.
+another one: ``python -m engram.app.permissions --namespace r1 > r1.policy.xml``, with ``--learner-of`` where another
+robot's learner drives it. What no table names, no node may do.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ PARAMETERS = (
     *("set_parameters", "set_parameters_atomically"),
 )
 LIFECYCLE = ("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph")
+OF_LEARNER = ("experience", "experience/ack", "policy/gate", "policy/manifest", "policy/weights")
+"""Topics of a learner and its gate: where a robot has none, they are another robot's."""
 CHOOSES_POLICY = ("viewer", "operator")
 OPERATOR_HEARS = ("command",)
 
@@ -72,13 +75,13 @@ class Permissions:
     call: set[str] = field(default_factory=set)
 
 
-def permissions(namespace: str = "") -> dict[str, Permissions]:
-    """Return what each node of a robot in ``namespace`` may do, by its name."""
-    prefix = "/" + namespace.strip("/") if namespace.strip("/") else ""
+def permissions(namespace: str = "", learner_of: str = "") -> dict[str, Permissions]:
+    """Return what each node of a robot in ``namespace`` may do, by its name; ``learner_of``: another's namespace."""
+    prefix, learner = ("/" + space.strip("/") if space.strip("/") else "" for space in (namespace, learner_of))
     found: dict[str, Permissions] = defaultdict(Permissions)
     for topic, _, way, _ in TOPICS:
         writers, _, readers = way.partition(";")[0].partition("->")
-        name = _absolute(prefix, topic.replace("<name>", "*"))
+        name = _absolute(learner if learner and topic in OF_LEARNER else prefix, topic.replace("<name>", "*"))
         for node in _named(writers):
             found[node].publish.add(name)
         for node in _named(readers):
@@ -92,7 +95,7 @@ def permissions(namespace: str = "") -> dict[str, Permissions]:
         for node in (NODES[caller] for caller in CALLERS.get(service, ())):
             (found[node].call if is_action else found[node].request).add(name)
     _add_common(found, prefix)
-    return {node: found[node] for node in NODES.values()}
+    return {node: found[node] for name, node in NODES.items() if not (learner and name in ("learner", "gate"))}
 
 
 def _add_common(found: dict[str, Permissions], prefix: str) -> None:
@@ -131,12 +134,12 @@ def _absolute(prefix: str, name: str) -> str:
     return name if name.startswith("/") else f"{prefix}/{name}"
 
 
-def policy_xml(namespace: str = "") -> str:
+def policy_xml(namespace: str = "", learner_of: str = "") -> str:
     """Return the policy file for ``ros2 security generate_artifacts -p``: one enclave a node."""
     space = namespace.strip("/")
     policy = Xml.Element("policy", version="0.2.0")
     enclaves = Xml.SubElement(policy, "enclaves")
-    for node, allowed in permissions(namespace).items():
+    for node, allowed in permissions(namespace, learner_of).items():
         path = "/".join(filter(None, ("/engram", space, node)))
         enclave = Xml.SubElement(enclaves, "enclave", path=path)
         profiles = Xml.SubElement(enclave, "profiles")
@@ -158,13 +161,14 @@ def policy_xml(namespace: str = "") -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n<!-- Written by python -m engram.app.reference. -->\n{text}\n"
 
 
-def main(namespace: str = "") -> None:
+def main(namespace: str = "", learner_of: str = "") -> None:
     """Print the SROS 2 policy of a robot.
 
     Args:
         namespace: the robot's namespace.
+        learner_of: that of the robot whose learner it has, as the launch argument of this name says.
     """
-    sys.stdout.write(policy_xml(namespace))
+    sys.stdout.write(policy_xml(namespace, learner_of))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from engram.app.launch_graph import find_launch_file, load_graph
 from engram.app.permissions import NODES, permissions
 from engram.core.ports import free_port
 from tests.runtime.lerobotgantry import MOTORS
@@ -25,6 +26,17 @@ def test_a_namespace_is_in_every_name_but_those_that_all_robots_share():
         names = may.publish | may.subscribe | may.reply | may.request | may.execute | may.call
         shared = {name for name in names if not name.startswith("/r1/")}
         assert shared <= {"/clock", "/rosout", "/parameter_events", "/diagnostics"}, node
+
+
+def test_a_robot_without_a_learner_has_the_topics_of_the_other_ones():
+    allowed = permissions("r2", learner_of="r1")
+    assert not {"learner_node", "gate_node"} & set(allowed)
+    values = {"namespace": "r2", "learner_of": "r1"}
+    remapped = {node.executable: dict(node.remaps) for node in load_graph(find_launch_file("robot"), values).nodes}
+    for node in ("policy_node", "viewer_node"):
+        there = {name for name in remapped[node].values() if name.startswith("/r1/")}
+        may = allowed[node].publish | allowed[node].subscribe
+        assert there and {name for name in may if name.startswith("/r1/")} == there, node
 
 
 @pytest.mark.ros
