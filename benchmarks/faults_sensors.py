@@ -1,4 +1,4 @@
-"""Sensors and cameras that fail, a clock that is set, with the arm moving and at rest: the declared reaction each time."""
+"""Sensors and cameras that fail, a clock that is set, the arm moving and at rest: the declared reaction each time."""
 
 from __future__ import annotations
 
