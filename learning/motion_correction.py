@@ -21,6 +21,9 @@ from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
 
+_JITTER = 1e-6
+"""Variance that is added to each success that is drawn, so that their covariance can be factored."""
+
 
 @dataclass(frozen=True)
 class MotionCorrection:
@@ -142,8 +145,9 @@ class CorrectionSearch:
         """Return the correction to try in the next episode."""
         mean, covariance = self._posterior()
         rng = np.random.default_rng((self._seed, self.trials))
-        drawn = rng.multivariate_normal(mean, covariance, method="eigh")
-        return self._correction(int(np.argmax(drawn)))
+        # by Cholesky: eigenvectors, and with them the draws of a seed, are not the same on every processor
+        factor = np.linalg.cholesky(covariance + _JITTER * np.eye(len(mean)))
+        return self._correction(int(np.argmax(mean + factor @ rng.standard_normal(len(mean)))))
 
     def tell(self, tried: MotionCorrection, outcome: float, times: int = 1, task: str = "") -> None:
         """Take note of how ``times`` episodes with ``tried`` came out on average: 0 nothing was reached, 1 all of it.

@@ -87,7 +87,7 @@ def test_a_trial_changes_one_number_and_stays_within_reach():
 @pytest.mark.parametrize("seed", range(3))
 def test_where_none_is_needed_none_is_taken(seed):
     search, successes = searched((0.0, 0.0, 0.0), (0.3, 0.2, 0.05), 60, seed)
-    assert search.best() == MotionCorrection() and successes > 33
+    assert search.best() == MotionCorrection() and successes > 30
 
 
 def test_the_same_outcomes_give_the_same_trials():
