@@ -18,7 +18,7 @@ from engram.benchmarks.faults_kills import figures as kill_figures
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
 from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
 from engram.benchmarks.faults_messages import clock, mutated, random_message, transforms, type_of
-from engram.benchmarks.faults_sensors import DECLARED, Seen
+from engram.benchmarks.faults_sensors import CLOCK_SET_S, DECLARED, Seen
 from engram.benchmarks.faults_soak import slope
 from engram.benchmarks.faults_timeline import DOUBT_S, Command, Episode, Measured, Stopped, Timeline
 from engram.learning.experience.spool import Spool
@@ -186,7 +186,12 @@ def test_a_reaction_is_complete_or_says_what_is_missing():
     assert {fault for fault, _ in DECLARED} == {
         *__import__("engram.benchmarks.faults_robot").benchmarks.faults_robot.FAULTS,
         "jump_unseen",
+        *CLOCK_SET_S,
     }
+    assert Seen("clock_back", "moving", moved_rad=0.3).missing() == []
+    stood = Seen("clock_back", "moving", stopped=True, goal="failed: joints_lost").missing()
+    assert stood == ["stopped", "the goal ended: failed: joints_lost"]
+    assert Seen("clock_ahead", "moving").missing() == ["the arm does not go on"]
 
 
 def test_recovery_times_are_pooled_and_a_node_that_stays_down_is_named():
