@@ -58,6 +58,7 @@ class EngramNode(LifecycleNode):
         self.async_group = ReentrantCallbackGroup()
         self._diagnostics = self.create_publisher(DiagnosticArray, TOPIC, qos.DIAGNOSTICS)
         self.create_timer(self.config.diagnostics_period_s, self.publish_diagnostics, clock=self._steady)
+        self._lasting = set(self.publishers)  # setup makes the others
 
     def _named(self, config: NodeConfig) -> NodeConfig:
         """Return ``config`` with the robot's name filled in."""
@@ -86,10 +87,8 @@ class EngramNode(LifecycleNode):
 
         @functools.wraps(callback)
         def call(*args: Any) -> Any:
-            if self.state != "active":
-                return None
             try:
-                return callback(*args)
+                return callback(*args) if self.state == "active" else None
             except Exception as error:
                 self.report(name, error)
                 return None
@@ -148,13 +147,8 @@ class EngramNode(LifecycleNode):
 
     def worker(self, name: str, handle: Callable[[Any], None], capacity: int) -> Worker:
         """Start a worker thread for as long as the node is active; its errors and drops show in the diagnostics."""
-        worker: Worker = Worker(
-            name,
-            handle,
-            capacity=capacity,
-            on_error=lambda error: self.report(name, error),
-            on_drop=lambda: self.health.count(name + DROPS),
-        )
+        on_error, on_drop = functools.partial(self.report, name), functools.partial(self.health.count, name + DROPS)
+        worker: Worker = Worker(name, handle, capacity=capacity, on_error=on_error, on_drop=on_drop)
         self._workers.append(worker)
         return worker
 
@@ -182,6 +176,7 @@ class EngramNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Build what the node needs."""
+        self._undo_setup()  # of an attempt that failed
         return self._transition("configure", self.setup, "inactive")
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -204,7 +199,14 @@ class EngramNode(LifecycleNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let go of what was built."""
-        return self._transition("cleanup", self.teardown, "unconfigured")
+        result = self._transition("cleanup", self.teardown, "unconfigured")
+        self._undo_setup()
+        return result
+
+    def _undo_setup(self) -> None:
+        """Destroy the publishers that setup made: a latched one would go on telling what it said last."""
+        for publisher in set(self.publishers) - self._lasting:
+            self.destroy_publisher(publisher)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop working and let go of everything, from any state."""
@@ -230,9 +232,8 @@ class EngramNode(LifecycleNode):
             self.health.write_trace()
 
     def destroy_node(self) -> None:
-        """Let go of everything in ROS, the DDS participant and its shared memory included."""
+        """Let go of everything in ROS. rclpy 9 forgets the state machine, which keeps the participant and its 64 MB."""
         super().destroy_node()
-        # rclpy 9 forgets it: it keeps the node, and so the participant, whose 64 MB then stay in /dev/shm for good
         self._state_machine.destroy_when_not_in_use()
 
     def publish_diagnostics(self) -> None:

@@ -66,8 +66,7 @@ class Outsider:
 
     def _answer(self, future: Future, timeout_s: float, what: str) -> Any:
         self.wait_for(future.done, timeout_s, what)
-        result = future.result()
-        if result is None:
+        if (result := future.result()) is None:
             raise LoopError(f"{what}: no answer")
         return result
 

@@ -58,15 +58,14 @@ class SimNode(EngramNode):
         self.robot = make_robot(config.robot)
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         self.guard = CommandGuard(self.robot, config.control_dt_s)
+        timing = config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s, config.rest_period_s
         self.loop = SimLoop(
             self._make_world,
             self._show,
             self._show_rest,
             self._report,
             self.health.count,
-            SimLoopConfig(
-                config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s, config.rest_period_s
-            ),
+            SimLoopConfig(*timing),
             self._show_idle,
             self.guard,
         )

@@ -120,9 +120,8 @@ class TaskGoals:
             goal.client.abort()
         duration_s, chunk = self.book.duration_s(goal), self._runner.chunk
         result = ExecuteTask.Result(outcome=outcome, reason=reason, steps=goal.steps, duration_s=duration_s)
-        read = chunk.memory_ids if chunk is not None else ()
-        seen = goal.verdict.evidence_ids if goal.verdict is not None else ()
-        result.evidence_ids = [*read, *seen]
+        read, verdict = chunk.memory_ids if chunk is not None else (), goal.verdict
+        result.evidence_ids = [*read, *(verdict.evidence_ids if verdict is not None else ())]
         return result
 
     def _check_limits(self) -> None:

@@ -63,7 +63,7 @@ def up(tmp_path, monkeypatch):
     made.end()
 
 
-def test_an_episode_in_real_time_and_another_after_the_memory_was_killed(up):
+def test_episodes_in_real_time_after_the_memory_was_killed_and_after_all_was_cleaned_up(up):
     client = up.client
     client.wait_active(600)
     first = client.run_episode("reach", 0, 300)
@@ -81,3 +81,21 @@ def test_an_episode_in_real_time_and_another_after_the_memory_was_killed(up):
     second = client.run_episode("press_button", 1, 300)
     assert second.outcome in OUTCOMES, second
     client.wait_for(lambda: int(up.value("memory_node", "scenes") or 0) > 0, 60, "the new memory sees")
+
+    began = up.pid("sim_node"), up.pid("safety_node")
+    assert client.trigger("lifecycle_manager/shutdown", 60)[0]
+    nodes = ("sim_node", "safety_node", "policy_node", "memory_node", "perception_node")
+    client.wait_for(
+        lambda: {up.value(name, "state") for name in nodes} == {"unconfigured"}, 120, "nodes are cleaned up"
+    )
+    left = {
+        topic: client.node.count_publishers(topic) for topic in ("/clock", "command", "task/status", "safety/stopped")
+    }
+    assert set(left.values()) == {0}, left  # a latched one would go on telling what it said last
+    assert client.trigger("lifecycle_manager/startup", 60)[0]
+    client.wait_active(300)
+    third = client.run_episode("reach", 2, 300)
+    assert third.outcome in OUTCOMES, third
+    assert (up.pid("sim_node"), up.pid("safety_node")) == began
+    counted = [f"{name}: {key}" for name, said in client.diagnostics.items() for key in said.values]
+    assert not [one for one in counted if "refused from other writers" in one]  # each hears whom it heard before
