@@ -137,7 +137,11 @@ def replace_repository(path: Path, made: Path) -> icechunk.Repository:
         (path / name).unlink(missing_ok=True)
     shutil.rmtree(path / AHEAD, ignore_errors=True)
     (path / "graph").rename(path / AHEAD)
-    made.rename(path / "graph")
+    try:
+        made.rename(path / "graph")
+    except OSError:
+        (path / AHEAD).rename(path / "graph")
+        raise
     return open_repository(path, create=False)
 
 

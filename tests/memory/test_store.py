@@ -176,6 +176,26 @@ def test_where_the_clock_was_set_back_a_little_it_is_waited_for(tmp_path, monkey
     assert [one.sequence for one in list_snapshots(tmp_path)] == [2, 1]
 
 
+def test_where_the_disk_refuses_the_new_repository_the_old_one_stays_and_the_next_commit_makes_it(
+    tmp_path, monkeypatch
+):
+    store, names = Writer(tmp_path), []
+    store.commit(1, node(1))
+    monkeypatch.setattr(store_module, "_now", lambda: datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
+
+    def refused(path, target, rename=Path.rename):
+        names.append(Path(target).name)
+        if names == ["graph.ahead", "graph"]:
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(StoreError, match="not committed: OSError"):
+        store.commit(2, node(2))
+    assert names == ["graph.ahead", "graph", "graph"] and len(nodes(tmp_path)) == 1
+    assert store.commit(2, node(1), node(2)) == 2 and len(nodes(tmp_path)) == 2
+
+
 @pytest.mark.parametrize("step", ["unlink", "rmtree", "rename", "rename again"])
 def test_killed_while_a_new_repository_takes_its_place_everything_is_there(tmp_path, monkeypatch, step):
     store = Writer(tmp_path)
