@@ -1,5 +1,6 @@
 """The memory node as a process: it answers, and after kill -9 it goes on with what it had committed."""
 
+import os
 import signal
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ from tf2_msgs.msg import TFMessage
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from engram.app import cli
+from engram.benchmarks.faults_clock import SettableClock
 from engram.core.robot import PANDA_2F85
 from engram.core.types import ActionChunk, DetectedObject, EpisodeStatus, JointState, Pose, SceneObservation
 from engram.memory.graph_memory import GraphMemory
@@ -414,3 +416,28 @@ def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tm
     assert cup.belief > 0.95 and cup.observations == 8
     assert graph.value("memory_node", "detections left out") == "8"
     assert graph.value("memory_node", "scenes without embedding") == "8"
+
+
+def test_after_the_clock_of_the_machine_was_set_back_it_goes_on_seeing(graph, tmp_path, monkeypatch):
+    clock = SettableClock(tmp_path / "clock")
+    for name, value in clock.environment(os.environ.get("PYTHONPATH", "")).items():
+        monkeypatch.setenv(name, value)
+    scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    graph.start("memory_node", store=str(tmp_path / "memory"), commit_period_s=0.1)
+    graph.active("memory_node", timeout_s=300)
+    graph.matched(scenes)
+    for set_s, x in ((0.0, 0.4), (-300.0, 0.6)):
+        clock.set_by(set_s)
+        graph.spin(0.2)
+
+        def tell(set_s=set_s, x=x) -> None:
+            stamp_ns = time.time_ns() + int(set_s * 1e9)
+            scenes.publish(messages.scene_to_msg(scene(stamp_ns, red_cube=(x, 0.1))))
+
+        def seen(x=x) -> bool:
+            graph_now = graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph
+            return [round(n.pose.position.x, 2) for n in graph_now.nodes if n.label == "red cube"] == [x]
+
+        graph.wait_telling(tell, seen, 30, f"the cube at {x}", period_s=0.3)
+    graph.diagnostics.clear()
+    graph.wait(lambda: graph.value("memory_node", "everything durable") == "yes", 60, "all that was seen is durable")
