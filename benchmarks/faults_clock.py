@@ -14,6 +14,8 @@ from pathlib import Path
 from rclpy.clock import Clock, ClockType
 from rclpy.time import Time
 
+from engram.core.durable import write_atomic
+
 FILE = "ENGRAM_FAULTS_CLOCK"
 """Environment variable: the file that says by how much the clock was set [s]."""
 READ_EVERY_S = 0.05
@@ -40,9 +42,7 @@ class SettableClock:
     def set_by(self, seconds: float) -> None:
         """Set the clock ahead, or back, by ``seconds``."""
         self._set_s += seconds
-        new = self._file.with_suffix(".new")
-        new.write_text(str(self._set_s))
-        new.replace(self._file)
+        write_atomic(self._file, str(self._set_s).encode())
 
 
 def follow() -> None:

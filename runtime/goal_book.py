@@ -31,10 +31,8 @@ class Goal:
     """Who gave it, for whoever answers."""
     instruction: str
     timeout_s: float
-    started_ns: int
-    """When it came, on the node's clock."""
     began_ns: int
-    """The same, by the time that its limit is of."""
+    """When it came, by the time that its limit is of."""
     end: Callable[[tuple[str, str]], None]
     """Takes outcome and reason, once."""
     episode: int | None = None
@@ -115,11 +113,13 @@ class GoalBook:
         goal = self.goal
         if goal is None or goal.episode is None or goal.episode != verdict.episode:
             return
-        age_ns = self._clock_ns() - verdict.stamp_ns
-        if verdict.stamp_ns < goal.started_ns or not -AHEAD_NS <= age_ns <= RECENT_NS:
+        now_ns = self._clock_ns()
+        age_ns = now_ns - verdict.stamp_ns
+        if age_ns > self._passed_ns() - goal.began_ns or not -AHEAD_NS <= age_ns <= RECENT_NS:
             return  # of an earlier goal with this number, of none, or of long ago
-        if goal.verdict is not None and verdict.stamp_ns <= goal.verdict.stamp_ns:  # it comes late
-            return
+        last = goal.verdict
+        if last is not None and verdict.stamp_ns <= last.stamp_ns <= now_ns + AHEAD_NS:  # it comes late
+            return  # a last one that is farther ahead is of before the clock was set back
         goal.verdict = verdict
         if goal.hold.take(verdict) and self.config.own_episodes:
             self.finish("succeeded", f"{verdict.source}: {verdict.reason}")
@@ -148,7 +148,7 @@ class GoalBook:
         self.finish("preempted", "a newer goal came")
         plan = self._plan(request)
         limit_s = timeout_s or self.config.timeout_s
-        goal = Goal(client, request.instruction, limit_s, self._clock_ns(), self._passed_ns(), end)
+        goal = Goal(client, request.instruction, limit_s, self._passed_ns(), end)
         self.goal, self._heard = goal, time.monotonic()
         return goal, plan
 

@@ -75,6 +75,16 @@ def test_a_goal_takes_as_long_as_it_takes_when_the_clock_is_set(robot, set_s):
     assert robot.ends == [("timeout", "not done after 10 s")]
 
 
+def test_a_goal_is_judged_also_after_the_clock_was_set_back(robot):
+    goal, _ = robot.accept(timeout_s=10.0)
+    robot.book.join(goal, 1)
+    for at_s, set_s, taken in ((1, 0, True), (2, -3600, True), (3, -3600, True), (2.5, -3600, False)):
+        robot.now_ns, robot.set_ns = max(robot.now_ns, int(at_s * SECOND)), set_s * SECOND
+        stamp_ns = int((at_s + set_s) * SECOND)
+        robot.book.on_verdict(Verdict(stamp_ns, 1, "memory", DENIED, 0.1))
+        assert (goal.verdict.stamp_ns == stamp_ns) == taken
+
+
 def test_how_near_a_goal_came_is_told_where_it_was_carried_out(robot):
     def carried_out(end, progress=None):
         goal, plan = robot.accept()
