@@ -31,6 +31,10 @@ CELLS = {
     "stack on late": ("late", "stack", 100),
     "pick_place on front_moved": ("front_moved", "pick_place", 100),
     "stack on mounted": ("mounted", "stack", 100),
+    "pick_place on turned_scaled": ("turned_scaled", "pick_place", 100),
+    "stack on turned_scaled": ("turned_scaled", "stack", 100),
+    "press_button on worn": ("worn", "press_button", 100),
+    "pick_place on wrist_moved": ("wrist_moved", "pick_place", 100),
 }
 """Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
 USUAL = tuple(CELLS)[:2]
