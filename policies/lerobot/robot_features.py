@@ -41,12 +41,17 @@ class CameraInput:
         height, width = image.shape[1:]
         if (height, width) == (self.height, self.width):
             return image
-        if height < self.height or width < self.width or abs(width * self.height - height * self.width) >= height:
+        if height < self.height or width < self.width or not alike(height, width, self.height, self.width):
             raise InvalidInputError(
                 f"camera {self.camera!r}: {height} x {width} px; the policy takes {self.height} x {self.width} px, or "
                 "larger images of the same aspect ratio"
             )
         return F.interpolate(image[None], (self.height, self.width), mode="area")[0]
+
+
+def alike(height: int, width: int, trained_height: int, trained_width: int) -> bool:
+    """Return whether images of two sizes have the same aspect ratio, to within a pixel of the first."""
+    return abs(width * trained_height - height * trained_width) < max(height, trained_height)
 
 
 @dataclass(frozen=True)

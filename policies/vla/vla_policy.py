@@ -29,6 +29,7 @@ from engram.policies.lerobot.configuration_engram_vla import (
 )
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.policy_config import PolicyConfig
+from engram.policies.lerobot.robot_features import alike
 from engram.policies.vla.contract import Percept
 from engram.policies.vla.flow import Guide
 from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT, RecurrentState
@@ -250,10 +251,7 @@ class VlaPolicy(Policy, StatefulPolicy):
 
     def _batch(self, observation: Observation, memory: MemoryTokens | None) -> dict[str, Any]:
         """Return what LeRobot's dataset would give for this observation, one sample, as the preprocessor takes it."""
-        batch: dict[str, Any] = {
-            f"{_IMAGE_PREFIX}{name}": torch.tensor(observation.camera(name).color).permute(2, 0, 1)
-            for name in self.cameras
-        }
+        batch: dict[str, Any] = {f"{_IMAGE_PREFIX}{name}": self._picture(observation, name) for name in self.cameras}
         batch["observation.state"] = torch.from_numpy(proprioception(observation.joints, self.kinematics, self.robot))
         batch["task"] = self.instruction
         if memory is not None and len(memory.tokens):
@@ -264,6 +262,23 @@ class VlaPolicy(Policy, StatefulPolicy):
                 MEMORY_MASK_KEY: torch.tensor(memory.mask)[None],
             }
         return batch
+
+    def _picture(self, observation: Observation, name: str) -> Tensor:
+        """Return what camera ``name`` shows (3, H, W) uint8.
+
+        Raises:
+            InvalidInputError: a network of ours, which makes every picture as small and as square as its own, was
+                trained on another aspect ratio: things would be squeezed.
+        """
+        color = observation.camera(name).color
+        _, *trained = self._policy.config.image_features[f"{_IMAGE_PREFIX}{name}"].shape
+        height, width = color.shape[:2]
+        if isinstance(self._policy.config, EngramVLAConfig) and not alike(height, width, *trained):
+            raise InvalidInputError(
+                f"camera {name!r}: {height} x {width} px; this policy was trained on {trained[0]} x {trained[1]} px: "
+                "crop the images to that aspect ratio, or train on images of this one"
+            )
+        return torch.tensor(color).permute(2, 0, 1)
 
     def _noise(self, observation: Observation, policy: NetworkPolicy) -> Tensor:
         """Return the noise (1, h, a) of this episode and control step."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import safetensors.numpy as on_disk
@@ -48,6 +50,15 @@ def test_a_policy_for_another_arm_or_rate_is_refused():
         VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1", control=ControlConfig(control_dt_s=0.05))
 
 
+def test_pictures_of_another_shape_than_in_training_are_refused_by_the_camera_s_name():
+    policy, seen = make_policy(), observe(0)
+    wide = replace(seen.cameras["front"], color=np.zeros((48, 64, 3), np.uint8))
+    with pytest.raises(InvalidInputError, match=r"camera 'front': 48 x 64 px; .* trained on 32 x 32 px: crop"):
+        act_on(policy, replace(seen, cameras={**seen.cameras, "front": wide}))
+    large = replace(seen.cameras["front"], color=np.zeros((96, 96, 3), np.uint8))
+    act_on(policy, replace(seen, cameras={**seen.cameras, "front": large}))
+
+
 def test_a_chunk_s_rows_last_a_control_step():
     policy = tiny_policy(step_s=0.05)
     pre, post = make_engram_vla_pre_post_processors(policy.config, STATS)
@@ -81,6 +92,12 @@ class TestVlaPolicy(PolicyContract):
 
     def save_other_weights(self, path):
         save_file(tiny_policy(seed=1).state_dict(), path)
+
+
+def act_on(policy, observation):
+    policy.reset("go to the red cube")
+    policy.observe(observation)
+    return policy.act()
 
 
 def act(policy, instruction="go to the red cube", seed=0, memory=None):
