@@ -104,7 +104,8 @@ class LeRobotDriver:
         unit: of the arm motors' positions, rad or deg.
 
     Raises:
-        InvalidInputError: as many motors as joints are expected, and two different ends of the gripper.
+        InvalidInputError: as many motors as joints are expected, and two different ends of the gripper; or the robot
+            is not calibrated.
         UnknownNameError: there is no such unit, or the robot has no such motor.
     """
 
@@ -130,7 +131,13 @@ class LeRobotDriver:
         self._bus = threading.Lock()  # one thread reads, another one writes; the motors' bus takes one at a time
         self._last: JointState | None = None
         if not robot.is_connected:
-            robot.connect()
+            robot.connect(calibrate=False)  # calibrating asks a person at the terminal, which a node has none of
+        if not robot.is_calibrated:
+            robot.disconnect()
+            raise InvalidInputError(
+                f"LeRobot robot {robot.name!r}, id {robot.id!r}: not calibrated, or its motors hold another "
+                f"calibration than {robot.calibration_fpath}; run lerobot-calibrate for this type and id"
+            )
 
     def read(self, stamp_ns: int) -> tuple[JointState, dict[str, np.ndarray]]:
         """Return joints (velocities by difference to the last call) and camera images (H, W, 3) uint8 rgb."""

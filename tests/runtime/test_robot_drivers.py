@@ -62,6 +62,21 @@ def test_it_connects_and_disconnects():
     assert not driver.robot.is_connected
 
 
+class UncalibratedGantry(LeRobotGantry):
+    is_calibrated = False
+
+    def connect(self, calibrate=True):
+        assert not calibrate, "it would ask for keys, inside a node"
+        super().connect()
+
+
+def test_a_robot_that_is_not_calibrated_is_refused_and_let_go():
+    gantry = UncalibratedGantry()
+    with pytest.raises(InvalidInputError, match=r"robot 'test_gantry', id 'test': not calibrated.*lerobot-calibrate"):
+        LeRobotDriver(gantry, GANTRY, MOTORS, **GRIPPER)
+    assert not gantry.is_connected
+
+
 def test_a_factory_and_what_is_not_a_robot():
     assert isinstance(load_lerobot("tests.runtime.lerobotgantry:LeRobotGantry"), Robot)
     with pytest.raises(InvalidInputError, match="LeRobot robot 'builtins:dict' is the class dict, expected a Robot"):
