@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,6 +110,10 @@ class CommandPipeline:
         self._refused: ActionChunk | None = None  # the newest chunk that was, so that it is counted once
         self._jumped_ns: int | None = None  # stamp of a jump that a new episode may still explain
         self._joints: JointState | None = None  # of the last decision
+        self.clock: Callable[[], float] | None = None
+        """Tells passed time [s], where stamps may be wrong: then an arm rests only if by both no command came."""
+        self._decided_at = 0.0  # by that clock
+        self._leader = ""  # the person who drove the last step
         self._by_tool = True  # the policy acts by motions of the tool
 
     @property
@@ -126,6 +131,19 @@ class CommandPipeline:
         self.filter.forget()
         self.watch.forget()
         self._jumped_ns = self._joints = None
+        self._leader = ""
+
+    def retime(self, stamp_ns: int) -> None:
+        """Go on from the last command at ``stamp_ns``, now that somebody has set the clock of the stamps.
+
+        Chunks and measurements of before are forgotten: the arm brakes until a chunk of the new time comes.
+        """
+        self.executor.reset()
+        self.watch.forget()
+        self.filter.retime()
+        self._jumped_ns = self._refusal = None
+        if self._joints is not None:
+            self._joints = replace(self._joints, stamp_ns=stamp_ns - round(self.control_dt_s * 1e9))
 
     def step(
         self,
@@ -152,11 +170,15 @@ class CommandPipeline:
         self.inspect(joints, commanded=True)
         if self._rested(joints.stamp_ns):
             self.filter.rest()
+        leader, self._leader = self._leader, ""
         if self.filter.stopped:
             return self.hold(joints)
         if self._jumped_ns is not None:
             return self.hold(joints, JUMP)
         human, reason = self._fit(human, joints.stamp_ns)
+        if not reason and human is not None and human.active:
+            reason = "human_apart" if leader != human.who and self._is_apart(human, joints) else ""
+            self._leader = "" if reason else human.who
         if reason:
             return self.hold(joints, reason)
         wish = self._wish(joints.stamp_ns, human)
@@ -219,7 +241,15 @@ class CommandPipeline:
         return self._joints is None or stamp_ns - self._joints.stamp_ns > 0.9e9 * self.control_dt_s
 
     def _rested(self, stamp_ns: int) -> bool:
+        """Tell whether no command came for so long that the arm stands at the last one."""
+        if self.clock is not None and self.clock() - self._decided_at <= RESTED * self.control_dt_s:
+            return False  # a stamp that is wrong, or a clock that was set, ends no motion
         return self._joints is not None and stamp_ns - self._joints.stamp_ns > RESTED * 1e9 * self.control_dt_s
+
+    def _decided(self, joints: JointState) -> None:
+        self._joints = joints
+        if self.clock is not None:
+            self._decided_at = self.clock()
 
     def _reason(self, reason: str) -> str:
         return "stopped" if self.filter.stopped else reason
@@ -280,7 +310,7 @@ class CommandPipeline:
         reason = self.filter.stopped
         self.filter.reset()
         self.controller.reset()
-        self._jumped_ns = None
+        self._jumped_ns, self._leader = None, ""
         return reason
 
     def _fit(self, human: HumanAction | None, now_ns: int) -> tuple[HumanAction | None, str]:
@@ -290,6 +320,14 @@ class CommandPipeline:
             self.filter.counts[reason] += 1
             return None, ""
         return human, reason
+
+    def _is_apart(self, human: HumanAction, joints: JointState) -> bool:
+        """Tell whether ``human`` leads the joints from a place that the arm would have to sweep to."""
+        if human.space != "joint_position":
+            return False
+        arm = len(self.robot.arm_joints)
+        apart = np.abs(human.action[:arm] - joints.positions[:arm]).max()
+        return bool(apart > self.filter.config.takeover_rad)
 
     def _wish(self, stamp_ns: int, human: HumanAction | None) -> _Wish | None:
         """Return whose action is due: the human's, else the newest chunk's row for this step."""
@@ -307,7 +345,7 @@ class CommandPipeline:
             self.controller.follow(command)
         if command.held:
             return self._held(command, joints)
-        self._joints = joints
+        self._decided(joints)
         if wish.space != "ee_delta" and wish.author.startswith(HUMAN) and self._by_tool:
             row = np.zeros(EE_ACTION_DIM)  # told as the policy acts: experience holds one kind of action
             row[-1] = 2.0 * self.robot.gripper_fraction(command.positions[-1]) - 1.0
@@ -340,7 +378,9 @@ class CommandPipeline:
     def _held(self, command: JointCommand, joints: JointState) -> Decision:
         if self._is_next(joints.stamp_ns):
             self.executor.held(joints.stamp_ns)
-            self._joints = joints
+            self._decided(joints)
+            if self.controller.target is not None:  # the arm brakes beyond it: the next motion begins where that ends
+                self.controller.follow(command)
         row = np.zeros(EE_ACTION_DIM)
         row[-1] = 2.0 * self.robot.gripper_fraction(command.positions[-1]) - 1.0
         return Decision(command, HOLD + command.held, row, "ee_delta")

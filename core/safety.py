@@ -44,12 +44,15 @@ class SafetyConfig:
     frozen_after_s: float = 0.5
     """A joint that is commanded away from where it is measured, by more than half of its fastest motion in a control
     step, may be measured without any change for so long; then the robot stops [s]."""
+    takeover_rad: float = 0.5
+    """A person who leads the joints takes over only while each target lies so near to where its joint is, so that the
+    arm does not sweep to where the leader lies [rad, m for a prismatic joint]."""
 
     def __post_init__(self) -> None:
         for name in ("velocity_fraction", "acceleration_fraction", "jerk_fraction"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected above 0, at most 1")
-        for name in ("stale_after_s", "ahead_s", "workspace_margin_m", "slack_s", "frozen_after_s"):
+        for name in ("stale_after_s", "ahead_s", "workspace_margin_m", "slack_s", "frozen_after_s", "takeover_rad"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise InvalidInputError(f"SafetyConfig.{name}: {getattr(self, name)}, expected a number of at least 0")
 
@@ -118,6 +121,10 @@ class SafetyFilter:
         self._arm.forget()
         self._frozen.forget()
         self._gripper = None
+
+    def retime(self) -> None:
+        """Note that the clock was set: what was measured before says nothing of the time that passed since."""
+        self._frozen.forget()
 
     def rest(self) -> None:
         """Note that no command came for so long that the arm came to rest at the last one."""

@@ -20,6 +20,8 @@ from engram.runtime.stop_latch import StopLatch
 
 AGAIN_S = 1.0
 """Time between two attempts to write the latch, where the disk refuses it [s]."""
+SET_AHEAD_S = 1.0
+"""Stamps that went on by so much more than the time that passed tell that somebody set the clock ahead [s]."""
 SILENT_S = 1.0
 """After so long at rest a person may have moved the arm: motion begins anew from where it is measured. A robot that is
 driven and got no command for so long holds first: what it was to do meanwhile is out of date [s]."""
@@ -82,6 +84,7 @@ class SafetySession:
         self.pipeline, self.latch, self.config = pipeline, latch, config
         self.outputs, self.health = outputs, health
         self._now_ns, self._clock = now_ns, clock
+        pipeline.clock = None if config.lockstep or config.simulated else clock
         self.status: EpisodeStatus | None = None
         self.joints: JointState | None = None  # newest measured
         self.human: HumanAction | None = None
@@ -128,12 +131,15 @@ class SafetySession:
             return
         anew = newest_ns is not None and self._clock_went_back(newest_ns, joints.stamp_ns)
         if newest_ns is None or anew or joints.stamp_ns > newest_ns:
+            anew = anew or (newest_ns is not None and self._was_set_ahead(joints.stamp_ns - newest_ns))
             self._joints_heard = self._clock()
             self.health.clear("joints_lost")
         elif joints.stamp_ns < newest_ns and not config.lockstep:
             self.pipeline.filter.counts["joints_out_of_order"] += 1
             return
         if not config.lockstep:
+            if anew and not config.simulated:
+                self._retime(joints.stamp_ns)
             self.pipeline.inspect(joints)
             self._tell_latch()
             if self._is_early(joints.stamp_ns):  # a robot may report faster than we control
@@ -141,6 +147,17 @@ class SafetySession:
             self._wait.measured(joints.stamp_ns)
         self.joints = joints
         self._step()
+
+    def _was_set_ahead(self, by_ns: int) -> bool:
+        """Tell whether the stamps went on ``by_ns`` in less time."""
+        return self._joints_heard is not None and by_ns / 1e9 - (self._clock() - self._joints_heard) > SET_AHEAD_S
+
+    def _retime(self, stamp_ns: int) -> None:
+        """Go on at ``stamp_ns``: somebody has set the clock of the robot, and the arm may be in motion."""
+        self.pipeline.retime(stamp_ns)
+        self._wait.begin()
+        if self._last is not None:
+            self._last = self._last[0], stamp_ns - round(self.pipeline.control_dt_s * 1e9)
 
     def _is_early(self, stamp_ns: int) -> bool:
         """Tell whether the control step at hand lasts; if one waits that is over, decide it without its answer."""

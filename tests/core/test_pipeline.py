@@ -349,3 +349,42 @@ def test_the_arm_that_the_cell_holds_is_not_led_away():
     p = pipeline()
     p.step(replace(at(0), held=True), chunk(0, RIGHT, RIGHT))
     assert p.step(at(1)).command.positions[0] == pytest.approx(0.02)  # 0.02 m in all, not 0.04
+
+
+def test_after_a_hold_in_motion_the_arm_does_not_go_back_to_the_target_of_before():
+    """It brakes beyond its last command; a policy that then asks for no motion gets none."""
+    slow = SafetyConfig(acceleration_fraction=0.4)  # it takes several steps to stop
+    p = CommandPipeline(GantryKinematics(), GANTRY, lockstep=False, safety=slow)
+    x, fast = 0.0, np.array([1.0, 0, 0, 0, 0, 0, -1.0])
+    for step in range(4):
+        x = p.step(at(step, x), chunk(0, *[fast] * 4)).command.positions[0]
+    for step in range(4, 10):
+        x = p.step(at(step, x)).command.positions[0]
+    still = np.array([0, 0, 0, 0, 0, 0, -1.0])
+    after = [p.step(at(step, x), chunk(10, *[still] * 5)).command.positions[0] for step in range(10, 15)]
+    assert after == pytest.approx([x] * 5, abs=1e-9)
+
+
+def test_a_leader_arm_takes_over_only_from_near_where_the_arm_is():
+    p = pipeline(lockstep=False)
+    far = np.array([0.45, 0.3, -0.6, 0.0])
+    held = p.step(at(0), human=human(far, "joint_position"))
+    assert held.author == "hold:human_apart" and held.command.positions == pytest.approx([0, 0, 0, 0])
+    near = np.array([0.1, 0.0, 0.0, 0.0])
+    assert p.step(at(1), human=human(near, "joint_position", step=1)).author == "human:ann"
+    # who drives may lead on, faster than the arm follows
+    assert p.step(at(2), human=human(far, "joint_position", step=2)).author == "human:ann"
+
+
+@pytest.mark.parametrize("broken", ["stop", "handed back", "silent"])
+def test_a_leader_arm_that_lost_the_robot_has_to_come_near_again(broken):
+    p = pipeline(lockstep=False)
+    assert p.step(at(0), human=human(np.zeros(4), "joint_position")).author == "human:ann"
+    far = np.array([0.0, 0.0, -0.6, 0.0])
+    if broken == "stop":
+        p.stop("by safety/stop")
+        p.step(at(1), human=human(far, "joint_position", step=1))
+        p.release()
+    else:
+        p.step(at(1), human=human(far, "joint_position", step=1, active=False) if broken == "handed back" else None)
+    assert p.step(at(2), human=human(far, "joint_position", step=2)).author == "hold:human_apart"

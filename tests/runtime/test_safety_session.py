@@ -5,6 +5,7 @@ import pytest
 
 from engram.core.errors import NonFiniteError
 from engram.core.pipeline import CommandPipeline
+from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.runtime.health import Health
 from engram.runtime.loop import Runtime
@@ -20,12 +21,14 @@ RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
 class Desk:
     """A session with everything around it: plays robot, simulation and policy."""
 
-    def __init__(self, folder=None, *, lockstep: bool = True, simulated: bool | None = None, grace_s: float = 0.0):
+    def __init__(
+        self, folder=None, *, lockstep: bool = True, simulated: bool | None = None, grace_s: float = 0.0, safety=None
+    ):
         self.decisions, self.episodes, self.latched_reasons, self.told, self.repeats = [], [], [], [], 0
-        self.now_s = 100.0
+        self.now_s, self.ahead_s = 100.0, 0.0  # the clock, and by how much it was set ahead
         self.health = Health()
         simulated = lockstep if simulated is None else simulated
-        pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=lockstep, jump_grace_s=grace_s)
+        pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=lockstep, safety=safety, jump_grace_s=grace_s)
         self.session = SafetySession(
             pipeline,
             StopLatch(folder),
@@ -33,7 +36,7 @@ class Desk:
             self,
             self.health,
             lambda: round(self.now_s * 1e9),
-            lambda: self.now_s,
+            lambda: self.now_s - self.ahead_s,
         )
 
     def command(self, decision, episode):
@@ -356,12 +359,43 @@ def test_a_robot_whose_clock_was_set_back_goes_on():
     desk.status()
     desk.chunk(round(5000.1e9), *[RIGHT] * 10)
     desk.real_time(0.3)
-    desk.now_s, mono = 1400.0, desk.now_s
-    desk.session._clock = lambda: desk.now_s + mono - 1400.0  # the time that waiting is measured in goes on
+    desk.now_s, desk.ahead_s = 1400.0, 1400.0 - desk.now_s
     desk.status(episode=2)
     desk.chunk(round(1400.1e9), *[RIGHT] * 10, episode=2)
     assert desk.real_time(0.5).author == "v"
     assert desk.decisions[-1].command.stamp_ns == round(1400.5e9)
+
+
+@pytest.mark.parametrize("set_s", [0.06, 0.2, 300.0, -0.3, -300.0, -1e5])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_stamps_that_are_set_in_motion_keep_the_limits(set_s, goes_on):
+    """A driver's stamp that is wrong, or a clock that was set: no time passed in which the arm came to rest."""
+    desk = Desk(lockstep=False, safety=SafetyConfig(acceleration_fraction=0.4))
+    fast = np.array([1.0, 0, 0, 0, 0, 0, -1.0])
+    desk.now_s = 1e6
+    desk.status()
+    desk.chunk(round((desk.now_s + 0.1) * 1e9), *[fast] * 30)
+    x = 0.0
+    for _ in range(5):
+        x = desk.real_time(x=x).command.positions[0]
+    desk.now_s, desk.ahead_s = desk.now_s + set_s, set_s
+    for _ in range(8):
+        if goes_on:
+            desk.chunk(round((desk.now_s + 0.1) * 1e9), *[fast] * 3)
+        x = desk.real_time(x=x).command.positions[0]
+    speeds = np.diff([0.0, *[one.command.positions[0] for one in desk.decisions]]) / 0.1
+    assert speeds.max() > 0.3 and not desk.session.pipeline.filter.stopped
+    assert np.abs(np.diff(speeds)).max() / 0.1 <= 2.0 + 1e-6
+
+
+def test_an_idle_arm_that_is_moved_by_hand_is_not_stopped_when_the_clock_was_set_back():
+    desk = Desk(lockstep=False)
+    desk.now_s = 1e6
+    desk.real_time(0.3)
+    desk.now_s, desk.ahead_s = desk.now_s - 300.0, -300.0
+    for x in np.linspace(0.0, 0.6, 13):  # 0.5 a second, half of what its motors can do
+        desk.real_time(x=x)
+    assert not desk.session.pipeline.filter.stopped
 
 
 def test_joint_states_of_a_step_that_do_not_come_are_named_in_lock_step():
