@@ -22,15 +22,17 @@ class EpisodeFollower:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._episode: int | None = None
+        self._began_ns = -1  # stamp of the first status of the episode that began last
         self._over = (-1, 0)  # the last episode that ended, and when
         self._read: dict[int, dict[str, None]] = {}  # episode -> memory ids, in order
         self._version = ""
 
     def status(self, status: EpisodeStatus) -> bool:
         """Take in one status and tell whether an episode began or ended; repeated ones change nothing."""
-        if status.running and status.episode != self._episode and not self._is_late(status):
+        first = status.step == 0 and status.stamp_ns != self._began_ns  # after a restart numbers may come again
+        if status.running and (status.episode != self._episode or first) and not self._is_late(status):
             self._memory.begin_episode(status.task or status.instruction, status.instruction, status.stamp_ns)
-            self._episode = status.episode
+            self._episode, self._began_ns = status.episode, status.stamp_ns
             return True
         if not status.running and status.state != "idle" and status.episode == self._episode:
             ids = tuple(self._read.get(status.episode, ()))

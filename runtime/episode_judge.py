@@ -30,6 +30,8 @@ class EpisodeJudge:
         """
         if (episode, instruction) != self._episode:
             self.begin(episode, instruction)
+        if update.shifted_ns:
+            self._source.shift(update.shifted_ns, update.stamp_ns)
         self._known |= {node.id: node for node in update.nodes if node.layer == "object"}
         for name in update.deleted_nodes:
             self._known.pop(name, None)

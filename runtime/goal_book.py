@@ -86,7 +86,8 @@ class GoalBook:
         self._heard = time.monotonic()  # when a status came
         self._halted: set[int] = set()  # episodes whose goal was cancelled
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
-        self._begun = 0  # episodes that goals began
+        self._begun = 0  # scenes that goals asked for in simulation
+        self._number = 0  # of the last episode of our own
 
     # -- the episode -----------------------------------------------------------------------------------------------
 
@@ -156,10 +157,12 @@ class GoalBook:
         if not self.config.own_episodes:
             return self._rules.plan(request, self.status, self.stopped)
         check_goal(request, self.stopped)
-        return JoinEpisode(self.begin() + 1)
+        # the second in which it began: a number of before, also of a process of before, would stand for that episode
+        self._number = max(self._number + 1, self._clock_ns() // 1_000_000_000)
+        return JoinEpisode(self._number)
 
     def begin(self) -> int:
-        """Count an episode that a goal begins; return how many there were before."""
+        """Count a scene that a goal asks for in simulation; return how many there were before."""
         self._begun += 1
         return self._begun - 1
 

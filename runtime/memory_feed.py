@@ -201,6 +201,8 @@ class MemoryFeed:
         else:
             self._monitor.clear("scene refused")
             self._looked |= scene.has_view
+            if self._began_ns > update.stamp_ns:  # the episode began before the clock was set back
+                self._began_ns += update.shifted_ns
             self._newest_ns = scene.stamp_ns if update.shifted_ns else max(self._newest_ns, scene.stamp_ns)
             if scene.camera not in self._cameras and len(self._cameras) < MAX_CAMERAS:
                 self._introduce(scene)

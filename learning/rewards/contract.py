@@ -35,6 +35,12 @@ class RewardSource(ABC):
         """What the words of this episode name: descriptions of the objects that it wants to be told of."""
         return ()
 
+    def shift(self, by_ns: int, now_ns: int) -> None:  # noqa: B027
+        """Move by ``by_ns`` the stamps that are kept and lie after ``now_ns``.
+
+        The clock was set back to ``now_ns``, and the memory moved all of its own stamps so.
+        """
+
     @abstractmethod
     def judge(self, moment: Moment) -> Verdict:
         """Return what this source thinks now; where it cannot tell it says so, and why."""

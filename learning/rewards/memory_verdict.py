@@ -121,6 +121,11 @@ class MemoryVerdict(RewardSource):
             return ()
         return tuple(filter(None, (goal.thing, goal.target, "handle" if goal.relation == OPEN else "")))
 
+    def shift(self, by_ns: int, now_ns: int) -> None:
+        """Let the episode have begun ``by_ns`` later, if it began after ``now_ns``."""
+        if self._began_ns is not None and self._began_ns > now_ns:
+            self._began_ns += by_ns
+
     def judge(self, moment: Moment) -> Verdict:
         """Return whether the relation holds now."""
         if self._began_ns is None:

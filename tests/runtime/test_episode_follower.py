@@ -24,8 +24,9 @@ class Diary(RobotMemory):
         self.lines.append(("end", task, outcome, stamp_ns, memory_ids, policy_version))
 
 
-def status(stamp_ns: int, episode: int, state: str, task: str = "stack") -> EpisodeStatus:
-    return EpisodeStatus(stamp_ns, "robot0", episode, task, "stack the cubes", 0, state)
+def status(stamp_ns: int, episode: int, state: str, task: str = "stack", step: int | None = None) -> EpisodeStatus:
+    step = stamp_ns if step is None else step
+    return EpisodeStatus(stamp_ns, "robot0", episode, task, "stack the cubes", step, state)
 
 
 def chunk(episode: int, *ids: str) -> ActionChunk:
@@ -96,3 +97,11 @@ def test_chunks_of_no_episode_are_forgotten_and_those_of_the_running_one_are_not
     assert len(follower._read) <= MOST_EPISODES
     follower.status(status(2, 1, "succeeded"))
     assert diary.lines[-1][4] == ("object_0001",)
+
+
+def test_an_episode_that_has_the_number_of_one_that_its_process_did_not_end_begins_anew():
+    diary = Diary()
+    follower = EpisodeFollower(diary)
+    for stamp_ns, step in ((10, 0), (10, 0), (11, 1), (50, 0), (51, 1)):  # shown again; the sender was killed at 11
+        follower.status(status(stamp_ns, 1, "running", step=step))
+    assert [line[-1] for line in diary.lines] == [10, 50]

@@ -75,6 +75,16 @@ def test_a_goal_takes_as_long_as_it_takes_when_the_clock_is_set(robot, set_s):
     assert robot.ends == [("timeout", "not done after 10 s")]
 
 
+def test_no_episode_has_the_number_of_one_before_also_in_another_process(robot):
+    """The policy, the memory and what is kept on disk take an episode's number for the episode."""
+    robot.set_ns = 10**18
+    numbers = [robot.accept()[1].episode for _ in range(3)]
+    robot.now_ns += 60 * SECOND
+    assert numbers == [10**9, 10**9 + 1, 10**9 + 2] and robot.accept()[1].episode == 10**9 + 60
+    robot.set_ns = 0  # the clock is set back
+    assert robot.accept()[1].episode == 10**9 + 61
+
+
 def test_a_goal_is_judged_also_after_the_clock_was_set_back(robot):
     goal, _ = robot.accept(timeout_s=10.0)
     robot.book.join(goal, 1)

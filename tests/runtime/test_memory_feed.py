@@ -239,3 +239,21 @@ def test_after_each_scene_of_an_episode_the_memory_says_whether_the_words_are_ca
     assert len(fed.verdicts) == 5
     look(21, above((0.3, 0.0, 0.3)))
     assert fed.verdicts[-1].outcome == "denied"
+
+
+def test_a_running_goal_is_judged_also_after_the_clock_was_set_back():
+    second, near, far = 10**9, (0.5, 0.1, 0.02), Hand(Pose(np.array([0.3, -0.3, 0.4]), np.array([1.0, 0, 0, 0])), 0.0)
+    fed = Fed()
+    for k in range(3):
+        fed.feed.scene(view([seen("red cube", near)], 100 * second + k * second // 10), far, 0.0)
+    fed.tell(100 * second + second // 4, "put the red cube in the bin")
+    there = [seen("red cube", (0.5, 0.1, 0.02), size=0.04), seen("bin", (0.5, 0.1, 0.03), size=0.2)]
+    for k in range(3, 6):
+        fed.feed.scene(view(there, 100 * second + k * second // 10), far, 0.0)
+    before = fed.verdicts[-1]
+    fed.verdicts.clear()
+    for k in range(8):  # no status comes: the goal's one began at the time of before
+        fed.feed.scene(view(there, second + k * second // 10), far, 0.0)
+    assert before.stamp_ns > 100 * second and len(fed.verdicts) >= 5
+    assert (fed.verdicts[-1].outcome, fed.verdicts[-1].reason) == (before.outcome, before.reason)
+    assert "since the episode began" not in fed.verdicts[-1].reason
