@@ -113,6 +113,8 @@ class CommandPipeline:
         self.clock: Callable[[], float] | None = None
         """Tells passed time [s], where stamps may be wrong: then an arm rests only if by both no command came."""
         self._decided_at = 0.0  # by that clock
+        self.unready = ""
+        """Why nobody may drive yet: every step holds with this reason. Empty: all is there."""
         self._leader = ""  # the person who drove the last step
         self._by_tool = True  # the policy acts by motions of the tool
 
@@ -175,6 +177,8 @@ class CommandPipeline:
             return self.hold(joints)
         if self._jumped_ns is not None:
             return self.hold(joints, JUMP)
+        if self.unready:
+            return self.hold(joints, self.unready)
         human, reason = self._fit(human, joints.stamp_ns)
         if not reason and human is not None and human.active:
             reason = "human_apart" if leader != human.who and self._is_apart(human, joints) else ""

@@ -8,40 +8,63 @@ from rclpy.client import Client
 from rclpy.task import Future
 
 from engram.core.collision import Obstacle
-from engram.core.contracts import MotionBarrier
-from engram.core.robot import RobotConfig
+from engram.core.errors import InvalidInputError
+from engram.core.pipeline import CommandPipeline
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
+from engram.runtime.health import ERROR
 from engram.runtime.known_obstacles import KnownObstacles
 from engram_interfaces.msg import SceneGraphUpdate
 from engram_interfaces.srv import GetGraph
 
 RETRY_S = 2.0
 """How long to wait before the full graph is asked for again [s]."""
+UNKNOWN = "obstacles_unknown"
+"""Why the robot holds until the memory has told its obstacles."""
 
 
 class ObstacleFeed:
-    """Reads memory/graph for ``node`` and asks memory/get_graph where a change was lost."""
+    """Reads memory/graph for ``node`` and asks memory/get_graph at first, and where a change was lost.
 
-    def __init__(self, node: EngramNode, robot: RobotConfig, barrier: MotionBarrier) -> None:
-        self._barrier, self._counts = barrier, node.health.counts
-        self._known, self._lost = KnownObstacles(robot, barrier.obstacles_max, self._set), False
+    Nobody drives meanwhile: an obstacle that is not known would be driven into.
+
+    Raises:
+        InvalidInputError: the robot has no barrier that could keep it away from obstacles.
+    """
+
+    def __init__(self, node: EngramNode, pipeline: CommandPipeline) -> None:
+        barrier = pipeline.filter.barrier
+        if barrier is None:
+            raise InvalidInputError(f"memory_obstacles: true, but robot {pipeline.robot.name!r} has no motion barrier")
+        self._barrier, self._pipeline, self._health = barrier, pipeline, node.health
+        self._known = KnownObstacles(pipeline.robot, barrier.obstacles_max, self._set)
         self._full: Client = node.create_client(GetGraph, "memory/get_graph")
+        self._tell(lost=True)
         subscribe_bound(node, SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
         node.every(RETRY_S, self._ask, "memory/get_graph")
 
     def _set(self, obstacles: Sequence[Obstacle]) -> None:
         self._barrier.set_obstacles(obstacles)
-        self._counts["obstacles"] = len(obstacles)
+        self._health.counts["obstacles"] = len(obstacles)
+
+    def _tell(self, *, lost: bool) -> None:
+        self._pipeline.unready = UNKNOWN if lost else ""
+        if lost:
+            self._health.problem("obstacles", f"{UNKNOWN}: memory/get_graph has not told them yet", ERROR, lasting=True)
+        else:
+            self._health.clear("obstacles")
 
     def _take(self, msg: SceneGraphUpdate) -> None:
-        self._lost = not self._known.take(msg.boot_id, messages.graph_from_msg(msg))
+        before = self._pipeline.unready
+        self._tell(lost=not self._known.take(msg.boot_id, messages.graph_from_msg(msg)))
+        if not before:
+            self._ask()
 
     def _ask(self) -> None:
-        if self._lost and self._full.service_is_ready():
+        if self._pipeline.unready and self._full.service_is_ready():
             self._full.call_async(GetGraph.Request()).add_done_callback(self._answered)
 
     def _answered(self, future: Future) -> None:
         if (answer := future.result()) is not None:
-            self._take(answer.graph)
+            self._tell(lost=not self._known.take(answer.graph.boot_id, messages.graph_from_msg(answer.graph)))

@@ -74,8 +74,7 @@ class SafetyNode(EngramNode):
         subscribe_bound(self, JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
         subscribe_bound(self, ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
         subscribe_bound(self, Intervention, "intervention", self._on_intervention, qos.EVENTS)
-        barrier = self.pipeline.filter.barrier
-        self.obstacles = ObstacleFeed(self, self.robot, barrier) if barrier and config.memory_obstacles else None
+        self.obstacles = ObstacleFeed(self, self.pipeline) if config.memory_obstacles else None
         self.serve(Trigger, "safety/stop", self._on_stop)
         self.serve(Trigger, "safety/reset", self._on_release)
         self.every(min(0.1, config.chunk_timeout_s / 2), self.session.watch, "waiting")

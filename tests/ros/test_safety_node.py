@@ -284,20 +284,32 @@ def test_what_the_memory_has_seen_stops_the_arm(graph):
     commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
     graph.active("safety_node")
     graph.matched(seen, states, status, chunks)
-    crate = crate_at(0.8)
-    seen.publish(messages.graph_to_msg(GraphUpdate(0, 1, True, (crate,)), "boot"))
-    graph.wait(lambda: graph.value("safety_node", "obstacles") == "1", 60, "the crate is known")
     here = np.array((0.5, 0.0, 0.3, 0.0))
-    for step in range(1, 8):
-        stamp = step * STEP_NS
+
+    def step(number):
+        stamp = number * STEP_NS
         status.publish(messages.status_to_msg(EpisodeStatus(stamp, "robot0", 1, "reach", "go", 0, "running")))
         targets = np.array([[0.9, 0.0, 0.3, 0.0]])
         chunks.publish(messages.chunk_to_msg(ActionChunk(stamp, 1, "joint_position", targets, 0.1, 1, "v")))
         measured = JointStateValue(stamp, ("x", "y", "z", "grip"), here, np.zeros(4))
         states.publish(messages.joints_to_msg(measured))
         answer = graph.wait(
-            lambda at=stamp: [c for c in commands if messages.from_stamp(c.header.stamp) == at], 60, f"step {step}"
+            lambda: [c for c in commands if messages.from_stamp(c.header.stamp) == stamp], 60, f"step {number}"
         )
-        here = np.array(answer[-1].points[0].positions)
+        return np.array(answer[-1].points[0].positions)
+
+    assert step(1).tolist() == here.tolist()  # the memory has told nothing yet: nobody drives
+    graph.problem("safety_node", "obstacles_unknown: memory/get_graph has not told them yet")
+    seen.publish(messages.graph_to_msg(GraphUpdate(0, 1, True, (crate_at(0.8),)), "boot"))
+    graph.wait(lambda: graph.value("safety_node", "obstacles") == "1", 60, "the crate is known")
+    for number in range(2, 9):
+        here = step(number)
     assert 0.62 < here[0] <= 0.7 - 0.005 - 0.01 - 0.03 + 1e-4  # half of the grid, the margin, the hand
     graph.wait(lambda: graph.value("safety_node", "filter near hand/crate"), 60, "what was near is named")
+
+
+def test_a_robot_that_nothing_could_keep_away_from_obstacles_is_told_of_none(graph):
+    node = graph.start("safety_node", robot="tests.core.gantry:GANTRY", lockstep=True, memory_obstacles=True)
+    assert node.child.wait(60) == 2
+    assert "memory_obstacles: true, but robot 'gantry' has no motion barrier" in node.output()
+    graph.processes.remove(node)
