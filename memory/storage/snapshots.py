@@ -31,6 +31,7 @@ BRANCH = "main"
 HEAD, BACKUP = "head.json", "snapshots.backup"
 _MANIFEST_CHUNKS = 1000
 AHEAD = "graph.ahead"  # the repository whose snapshots were later than the clock, until there is another one
+DAMAGED_FILES = "graph.damaged-"  # and a number: what a repair has left behind
 _UNFINISHED = "graph.unfinished-"  # a new repository that is being made
 # icechunk warns that folders are unsafe for several writers; WriterLock sees to that
 icechunk.set_logs_filter("error")
@@ -93,8 +94,8 @@ def list_snapshots(path: Path | str) -> tuple[Snapshot, ...]:
 def open_repository(path: Path, create: bool) -> icechunk.Repository:
     """Open the repository; its list of snapshots is the one that was written last, or the error says so."""
     folder = path / "graph"
-    if create and not folder.exists() and (path / AHEAD).exists():
-        (path / AHEAD).rename(folder)  # killed within replace_repository
+    if create and not folder.exists():
+        _put_back(path, folder)
     if not (folder / "repo").exists():
         if create and not (folder.exists() and any(folder.iterdir())):
             return _create(path, folder)
@@ -109,6 +110,16 @@ def open_repository(path: Path, create: bool) -> icechunk.Repository:
     if head and head["snapshot"] not in known and _list_hash(path) != head["sha256"]:  # it was acknowledged
         raise _damaged(path, f"the store's list of snapshots is damaged: {head['snapshot']} is missing")
     return repository
+
+
+def _put_back(path: Path, folder: Path) -> None:
+    """Where a process was killed between the two renames of :func:`exchange`, undo the first one."""
+    damaged = sorted(path.glob(f"{DAMAGED_FILES}*"), key=lambda one: int(one.name.rpartition("-")[2]))[-1:]
+    ahead = [path / AHEAD] if (path / AHEAD).exists() else []
+    # a repair moves the two files beside it last, a change of repositories removes them first
+    for aside in damaged + ahead if any((path / name).exists() for name in (HEAD, BACKUP)) else ahead + damaged:
+        aside.rename(folder)  # a damaged one says so when it is opened
+        return
 
 
 def _create(path: Path, folder: Path) -> icechunk.Repository:
@@ -136,13 +147,18 @@ def replace_repository(path: Path, made: Path) -> icechunk.Repository:
     for name in (HEAD, BACKUP):  # they are about the other one
         (path / name).unlink(missing_ok=True)
     shutil.rmtree(path / AHEAD, ignore_errors=True)
-    (path / "graph").rename(path / AHEAD)
+    exchange(path, made, path / AHEAD)
+    return open_repository(path, create=False)
+
+
+def exchange(path: Path, made: Path, aside: Path) -> None:
+    """Put the repository ``made`` in the place of the store's, which goes to ``aside``; where that fails, undo it."""
+    (path / "graph").rename(aside)
     try:
         made.rename(path / "graph")
     except OSError:
-        (path / AHEAD).rename(path / "graph")
+        aside.rename(path / "graph")
         raise
-    return open_repository(path, create=False)
 
 
 def latest(repository: icechunk.Repository) -> datetime.datetime:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,11 +26,13 @@ from engram.memory.storage.records import SCHEMA, Rows
 from engram.memory.storage.snapshots import (
     BACKUP,
     BRANCH,
+    DAMAGED_FILES,
     HEAD,
     OtherSchemaError,
     Snapshot,
     Stored,
     attributes_hash,
+    exchange,
     latest,
     new_repository,
     newest,
@@ -217,13 +218,17 @@ class GraphStore:
             self._lock.release()
 
     def _write_head(self, snapshot: str, sequence: int) -> None:
-        """Write beside the repository what its list of snapshots is, and a copy of it."""
-        listed = (self.path / "graph" / "repo").read_bytes()
-        head = {"snapshot": snapshot, "sequence": sequence, "sha256": hashlib.sha256(listed).hexdigest()}
-        for name, data in ((BACKUP, listed), (HEAD, json.dumps(head).encode())):
-            replace_file(self.path / name, data, durable=self.config.fsync)
-        if self.config.fsync:
-            sync(self.path)
+        write_head(self.path, snapshot, sequence, durable=self.config.fsync)
+
+
+def write_head(path: Path, snapshot: str, sequence: int, *, durable: bool) -> None:
+    """Write beside the repository what its list of snapshots is, and a copy of it."""
+    listed = (path / "graph" / "repo").read_bytes()
+    head = {"snapshot": snapshot, "sequence": sequence, "sha256": hashlib.sha256(listed).hexdigest()}
+    for name, data in ((BACKUP, listed), (HEAD, json.dumps(head).encode())):
+        replace_file(path / name, data, durable=durable)
+    if durable:
+        sync(path)
 
 
 def _now() -> datetime.datetime:
@@ -272,14 +277,16 @@ def repair(path: Path | str) -> int:
             raise StoreError(f"{path}: not repaired: a snapshot has {error}") from error
         if good is None:
             raise StoreError(f"{path}: no snapshot is good any more")
-        number = next(n for n in range(1, 10_000) if not (path / f"graph.damaged-{n}").exists())
-        os.rename(path / "graph", path / f"graph.damaged-{number}")
-        for name in (HEAD, BACKUP):
-            (path / name).unlink(missing_ok=True)
+        number = next(n for n in range(1, 10_000) if not (path / f"{DAMAGED_FILES}{n}").exists())
+        aside = path / f"{DAMAGED_FILES}{number}"
+        with store_errors(path, "not repaired"), new_repository(path) as (repository, made):
+            snapshot = _write_snapshot(repository, whole(good.tables), {}, good.sequence, good.stamp_ns, good.about)
+            FolderSync(made)()  # all of it is there before anything of the old one moves
+            exchange(path, made, aside)
+            for name in (HEAD, BACKUP):  # last: without them nothing says what was acknowledged
+                if (path / name).exists():
+                    (path / name).rename(aside / name)
+            write_head(path, snapshot, good.sequence, durable=True)
+        return good.sequence
     finally:
         lock.release()
-    store = GraphStore(path)
-    try:
-        return store.commit(whole(good.tables), good.sequence, good.stamp_ns, good.about)
-    finally:
-        store.close()

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -322,6 +323,35 @@ def test_repair_goes_on_from_the_last_good_snapshot_and_keeps_the_damaged_files(
     assert again.commit(3, node(2)) == 3
     assert [n.id for n in nodes(tmp_path)] == ["object_0001", "object_0002"]
     assert (tmp_path / "graph.damaged-1" / "repo").read_bytes() == b"nonsense"
+
+
+def damaged(path):
+    """Leave a store whose list of snapshots can be read in the backup alone."""
+    store = Writer(path)
+    store.commit(1, node(1, 0.1))
+    store.commit(2, node(1, 0.2))
+    store.close()
+    (path / "graph" / "repo").write_bytes(b"nonsense")
+
+
+def test_a_repair_that_fails_leaves_everything_for_the_next(tmp_path, monkeypatch):
+    damaged(tmp_path)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for broken in ("engram.memory.storage.store._write_snapshot", "engram.memory.storage.store.exchange"):
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match=r"not repaired: .*No space left"):
+            patch.setattr(broken, Mock(side_effect=OSError(28, "No space left on device")))
+            repair(tmp_path)
+        assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    assert repair(tmp_path) == 2
+
+
+def test_a_repair_that_was_killed_between_its_renames_leaves_no_empty_store(tmp_path):
+    damaged(tmp_path)
+    (tmp_path / "graph").rename(tmp_path / "graph.damaged-1")
+    with pytest.raises(StoreError, match=r"list of snapshots is damaged.*memory repair"):
+        GraphStore(tmp_path)
+    assert repair(tmp_path) == 2
+    assert [n.id for n in nodes(tmp_path)] == ["object_0001"]
 
 
 def test_flipped_bits_and_cut_files_never_give_a_wrong_answer(tmp_path):
