@@ -67,13 +67,13 @@ class Goal:
 
 
 def goals_of(experience: Path) -> list[Goal]:
-    """Return the stored goals of an experience store, the oldest first.
+    """Return the stored goals of an experience store whose end was judged, the oldest first.
 
     Raises:
         StoreError: nothing is stored there, or it is damaged.
     """
     reader, found = ExperienceReader(experience), []
-    for info in tqdm(reader.catalogue(), unit="goal", disable=None):
+    for info in tqdm([one for one in reader.catalogue() if one.judged], unit="goal", disable=None):
         steps = reader.episode(info.number)
         helped = sum(step.intervention for step in steps) / max(1, len(steps))
         found.append(

@@ -17,7 +17,7 @@ from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer, clock_restarted
-from engram.core.types import NOBODY, ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
+from engram.core.types import NOBODY, UNJUDGED, ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
 
 
 @dataclass
@@ -192,7 +192,7 @@ class ExperienceRecorder:
             action=proposed.astype(np.float32),
             executed_action=row.astype(np.float32),
             reward=after.oracle_reward if task else float(success),
-            reward_source="oracle" if task else "verdict",
+            reward_source=UNJUDGED if after.state == "stopped" and not success else "oracle" if task else "verdict",
             terminated=success,
             truncated=(after.truncated or after.state in ("failed", "stopped")) and not after.oracle_success,
             success=success,

@@ -10,6 +10,7 @@ from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM
 from engram.core.types.experience import (
     EPISODE_STATES,
     STAGES,
+    UNJUDGED,
     EpisodeResult,
     EpisodeStatus,
     OracleOutcome,
@@ -54,6 +55,7 @@ __all__ = [
     "NOBODY",
     "POSITION_SIGMA_M",
     "STAGES",
+    "UNJUDGED",
     "VERDICTS",
     "ActionChunk",
     "ActionSource",

@@ -18,6 +18,8 @@ from engram.core.types.verdict import Verdict
 STAGES = ("candidate", "canary", "approved", "retired", "rejected", "rolled_back")
 """What becomes of weights: made; let drive, on one robot first; let drive for good; replaced by later ones; never
 let drive; taken back."""
+UNJUDGED = "none"
+"""In ``Transition.reward_source``: nobody says how the episode ended, as it was called off, or was not seen."""
 EPISODE_STATES = ("idle", "running", "held", "succeeded", "failed", "stopped")
 
 
@@ -63,7 +65,7 @@ class Transition:
     action: np.ndarray  # (7,) float32, proposed by the policy
     executed_action: np.ndarray  # (7,) float32, what was let through
     reward: float
-    reward_source: str
+    reward_source: str  # who judged: "oracle", "verdict", or UNJUDGED at the end of an episode
     terminated: bool
     truncated: bool
     success: bool

@@ -8,6 +8,7 @@ from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
+CALLED_OFF = "called off or not seen"
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:

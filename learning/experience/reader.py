@@ -28,10 +28,11 @@ class EpisodeInfo:
     instruction: str
     success: bool
     steps: int
-    total_reward: float
     policy_version: str
     sources: tuple[ActionSource, ...]
     """Each different source that its steps have."""
+    judged: bool = True
+    """Whether somebody says how it ended. An episode that was called off, or not seen, is no failure."""
 
 
 class ExperienceReader:
@@ -62,14 +63,17 @@ class ExperienceReader:
     def catalogue(self, after: int = 0) -> list[EpisodeInfo]:
         """Return the complete committed episodes with a number above ``after``, oldest first."""
         columns = (
-            "number, robot_id, boot_id, episode, task, instruction, success, steps, total_reward, policy_version, "
-            "sources"
+            "number, robot_id, boot_id, episode, task, instruction, success, steps, policy_version, sources, judged"
         )
         where = f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number"
         names = columns.split(", ")
         found = [dict(zip(names, row, strict=True)) for row in self._read(where, (after,))]
         return [
-            EpisodeInfo(**one | {"success": bool(one["success"]), "sources": _sources(one["sources"])}) for one in found
+            EpisodeInfo(
+                **one
+                | {"success": bool(one["success"]), "judged": bool(one["judged"]), "sources": _sources(one["sources"])}
+            )
+            for one in found
         ]
 
     def episode(self, number: int) -> tuple[Transition, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engram.core.errors import StoreError
-from engram.core.types import Transition
+from engram.core.types import UNJUDGED, Transition
 from engram.learning.experience.codec import DamagedRecordError, decode
 from engram.learning.experience.database import Database
 from engram.learning.experience.intake import LARGEST, OF_EPISODE, ROW, Intake, TakenIdError, payload_of
@@ -144,8 +144,8 @@ class ExperienceStore(ExperienceReader):
 
     def _register(self, key: tuple[str, str, int]) -> None:
         """List the episode ``key`` if it is complete: steps 0..n once each, and only the last one ends it."""
-        steps, distinct, last, ends, total, last_sequence = self._database.execute(
-            "SELECT count(*), count(DISTINCT step), max(step), sum(ended), sum(reward), max(sequence) "
+        steps, distinct, last, ends, last_sequence = self._database.execute(
+            "SELECT count(*), count(DISTINCT step), max(step), sum(ended), max(sequence) "
             f"FROM transitions WHERE {OF_EPISODE}",
             key,
         ).fetchone()
@@ -165,10 +165,11 @@ class ExperienceStore(ExperienceReader):
         )
         sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
         task = final.task or final.instruction
-        outcome = (task, final.instruction, final.success, steps, total, final.policy_version, last_sequence)
+        outcome = (task, final.instruction, final.success, steps, final.policy_version, last_sequence)
+        judged = final.reward_source != UNJUDGED
         self._database.execute(
             "INSERT OR IGNORE INTO episodes (robot_id, boot_id, episode, task, instruction, success, steps, "
-            "total_reward, policy_version, last_sequence, kept, stored, sources) VALUES (?,?,?,?,?,?,?,?,?,?,1,1,?)",
-            (*key, *outcome, sources),
+            "policy_version, last_sequence, kept, stored, sources, judged) VALUES (?,?,?,?,?,?,?,?,?,1,1,?,?)",
+            (*key, *outcome, sources, judged),
         )
         self._retention.sample(task, final.success)

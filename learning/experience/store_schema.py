@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 _SIZES = """
 CREATE TABLE sizes (
     place INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, last_sequence INTEGER,
@@ -20,8 +20,8 @@ CREATE TABLE transitions (
 CREATE INDEX by_episode ON transitions (robot_id, boot_id, episode, step);
 CREATE TABLE episodes (
     number INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, task TEXT,
-    instruction TEXT, success INTEGER, steps INTEGER, total_reward REAL, policy_version TEXT,
-    last_sequence INTEGER, kept INTEGER, stored INTEGER, sources TEXT, UNIQUE (robot_id, boot_id, episode));
+    instruction TEXT, success INTEGER, steps INTEGER, policy_version TEXT, last_sequence INTEGER,
+    kept INTEGER, stored INTEGER, sources TEXT, judged INTEGER, UNIQUE (robot_id, boot_id, episode));
 CREATE TABLE reservoirs (task TEXT, success INTEGER, met INTEGER, PRIMARY KEY (task, success)) WITHOUT ROWID;
 {_SIZES};
 {_SKIPPED}
@@ -36,6 +36,10 @@ INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes)
     GROUP BY robot_id, boot_id, episode ORDER BY min(rowid)
 """,
     2: _SKIPPED,
+    3: """
+ALTER TABLE episodes DROP COLUMN total_reward;
+ALTER TABLE episodes ADD COLUMN judged INTEGER DEFAULT 1
+""",
 }
 """Version that a file has -> what brings it to the next. Version 1 did not know whose actions it held: its episodes
-stay, of an unknown source, and no learner learns from them."""
+stay, of an unknown source, and no learner learns from them. Version 3 took what was called off for failures."""

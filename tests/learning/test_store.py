@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.types import ActionSource
+from engram.core.types import UNJUDGED, ActionSource
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from tests.contracts.experience_store import ExperienceStoreContract
@@ -37,7 +37,7 @@ def test_catalogue_lists_each_episode_once_and_numbers_grow(tmp_path):
     store.append(episode(0) + episode(1, success=False))
     store.commit()
     first = store.catalogue()
-    assert [(e.episode, e.success, e.steps, e.total_reward) for e in first] == [(0, True, 4, 1.0), (1, False, 4, 0.0)]
+    assert [(e.episode, e.success, e.steps, e.judged) for e in first] == [(0, True, 4, True), (1, False, 4, True)]
     store.append(episode(2, task="stack"))
     store.commit()
     (new,) = store.catalogue(after=first[-1].number)
@@ -159,7 +159,7 @@ def test_another_schema_is_refused_with_both_versions(tmp_path):
     connection = sqlite3.connect(tmp_path / "experience.sqlite")
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 99, this version reads 3"):
+    with pytest.raises(StoreError, match="schema version 99, this version reads 4"):
         ExperienceStore(tmp_path)
 
 
@@ -199,6 +199,15 @@ def test_a_store_of_version_1_is_migrated_and_its_episodes_are_of_an_unknown_sou
     assert [info.sources for info in store.catalogue()] == [(ActionSource(),), (OWN,)]
     store.close()
     ExperienceStore(tmp_path).close()  # and not a second time
+
+
+def test_an_episode_that_was_called_off_is_listed_as_judged_by_nobody(tmp_path):
+    store = ExperienceStore(tmp_path)
+    off = episode(0, success=False, truncated=True)
+    store.append([*off[:-1], replace(off[-1], reward_source=UNJUDGED)])
+    store.append(episode(1, success=False, truncated=True))
+    store.commit()
+    assert [(info.success, info.judged) for info in store.catalogue()] == [(False, False), (False, True)]
 
 
 def test_an_episode_lists_each_source_of_its_steps_once(tmp_path):

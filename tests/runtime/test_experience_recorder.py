@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from engram.core.robot import PANDA_2F85
-from engram.core.types import NOBODY, ActionChunk, ActionSource, EpisodeStatus, JointCommand, JointState, Observation
+from engram.core.types import (
+    NOBODY,
+    UNJUDGED,
+    ActionChunk,
+    ActionSource,
+    EpisodeStatus,
+    JointCommand,
+    JointState,
+    Observation,
+)
 from engram.runtime.experience_recorder import ExperienceRecorder, covered_cameras
 from engram.sim.robots.kinematics import ModelKinematics
 from engram.sim.tasks.memory.touch import SHOW_STEPS
@@ -209,6 +218,17 @@ def test_a_robots_goal_that_was_judged_done_is_a_success_with_its_reward(kinemat
     (last,) = episode.out
     assert (last.success, last.terminated, last.truncated) == (True, True, False)
     assert (last.reward, last.reward_source) == (1.0, "verdict")
+
+
+@pytest.mark.parametrize(("state", "judged"), [("stopped", False), ("failed", True), ("succeeded", True)])
+def test_a_goal_that_was_called_off_is_told_as_judged_by_nobody(kinematics, state, judged):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.chunk(0)
+    episode.execute(0, 0.0)
+    episode.recorder.became(EpisodeStatus(STEP_NS, "r", 1, "", "put the cube in the bin", 1, state))
+    (last,) = episode.out
+    assert (last.reward_source != UNJUDGED) == judged and last.truncated == (state != "succeeded")
 
 
 @pytest.mark.parametrize("clock", [1, 2])
