@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engram.core.clock_trust import ClockTrust
 from engram.core.stamped_buffer import clock_restarted
 
 WALL_CLOCK_NS = 10**17
@@ -33,16 +34,18 @@ class Verdict:
 class FrameClock:
     """Judges each frame by its stamp and by the newest stamp that the memory has."""
 
-    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns, trust: ClockTrust | None = None) -> None:
         self._now_ns = now_ns
+        self._trust = trust or ClockTrust(lambda: self._now_ns())
         self._unsure: list[int] = []  # stamps of refused frames in a row that another clock would explain
 
     def judge(self, newest_ns: int, stamp_ns: int) -> Verdict:
         """Say whether a frame at ``stamp_ns`` is taken; ``newest_ns`` is 0 in a new memory.
 
         A simulation's clock may begin anew. The wall clock does not, so there an old stamp is a wrong one, unless this
-        machine's own clock was set back.
+        machine's own clock was set back; one that has not been set since the machine started tells nothing.
         """
+        self._trust.look()
         ahead = stamp_ns - self._now_ns()
         if ahead > AHEAD_NS:
             return Verdict(f"its stamp is {_span(ahead)} ahead of this machine's clock")
@@ -51,6 +54,8 @@ class FrameClock:
             self._unsure.clear()
             return Verdict()
         if was_wall and is_wall and newest_ns - self._now_ns() > SET_BACK_NS:
+            if doubt := self._trust.doubt():
+                return Verdict(f"its stamp is {_span(newest_ns - stamp_ns)} before the newest in the memory; {doubt}")
             return self._confirm(newest_ns, stamp_ns, restarts=True)
         if was_wall:
             back = (

@@ -16,6 +16,7 @@ import icechunk
 import numpy as np
 import zarr
 
+from engram.core.clock_trust import ClockTrust
 from engram.core.durable import sync
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
@@ -90,6 +91,8 @@ class GraphStore:
         except BaseException:
             self._lock.release()
             raise
+        self._trust = ClockTrust(lambda: round(_now().timestamp() * 1e9))
+        self._trust.look()
         self._hashes: dict[tuple[str, str], np.ndarray] = {}
         if self._loaded and self._found_schema == SCHEMA:
             for table, columns in self._loaded.tables.items():
@@ -111,7 +114,7 @@ class GraphStore:
 
         Raises:
             StoreError: it is not committed. The disk is full or refuses to be written, the folder was replaced, the
-                clock was set back by less than :data:`CLOCK_WAIT_S`, or this store is closed.
+                clock was set back by less than :data:`CLOCK_WAIT_S` or may not be set yet, or this store is closed.
         """
         with self._changing:
             return self._commit(writes, sequence, stamp_ns, about)
@@ -124,6 +127,8 @@ class GraphStore:
         behind_s = (self._latest - _now()).total_seconds()
         if 0 < behind_s <= CLOCK_WAIT_S:
             raise StoreError(f"{self.path}: not committed: the clock was set back, to {behind_s:.0f} s before the last")
+        if (doubt := self._trust.doubt()) and behind_s > 0:
+            raise StoreError(f"{self.path}: not committed: it is {behind_s:.0f} s before the last commit; {doubt}")
         with store_errors(self.path, "not committed"):
             if behind_s > 0:
                 self._begin_anew(writes, sequence, stamp_ns, about)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from engram.core.clock_trust import ClockTrust
 from engram.memory import RobotMemory
 from engram.memory.graph.frame_clock import AHEAD_NS, FrameClock
 from tests.memory.scenes import WordEncoder, seen, view
@@ -73,6 +74,20 @@ def test_when_the_clock_of_the_machine_is_set_back_what_is_known_moves_before_it
     (cup,) = [node for node in memory.graph().nodes if node.layer == "object"]
     assert (cup.first_seen_ns, cup.last_seen_ns) == (now - 4 * SECOND, now + 3 * SECOND)
     memory.close()
+
+
+@pytest.mark.parametrize("believed", ["", "synchronized", "later"])
+def test_a_clock_that_may_not_be_set_yet_moves_nothing_that_is_remembered(believed):
+    """A machine without a battery starts 40 minutes, or 26 years, behind what its memory has."""
+    now, passed = 2 * 10**18, [0.0]
+    trust = ClockTrust(lambda: now, lambda: believed == "synchronized", lambda: passed[0])
+    clock, newest = FrameClock(lambda: now, trust), now + 2400 * SECOND
+    passed[0] = 601.0 if believed == "later" else 30.0
+    taken, began_ns = told(clock, newest, now, now + SECOND // 10, now + SECOND // 5)
+    assert (taken, began_ns) == (([False, False, True], now) if believed else ([False] * 3, None))
+    if not believed:
+        assert "may not be set yet, as nobody synchronizes it (NTP)" in clock.judge(newest, now).refused
+        assert not clock.judge(newest, newest + SECOND).refused  # NTP has set it
 
 
 def test_in_a_simulation_one_old_frame_moves_nothing_and_three_in_a_row_do():

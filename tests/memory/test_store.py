@@ -166,6 +166,21 @@ def test_where_the_clock_was_set_back_far_commits_go_to_a_new_repository_with_ev
     assert len(nodes(tmp_path)) == 2  # what was there before is kept whole
 
 
+def test_a_machine_whose_clock_may_not_be_set_yet_puts_no_repository_aside(tmp_path, monkeypatch):
+    store = Writer(tmp_path)
+    store.commit(1, node(1))
+    store.close()
+    monkeypatch.setattr(store_module, "_now", lambda: datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC))
+    store = Writer(tmp_path)
+    store.store._trust._is_synchronized = lambda: False
+    with pytest.raises(StoreError, match=r"not committed: it is \d+ s before the last commit; .*may not be set yet"):
+        store.commit(2, node(2))
+    assert not (tmp_path / "graph.ahead").exists()
+    store.store._trust._is_synchronized = lambda: True
+    assert store.commit(2, node(2)) == 2
+    assert (tmp_path / "graph.ahead").exists()
+
+
 def test_where_the_clock_was_set_back_a_little_it_is_waited_for(tmp_path, monkeypatch):
     store = Writer(tmp_path)
     store.commit(1, node(1))
