@@ -224,8 +224,8 @@ def _practice(
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
 
-    by_memory = config.verdict == "memory"
-    world = GapWorld(get_gap(config.on), WorldConfig(depth=by_memory or policy.reads_context))
+    by_memory, gap = config.verdict == "memory", get_gap(config.on)
+    world = GapWorld(gap, WorldConfig(depth=by_memory or policy.reads_context))
     detector, fresh_memory = make_perception() if by_memory else (None, None)
     settings = PracticeConfig(
         algorithm=config.algorithm,
@@ -251,6 +251,7 @@ def _practice(
         detector=detector,
         fresh_memory=fresh_memory,
         others=others,
+        about={"gap": asdict(gap)},
     )
 
 

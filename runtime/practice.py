@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -132,6 +132,7 @@ class Practice:
         trained: whose network is learnt, where ``policy`` wraps another one; default: ``policy``.
         judge: tells what went well; it needs ``detector`` and ``fresh_memory``. None: the simulator tells.
         others: tasks that the policy shall not unlearn.
+        about: what else tells this practice from others, as JSON takes it.
 
     Raises:
         InvalidInputError: the policy cannot be trained by the algorithm, or the folder is of another practice.
@@ -151,13 +152,14 @@ class Practice:
         detector: Detector | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
         others: Sequence[str] = (),
+        about: Mapping[str, object] | None = None,
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
         self._folder = folder
         self.driving = folder / "driving.safetensors"
         """Weights that were learnt last."""
-        about = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
-        self._check(about | asdict(self.config))
+        known = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
+        self._check(known | asdict(self.config) | dict(about or {}))
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
@@ -208,6 +210,9 @@ class Practice:
             helped = sum(one.helped for one in self.episodes)
             self._helper = OracleHelper(world, self.config.help, sum(one.steps for one in self.episodes), helped)
             self.runtime.human = self._helper
+        if self.episodes and not self.config.search:
+            self._learn()  # from an episode that ended just before a process did
+            self._note(replace(self.episodes[-1], updates=self.learner.metrics["updates"]))
         for one in self.episodes if self.config.search else ():
             self._tried(MotionCorrection(one.scale, one.yaw_rad, one.shift_x, one.shift_y), one.outcome)
 
@@ -225,16 +230,22 @@ class Practice:
         helped = self._helper.helped - before if self._helper is not None else 0
         told = self._record.keep()
         outcome = outcome_of(told, result.verdict.progress if result.verdict is not None else math.nan)
-        if not self.config.search:
-            self._learn()
         happened = number, seed, result.steps, told, result.oracle_success, self.learner.metrics["updates"], helped
         done = PracticeEpisode(*happened, **asdict(correction), outcome=outcome)
-        self.episodes.append(done)
-        lines = [json.dumps(asdict(one)) + "\n" for one in self.episodes]
-        write_atomic(self._folder / "episodes.jsonl", "".join(lines).encode())
+        self._note(done)  # before it is learnt from, which takes longer: else it would be practised again
         if self.config.search:
             self._tried(correction, outcome)
+        else:
+            self._learn()
+            done = replace(done, updates=self.learner.metrics["updates"])
+            self._note(done)
         return done
+
+    def _note(self, done: PracticeEpisode) -> None:
+        """Keep what came of an episode, in place of what was kept of it before."""
+        self.episodes[done.number - 1 :] = [done]
+        lines = [json.dumps(asdict(one)) + "\n" for one in self.episodes]
+        write_atomic(self._folder / "episodes.jsonl", "".join(lines).encode())
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -117,6 +117,23 @@ def test_a_practice_that_ended_goes_on_where_it_was(tmp_path):
     again.close()
 
 
+def test_a_practice_that_was_killed_while_it_learnt_practises_nothing_twice(tmp_path, monkeypatch):
+    whole = practice(tmp_path / "whole")
+    expected = [whole.episode() for _ in range(3)]
+    whole.close()
+    part = practice(tmp_path / "killed")
+    part.episode()
+    with monkeypatch.context() as killed, pytest.raises(ZeroDivisionError):
+        killed.setattr(part.learner, "step", lambda: 1 / 0)
+        part.episode()
+    part.close()
+    again = practice(tmp_path / "killed", policy := Learning(speed=0.2))
+    again.episode()
+    assert again.episodes == expected and policy.speed == pytest.approx(whole.policy.speed)
+    assert len(again.store.catalogue()) == 3
+    again.close()
+
+
 def test_a_judge_tells_what_is_learnt_from_and_the_simulator_only_scores(tmp_path):
     """The judge is certain after 3 looks, long before the gantry has come anywhere."""
     memory = partial(RobotMemory, encoder=WordEncoder())
@@ -226,6 +243,8 @@ def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_pa
     practice(tmp_path).close()
     with pytest.raises(InvalidInputError, match=r"holds another practice .*exploration: 0\.0, not 0\.2"):
         practice(tmp_path, config=replace(CONFIG, exploration=0.2))
+    with pytest.raises(InvalidInputError, match=r"holds another practice .*gap: None, not \{'yaw_deg': 15\}"):
+        practice(tmp_path, about={"gap": {"yaw_deg": 15}})
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"what": 1}) + "\n")
     with pytest.raises(StoreError, match=r"episodes\.jsonl: cannot be read"):
         practice(tmp_path)
