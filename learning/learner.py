@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engram.core.contracts import Policy
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
-from engram.learning.experience.eligibility import why_not
+from engram.learning.experience.eligibility import UNREADABLE, why_not
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
@@ -141,11 +141,14 @@ class Learner:
         state.episodes += 1
         if not info.success:
             return 0
-        reason = why_not(info.sources, self.lineage)
+        reason, transitions = why_not(info.sources, self.lineage), list[Transition]()
+        try:
+            transitions = [] if reason else list(self._source.episode(info.number))
+        except StoreError:  # the episodes after it are learnt from all the same
+            reason = UNREADABLE
         if reason:
             state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
             return 0
-        transitions = self._source.episode(info.number)
         if not transitions:  # the store's bound has let it go
             return 0
         self._replay.add(info.number, transitions)
@@ -305,7 +308,10 @@ class Learner:
         if self._stream is not None and progress.streams:
             self._stream.places = progress.streams
         for number in progress.replay:
-            transitions = self._source.episode(number)
+            try:
+                transitions = self._source.episode(number)
+            except StoreError:  # damaged: the training goes on without it
+                continue
             if transitions:  # the store's bound may have let it go
                 self._replay.add(number, transitions)
 

@@ -8,7 +8,7 @@ from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
-CALLED_OFF = "called off or not seen"
+UNREADABLE = "stored record damaged"
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
