@@ -19,8 +19,10 @@ from rich.table import Table
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
+from engram.validation.following import judged_on
 from engram.validation.gate import PROMOTE, GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
+from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress
 from engram.validation.validate import validate as run_gate
 from engram.validation.worst_case import FEWEST
@@ -40,10 +42,10 @@ class ValidateConfig:
     verdict there."""
     tasks: tuple[str, ...] = ()
     """Tasks or suites on which the candidate has to hold its ground; default: all that either was trained on."""
-    on: str = "none"
+    on: str = ""
     """The gap that the robot has to the tabletop, where one is known, as of engram improve: none, turned,
     turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, careful, or a .json file of engram identify.
-    Every scene deviates a little from it."""
+    Every scene deviates a little from it. Empty: with --learner what its gate takes the robot for, else none."""
     margin: float = 0.1
     """A success rate that is lower by so much is worse."""
     false_promotion: float = 0.01
@@ -91,6 +93,8 @@ def validate(config: ValidateConfig) -> int:
         work = learner / GATE
         version, candidate, drives = learner_contenders(learner, drives, config.candidate)
         print(f"{version} against what drives", file=sys.stderr)
+    on = config.on or (judged_on(work) if config.learner is not None else "") or NOMINAL
+    print(f"on a robot that differs by: {on}", file=sys.stderr)
     tasks = config.tasks or tasks_of(candidate, drives)
     console = Console(stderr=True)
 
@@ -106,7 +110,7 @@ def validate(config: ValidateConfig) -> int:
         tasks,
         work,
         strictness,
-        on=config.on,
+        on=on,
         workers=config.workers,
         niceness=config.niceness,
         ray=config.ray,
@@ -116,7 +120,7 @@ def validate(config: ValidateConfig) -> int:
     )
     console.print(_table(verdict))
     console.print(f"{verdict.decision}: {verdict.reason}")
-    where = verdict_path(work / "verdicts", verdict.candidate, verdict.approved)
+    where = verdict_path(work / "verdicts", verdict.candidate, verdict.approved, verdict.environment)
     console.print(f"report: {where.with_suffix('.html')}")
     print(json.dumps(asdict(verdict) | {"kept": str(where)}))
     return int(verdict.decision != PROMOTE)

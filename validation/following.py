@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.core.errors import DAMAGED, EngramError, InvalidInputError
+from engram.core.durable import write_atomic
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.learning.experience.reader import ExperienceReader
 from engram.sim.gaps import Gap, get_gap, read_gap
@@ -33,6 +34,9 @@ MATTERS = {
 """What a record tells. A smaller change is none: the gate's trials vary a robot by about as much."""
 UNTOLD = ("friction", "mass", "limits")
 """What no record tells: it is as the gate was told."""
+
+JUDGED_ON = "robot.json"
+"""File of the gap for which the gate judges candidates, in its folder."""
 
 Find = Callable[[Path, Gap], tuple[Identification, int]]
 """Folder of experience, gap whose other values stay -> what was found, and the number of the last episode."""
@@ -93,6 +97,24 @@ def followed_gap(
     except (EngramError, OSError) as error:
         told(f"the robot's gap was not looked for: {error}")
     return on if kept is None else str(path)
+
+
+def keep_judged_on(folder: Path, on: str) -> None:
+    """Note in the gate's ``folder`` that it takes the robot to have the gap ``on``."""
+    write_atomic(folder / JUDGED_ON, (json.dumps({"on": on}) + "\n").encode())
+
+
+def judged_on(folder: Path) -> str:
+    """Return the gap that the gate in ``folder`` takes the robot to have; empty: no gate has judged there.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    path = folder / JUDGED_ON
+    try:
+        return str(json.loads(path.read_text())["on"]) if path.exists() else ""
+    except DAMAGED as error:
+        raise StoreError(f"{path}: cannot be read: {error}; the gate writes it again with its next verdict") from error
 
 
 def differing(one: Gap, other: Gap) -> str:

@@ -19,7 +19,7 @@ from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
 from engram.runtime.parameters.gate import GateNodeConfig
 from engram.sim.gaps import get_gap
-from engram.validation.following import followed_gap, identify_stored
+from engram.validation.following import followed_gap, identify_stored, keep_judged_on
 from engram.validation.gate import GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
 from engram.validation.practising import PracticeJob, asked_lately, nothing_to_do, practise
@@ -164,9 +164,11 @@ class StandingGate:
                 raise _StoppedError
 
         _, candidate, drives = learner_contenders(self._folder, self._began, version)
+        on = self._followed(self._outputs.found, check)
+        keep_judged_on(self._folder / GATE, on)
         return validate(
             *(candidate, drives, self.tasks, self._folder / GATE, self._config),
-            on=self._followed(self._outputs.found, check),
+            on=on,
             workers=self._workers,
             ray=self._ray,
             niceness=self._niceness,

@@ -16,6 +16,7 @@ from engram.core.registry import split_options
 from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, write_verdict
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import each_once
+from engram.validation.following import judged_on
 from engram.validation.gate import OPEN, Gate, GateConfig
 from engram.validation.ray_pool import ray_pool
 from engram.validation.report import write_page
@@ -180,14 +181,17 @@ def trained_tasks(folder: Path) -> tuple[str, ...]:
 def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     """Return what looks up in ``folder`` whether the gate let one sha256 drive in place of another, and why.
 
+    Where a gate judges for this robot, what was judged on another one is none of its verdicts.
+
     It raises WeightsError where there is no verdict, where it is void or was another one, or where the test was weaker
     than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on, or
     a worst case of a task.
     """
 
     def proof(candidate: str, approved: str) -> str:
-        verdict = read_verdict(folder / "verdicts", candidate, approved)
-        verdict.check(candidate, approved, environment_digest(str(verdict.report.get("on", NOMINAL))))
+        on = judged_on(folder)
+        verdict = read_verdict(folder / "verdicts", candidate, approved, environment_digest(on) if on else "")
+        verdict.check(candidate, approved, environment_digest(on or str(verdict.report.get("on", NOMINAL))))
         trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
         if weak := _weakness(verdict.report, trained, WorstCases(folder)):
             raise WeightsError(

@@ -50,24 +50,31 @@ class GateVerdict:
             raise WeightsError(f"the gate did not promote {candidate[:12]} ({self.decision}): {self.reason}")
 
 
-def verdict_path(folder: Path, candidate: str, approved: str) -> Path:
-    """Return where the verdict on these two sha256 lies in ``folder``."""
-    return folder / f"{candidate[:16]}_{approved[:16]}.json"
+def verdict_path(folder: Path, candidate: str, approved: str, environment: str) -> Path:
+    """Return where the verdict on these two sha256 in ``environment`` lies in ``folder``: each robot has its own."""
+    return folder / f"{candidate[:16]}_{approved[:16]}_{environment}.json"
 
 
 def write_verdict(folder: Path, verdict: GateVerdict) -> Path:
     """Keep ``verdict`` in ``folder``; return the file. It is durable when this returns."""
-    path = verdict_path(folder, verdict.candidate, verdict.approved)
+    path = verdict_path(folder, verdict.candidate, verdict.approved, verdict.environment)
     write_atomic(path, (json.dumps(asdict(verdict), indent=1) + "\n").encode())
     return path
 
 
-def read_verdict(folder: Path, candidate: str, approved: str) -> GateVerdict:
-    """Return the verdict on these two sha256; raises WeightsError if there is none, or the file is damaged."""
-    path = verdict_path(folder, candidate, approved)
+def read_verdict(folder: Path, candidate: str, approved: str, environment: str = "") -> GateVerdict:
+    """Return the verdict on these two sha256 in ``environment``; without one, the newest in any.
+
+    Raises:
+        WeightsError: there is none, or the file is damaged.
+    """
+    kept = sorted(folder.glob(verdict_path(folder, candidate, approved, "*").name), key=lambda one: one.stat().st_mtime)
+    path = verdict_path(folder, candidate, approved, environment) if environment or not kept else kept[-1]
     if not path.exists():
+        where = "; what it judged was another robot, or the code of before" if kept else ""
         raise WeightsError(
-            f"the gate has not judged {candidate[:12]} against {approved[:12]}, which drives; run engram validate"
+            f"the gate has not judged {candidate[:12]} against {approved[:12]}, which drives{where}; "
+            "run engram validate"
         )
     try:
         values = json.loads(path.read_text())

@@ -1,7 +1,7 @@
 """A verdict of the gate lets one set of weights drive in place of another, here, and nothing else."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -16,7 +16,7 @@ def verdict(decision: str = "promote") -> GateVerdict:
 
 
 def test_a_verdict_survives_the_disk_and_holds(tmp_path) -> None:
-    assert write_verdict(tmp_path, verdict()) == verdict_path(tmp_path, NEW, OLD)
+    assert write_verdict(tmp_path, verdict()) == verdict_path(tmp_path, NEW, OLD, "env")
     found = read_verdict(tmp_path, NEW, OLD)
     assert found == verdict()
     found.check(NEW, OLD, "env")
@@ -47,6 +47,16 @@ def test_a_missing_or_damaged_verdict_is_named(tmp_path) -> None:
     wrong = ({"candidate": 5}, {"report": []}, {"more": 1})
     damaged = [json.dumps(asdict(verdict()) | change) for change in wrong]
     for text in ("{", "[]", '{"decision": "promote"}', "\x00", *damaged):
-        verdict_path(tmp_path, NEW, OLD).write_text(text)
+        verdict_path(tmp_path, NEW, OLD, "env").write_text(text)
         with pytest.raises(WeightsError, match=r"aaaa_bbbb.*\.json: cannot be read"):
             read_verdict(tmp_path, NEW, OLD)
+
+
+def test_a_verdict_on_another_robot_leaves_the_one_on_this(tmp_path) -> None:
+    write_verdict(tmp_path, verdict("reject"))
+    elsewhere = replace(verdict(), environment="other")
+    write_verdict(tmp_path, elsewhere)
+    assert read_verdict(tmp_path, NEW, OLD, "env").decision == "reject"
+    assert read_verdict(tmp_path, NEW, OLD) == elsewhere  # the newest, where nobody says which robot it is
+    with pytest.raises(WeightsError, match="what it judged was another robot, or the code of before; run engram val"):
+        read_verdict(tmp_path, NEW, OLD, "third")

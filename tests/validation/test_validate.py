@@ -23,6 +23,7 @@ from engram.learning.weights.manifest import make_manifest
 from engram.policies.checkpoint import sha256
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import GAPS, Gap, varied
+from engram.validation.following import judged_on, keep_judged_on
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
@@ -87,6 +88,24 @@ def test_a_strict_test_of_every_task_is_a_proof(tmp_path) -> None:
     write_verdict(tmp_path / "verdicts", replace(verdict, report={"on": "turned"}))
     with pytest.raises(WeightsError, match="the report is damaged"):
         proof_in(tmp_path, "base")("new", "old")
+
+
+def test_where_a_gate_judges_for_a_robot_a_verdict_on_another_one_proves_nothing(tmp_path) -> None:
+    """As of engram validate --on none, beside a gate node that found the robot's gap and rejected."""
+    report = Gate(trained_tasks(Path(BASE.checkpoint))).report()
+    for on, decision in (("turned", "reject"), ("none", PROMOTE)):
+        told = report | {"on": on, "worst_cases": {}}
+        write_verdict(
+            tmp_path / "verdicts", GateVerdict("new", "old", environment_digest(on), decision, "as it is", told)
+        )
+    assert proof_in(tmp_path, "base")("new", "old") == "the gate: as it is"
+    keep_judged_on(tmp_path, "turned")
+    with pytest.raises(WeightsError, match=r"did not promote new \(reject\)"):
+        proof_in(tmp_path, "base")("new", "old")
+    keep_judged_on(tmp_path, "late")
+    with pytest.raises(WeightsError, match="what it judged was another robot"):
+        proof_in(tmp_path, "base")("new", "old")
+    assert judged_on(tmp_path) == "late" and judged_on(tmp_path / "nowhere") == ""
 
 
 def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
