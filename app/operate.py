@@ -48,7 +48,7 @@ class PromoteConfig:
     """Which weights shall drive, and which learner is meant."""
 
     version: tyro.conf.Positional[str] = ""
-    """As the page and policy/manifest name it; default: the newest candidate."""
+    """As the page and policy/candidate name it; default: the newest candidate."""
     reason: str = ""
     """Why, for the log of promotions."""
     domain: int | None = None

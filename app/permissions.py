@@ -57,7 +57,7 @@ PARAMETERS = (
     *("set_parameters", "set_parameters_atomically"),
 )
 LIFECYCLE = ("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph")
-OF_LEARNER = ("experience", "experience/ack", "policy/gate", "policy/manifest", "policy/weights")
+OF_LEARNER = ("experience", "experience/ack", "policy/candidate", "policy/gate", "policy/manifest", "policy/weights")
 """Topics of a learner and its gate: where a robot has none, they are another robot's."""
 CHOOSES_POLICY = ("viewer", "operator")
 OPERATOR_HEARS = ("command",)

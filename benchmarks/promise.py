@@ -128,7 +128,8 @@ class Promise:
         self.promoted = ""  # what the learner has announced last for driving; it drives from the next step of a goal on
         node = self.loop.client.node
         node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
-        node.create_subscription(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
+        node.create_subscription(PolicyManifestMsg, "policy/candidate", self._on_manifest, qos.LATCHED)
+        node.create_subscription(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
         self._drove = ""
 
     def _on_verdict(self, msg: GateVerdict) -> None:

@@ -56,7 +56,8 @@ class GateNode(EngramNode):
         except EngramError as error:
             self.cannot = str(error)
             self.get_logger().warning(f"no candidate can be judged: {error}")
-        self.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
+        self.subscribe(PolicyManifestMsg, "policy/candidate", self._on_candidate, qos.LATCHED)
+        self.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
         self.every(0.5, self._promote, "policy/promote")
 
     def stop(self) -> None:
@@ -65,10 +66,12 @@ class GateNode(EngramNode):
             self.get_logger().warning("an episode was still running after a minute")
         self.standing = None
 
-    def _on_manifest(self, msg: PolicyManifestMsg) -> None:
-        if msg.stage == "candidate" and self.standing is not None:
+    def _on_candidate(self, msg: PolicyManifestMsg) -> None:
+        if self.standing is not None:
             self.standing.offer(msg.version)
-        elif msg.stage in ("canary", "approved"):
+
+    def _on_manifest(self, msg: PolicyManifestMsg) -> None:
+        if msg.stage in ("canary", "approved"):
             self.promotions.drives(msg.version)
 
     def _promote(self) -> None:

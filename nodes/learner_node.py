@@ -61,7 +61,8 @@ class LearnerNode(EngramNode):
             proof = proof_in(folder / "gate", self.config.policy)
             self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
-        self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
+        self.candidates = self.create_publisher(PolicyManifestMsg, "policy/candidate", qos.LATCHED)
+        self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.MANIFEST)
         self.chunks = self.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
 
     def start(self) -> None:
@@ -129,9 +130,13 @@ class LearnerNode(EngramNode):
         self.acks.publish(messages.ack_to_msg(receipt.robot_id, receipt.boot_id, receipt.sequence, stored))
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
-        """Publish weights in slices, their manifest first."""
+        """Publish weights in slices, their manifest first; of a candidate that is kept back, the manifest alone."""
         now_ns = self.get_clock().now().nanoseconds
-        self.manifests.publish(messages.manifest_to_msg(manifest, now_ns, self.config.chunk_size, signature))
+        told = messages.manifest_to_msg(manifest, now_ns, self.config.chunk_size, signature)
+        if manifest.stage == "candidate":
+            self.candidates.publish(told)
+        if data:  # else what drives stays latched, for a policy node that starts later
+            self.manifests.publish(told)
         for msg in messages.weight_chunks_to_msgs(manifest.version, data, self.config.chunk_size):
             self.chunks.publish(msg)
         self.get_logger().info(f"announced weights {manifest.version} ({manifest.stage}, {manifest.size} bytes)")

@@ -34,8 +34,10 @@ COMMAND = _profile(1)
 CHUNK = _profile(1, latched=True)
 """policy/action_chunk: a safety node that was restarted in mid-episode goes on with the chunk at hand."""
 LATCHED = _profile(1, latched=True)
-"""task/status, safety/stopped, robot_description, policy/manifest, tf_static as we publish it: a node that starts late
+"""task/status, safety/stopped, robot_description, policy/candidate, tf_static as we publish it: a node that starts late
 still learns the last one."""
+MANIFEST = _profile(2, latched=True)
+"""policy/manifest: what drives, and what drove before, which other robots keep while one tries a canary."""
 GRAPH = _profile(64, latched=True)
 """memory/graph: changes in order; a late reader gets the recent ones and asks for the rest."""
 WEIGHTS = _profile(512, latched=True)

@@ -48,7 +48,7 @@ class WeightsInbox:
             size_max=config.weights_max_mb << 20,
         )
         self._thread = node.worker("weights", lambda job: job(), capacity=64)  # manifests; slices are bounded by bytes
-        node.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.LATCHED)
+        node.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
         node.subscribe(WeightChunk, "policy/weights", self._on_chunk, qos.WEIGHTS)
 
     def _on_manifest(self, msg: PolicyManifestMsg) -> None:

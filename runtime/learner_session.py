@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from engram.core.errors import EngramError, WeightsError
+from engram.core.errors import EngramError, StoreError, WeightsError
 from engram.core.types import PolicyManifest
 from engram.learning.experience.eligibility import ABLATION, COVERED, why_not
 from engram.learning.experience.store import ExperienceStore
@@ -92,7 +92,10 @@ class LearnerSession(ExperienceSession):
         super().begin()
         if not self.learner.metrics["updates"]:
             self.learner.save()  # who practises in simulation looks there for weights and pace
-        if len(self.library.deployed) > 1 or self.library.forgotten:
+        deployed = self.library.deployed
+        if len(deployed) > 2 and self.library.stage(deployed[-1]) == "canary":
+            self._announce(*self.library.get(deployed[-2]))  # the robots that do not try it drive this
+        if len(deployed) > 1 or self.library.forgotten:
             self._announce(*self.library.get(self.library.current))
         self._due = self._forgotten()
 
@@ -227,13 +230,20 @@ class LearnerSession(ExperienceSession):
         """Count new episodes; roll back what is worse on the robots, or let a canary drive them all."""
         found = self._store.catalogue(self.live.cursor)
         for info in found:
-            # Spoilt or blindfolded, a version says nothing of itself; what a person had to finish is no success of it.
-            if why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
+            # Spoilt or blindfolded, or called off, a version says nothing of itself; what a person had to finish is no
+            # success of it.
+            if not info.judged or why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
                 continue
-            helped = info.success and any(step.intervention for step in self._store.episode(info.number))
+            try:
+                helped = info.success and any(step.intervention for step in self._store.episode(info.number))
+            except StoreError as error:  # a damaged record: the episodes after it count all the same
+                self._health.count("episodes unreadable")
+                self._health.problem("experience", str(error))
+                continue
             self.live.add(info.number, info.policy_version, kind_of(info.task), info.success, helped=helped)
         if not found:
             return
+        self.live.cursor = found[-1].number
         self.live.keep(self.library.versions)
         self.live.save()
         with self._deciding:
@@ -265,8 +275,8 @@ class LearnerSession(ExperienceSession):
         self.library.add(data, manifest)
         self._due = None
         self._health.count("candidates")
-        # Behind the gate the weights stay here: in simulation a policy node would let any that it gets drive.
-        self._announce(b"" if self._config.promote == "gated" else data, manifest)
+        # Unless they may drive at once the weights stay here: in simulation a policy node lets any that it gets drive.
+        self._announce(data if self._config.promote == "auto" else b"", manifest)
         if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
             self.library.deploy(manifest.version)
             self.learner.promoted(manifest.version)

@@ -25,8 +25,10 @@ class Newest:
             self.outcomes.appendleft(outcome)
 
     def announced(self, manifest: PolicyManifest) -> None:
-        """Take note of weights."""
-        self.candidates.appendleft(Candidate(manifest.version, manifest.parent, manifest.stage, manifest.metrics))
+        """Take note of weights; what comes on two topics, once."""
+        told = Candidate(manifest.version, manifest.parent, manifest.stage, manifest.metrics)
+        if not self.candidates or (told.version, told.stage) != (self.candidates[0].version, self.candidates[0].stage):
+            self.candidates.appendleft(told)
 
     def verdict(self, judged: Judged) -> None:
         """Take note of how far the gate is with a version; its newest word takes the place of the one before."""

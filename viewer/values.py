@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights that the learner or an operator announced on policy/manifest."""
+    """Weights that the learner or an operator announced on policy/candidate or policy/manifest."""
 
     version: str
     parent: str  # version that it was trained from; "" = the first

@@ -75,8 +75,13 @@ class WeightsReceiver:
         """
         if manifest.version == self._done or (self._assembler and self._assembler.manifest == manifest):
             return
+        try:
+            self._check(manifest, signature, chunk_size)
+        except WeightsError:
+            if self._assembler is None or self._assembler.manifest.version != manifest.version:
+                self._refused = manifest.version  # what is being assembled goes on: others send manifests, too
+            raise
         self._assembler, self._refused = None, manifest.version
-        self._check(manifest, signature, chunk_size)
         if manifest.stage in ("retired", "rejected", "rolled_back"):
             self._forget_early()
             return

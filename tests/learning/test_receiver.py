@@ -113,6 +113,18 @@ def test_what_is_not_in_order_is_refused_and_counted_by_its_reason(tmp_path, how
     assert inbox.offered == [("v2", data(2.0))]
 
 
+def test_a_manifest_that_is_refused_ends_no_transfer(tmp_path):
+    """A robot that starts while another one tries a canary hears of both before the slices of what it drives."""
+    inbox = Inbox(tmp_path)
+    mine = announced(make_manifest(data(1.0), "v1", parent="v0", stage="approved", lineage=LINEAGE), ("r1",), 7)
+    inbox.receiver.begin(mine, sign(mine, KEY), SLICE)
+    with pytest.raises(WeightsError, match=r"meant for \['r2'\]"):
+        inbox.send("v2", 8, robots=("r2",), stage="canary", value=2.0)
+    for index, piece in enumerate(split(data(1.0), SLICE)):
+        inbox.receiver.take("v1", index, piece)
+    assert inbox.offered == [("v1", data(1.0))]
+
+
 def test_a_damaged_log_of_announcements_lets_no_old_weights_in(tmp_path):
     (tmp_path / "announced.json").write_text("{")
     with pytest.raises(WeightsError, match=r"announced.json cannot be read"):

@@ -20,7 +20,7 @@ class Learner:
 
     def __init__(self, graph, folder):
         self.graph, self.folder, self.asked = graph, folder, []
-        self.manifests = graph.node.create_publisher(PolicyManifest, "policy/manifest", qos.LATCHED)
+        self.manifests = graph.node.create_publisher(PolicyManifest, "policy/candidate", qos.LATCHED)
         self.verdicts = graph.listen(GateVerdict, "policy/gate", qos.LATCHED)
         self.serve()
 

@@ -73,7 +73,8 @@ class Robot:
         self.graph = graph
         self.out = graph.node.create_publisher(Experience, "experience", qos.EXPERIENCE)
         self.acks = graph.listen(ExperienceAck, "experience/ack", qos.EXPERIENCE)
-        self.manifests = graph.listen(PolicyManifest, "policy/manifest", qos.LATCHED)
+        self.candidates = graph.listen(PolicyManifest, "policy/candidate", qos.LATCHED)
+        self.manifests = graph.listen(PolicyManifest, "policy/manifest", qos.MANIFEST)
         self.spool = Spool(tmp_path / "spool", "r")
         for transition in episode(1, 6, **how):
             self.spool.add(transition)
@@ -103,13 +104,14 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     assert (acks[-1].robot_id, acks[-1].boot_id, acks[-1].stored) == ("r", spool.boot_id, 6)
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, learner.child.pid) == min(19, mine + NICENESS)  # once, not twice
-    candidate = graph.wait(lambda: [m for m in manifests if m.stage == "candidate"], 180, "a candidate")[-1]
-    assert graph.wait(lambda: assemble(candidate, chunks), 180, "all slices")
+    candidate = graph.wait(lambda: robot.candidates, 180, "a candidate")[-1]
+    assert not manifests  # it drives nobody yet
 
     request = PromotePolicy.Request(version=candidate.version, reason="test")
     assert graph.call(PromotePolicy, "policy/promote", request).accepted
-    graph.wait(lambda: manifests[-1].stage == "approved", 180, "approval")
+    graph.wait(lambda: manifests and manifests[-1].stage == "approved", 180, "approval")
     assert messages.manifest_from_msg(manifests[-1]).lineage == LINEAGE
+    assert graph.wait(lambda: assemble(manifests[-1], chunks), 180, "all slices")
     refused = graph.call(PromotePolicy, "policy/promote", PromotePolicy.Request(version="nonsense"))
     assert not refused.accepted
     assert "unknown weights version 'nonsense'" in refused.reason
@@ -131,7 +133,7 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
     start(graph, tmp_path, "gated")
     graph.active("learner_node")
     robot.send()
-    candidate = graph.wait(lambda: [m for m in robot.manifests if m.stage == "candidate"], 180, "a candidate")[-1]
+    candidate = graph.wait(lambda: robot.candidates, 180, "a candidate")[-1]
     request = PromotePolicy.Request(version=candidate.version, reason="test")
     refused = graph.call(PromotePolicy, "policy/promote", request)
     assert not refused.accepted
@@ -155,11 +157,33 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
     domain = ["--domain", str(graph.domain)]
     assert cli.main(["promote", *domain]) == 0  # the newest candidate
     assert capsys.readouterr().out == f"{candidate.version} drives now; the gate: not worse by 0.1\n"
-    graph.wait(lambda: robot.manifests[-1].stage == "approved", 180, "approval")
+    graph.wait(lambda: robot.manifests and robot.manifests[-1].stage == "approved", 180, "approval")
     assert cli.main(["rollback", "--reason", "test", *domain]) == 0
     assert capsys.readouterr().out == "v0 drives again\n"
     assert cli.main(["promote", candidate.version, *domain]) == 1
     assert "rolled_back, because test" in capsys.readouterr().out
+
+
+def test_a_policy_that_starts_late_hears_of_what_drives_whatever_candidates_came_since(graph, tmp_path):
+    robot = Robot(graph, tmp_path)
+    start(graph, tmp_path, "manual")
+    graph.active("learner_node")
+    robot.send()
+    first = graph.wait(lambda: robot.candidates, 180, "a candidate")[-1].version
+    assert graph.call(PromotePolicy, "policy/promote", PromotePolicy.Request(version=first)).accepted
+    for transition in episode(2, 6):
+        robot.spool.add(transition)
+    robot.spool.commit()
+    due = [messages.transition_to_msg(one) for one in robot.spool.due(0.0, 100)]
+    graph.wait_telling(
+        lambda: [robot.out.publish(one) for one in due], lambda: robot.candidates[-1].version != first, 180, "another"
+    )
+    late = graph.listen(PolicyManifest, "policy/manifest", qos.MANIFEST)
+    chunks = graph.listen(WeightChunk, "policy/weights", qos.WEIGHTS)
+    graph.wait(lambda: late, 60, "what drives is latched")
+    graph.spin(1.0)
+    assert {(told.version, told.stage) for told in late} == {(first, "approved")}
+    assert graph.wait(lambda: assemble(late[-1], chunks), 60, "its slices, too")
 
 
 def test_a_learner_does_not_wait_for_what_is_gone_and_a_bad_step_keeps_out_no_good_one(graph, tmp_path):
@@ -248,7 +272,7 @@ def test_experience_of_another_policy_is_stored_and_counted_and_not_learnt_from(
     graph.wait(lambda: graph.value("learner_node", key) == "1", 180, "the episode is passed over")
     assert graph.value("learner_node", "stored transitions") == "6"
     assert graph.value("learner_node", "learner updates") == "0"
-    assert not robot.manifests
+    assert not robot.manifests and not robot.candidates
 
 
 def test_of_a_policy_that_cannot_be_trained_the_experience_is_kept_all_the_same(graph, tmp_path):
@@ -275,8 +299,11 @@ def test_a_policy_with_memory_learns_from_the_episodes_that_robots_send(graph, t
     start(graph, tmp_path, "manual", str(tmp_path / "policy"), "behavior_cloning")
     graph.active("learner_node")
     robot.send()
-    candidate = graph.wait(lambda: [m for m in robot.manifests if m.stage == "candidate"], 120, "a candidate")[-1]
-    data = graph.wait(lambda: assemble(candidate, chunks), 180, "all slices")
+    candidate = graph.wait(lambda: robot.candidates, 120, "a candidate")[-1]
+    request = PromotePolicy.Request(version=candidate.version, reason="test")
+    assert graph.call(PromotePolicy, "policy/promote", request).accepted
+    approved = graph.wait(lambda: robot.manifests, 180, "approval")[-1]
+    data = graph.wait(lambda: assemble(approved, chunks), 180, "all slices")
     (tmp_path / "candidate.safetensors").write_bytes(data)
     before = policy.network.state_dict()
     policy.load_weights(tmp_path / "candidate.safetensors", candidate.version)

@@ -59,7 +59,7 @@ class Robot:
         self.color = make(Image, "camera/front/color/image_raw", every_step)
         self.info = make(CameraInfo, "camera/front/camera_info", every_step)
         self.tf = make(TFMessage, "tf_static", qos.LATCHED)
-        self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.LATCHED)
+        self.manifest = make(PolicyManifestMsg, "policy/manifest", qos.MANIFEST)
         self.slices = make(WeightChunk, "policy/weights", qos.WEIGHTS)
         self.chunks = graph.listen(ActionChunk, "policy/action_chunk", qos.every_step(qos.CHUNK, lockstep=True))
         graph.active("policy_node")

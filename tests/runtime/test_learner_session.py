@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load
 
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
-from engram.core.types import ActionSource
+from engram.core.types import UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
@@ -107,7 +107,9 @@ def test_a_burst_of_updates_makes_a_candidate_that_nobody_drives_unasked(desk):
     assert desk.health.counts["updates"] == BURST
     assert desk.versions == [version] and desk.health.counts["candidates"] == 1
     data, manifest, signature = desk.announced[0]
-    np.testing.assert_array_equal(load(data)["count"], 1.0 + BURST)  # it began at one; each update adds one
+    assert data == b""  # in simulation whoever gets it would drive it
+    kept = desk.session.library.get(version)[0]
+    np.testing.assert_array_equal(load(kept)["count"], 1.0 + BURST)  # it began at one; each update adds one
     assert (manifest.stage, signature) == ("candidate", b"")
     assert manifest.config["announced"] == {"sequence": 10**18, "robots": ["r1"]}
     assert (desk.session.library.current, desk.shown()["driving version"]) == ("v0", "v0")
@@ -219,6 +221,45 @@ def drive(desk, version, outcomes, first, task="reach", helped=False):
     desk.session.train(lambda: False)
 
 
+def test_goals_that_were_called_off_are_no_failures_of_the_version_that_drove(tmp_path):
+    desk = Desk(tmp_path, false_rollback=0.05)
+    drive(desk, "v0", "1" * 20, 100)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    for i in range(20):
+        *steps, end = episode(200 + i, success=False, truncated=True, source=OWN)
+        for one in (*steps, replace(end, reward_source=UNJUDGED)):
+            desk.session.take(replace(one, boot_id=f"b{i}", sequence=one.step + 1, policy_version=version))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+    assert desk.session.library.current == version
+    assert not desk.session.live.of(version)
+    drive(desk, version, "0" * 20, 300)  # these are
+    assert desk.session.library.current == "v0"
+    desk.close()
+
+
+def test_a_record_that_cannot_be_read_stops_neither_watch_nor_training(tmp_path):
+    desk = Desk(tmp_path)
+    desk.learn()
+    for boot in ("b0", "b1"):
+        for one in episode(int(boot[1]), source=OWN):
+            told = {"boot_id": boot, "sequence": one.step + 1, "policy_version": "v0"}
+            desk.session.take(replace(one, intervention=False, **told))
+    desk.session.commit()
+    with closing(sqlite3.connect(tmp_path / "experience" / "experience.sqlite")) as file, file:
+        file.execute("UPDATE transitions SET payload = x'00' WHERE boot_id IN ('boot', 'b0')")
+    desk.session.train(lambda: False)
+    assert desk.session.live.of("v0")["reach"] == "1"  # the one that can be read
+    assert desk.health.counts["episodes unreadable"] == 1
+    drive(desk, "v0", "0", 300)  # and it goes on
+    assert desk.session.live.of("v0")["reach"] == "10"
+    desk.close()
+    again = Desk(tmp_path)  # what was learnt from it stays, though it cannot be replayed
+    assert again.session.learner.metrics["updates"] and not list(tmp_path.glob("set-aside*"))
+    again.close()
+
+
 def test_the_newest_goals_are_told_in_their_order(tmp_path):
     desk = Desk(tmp_path)
     drive(desk, "v0", "101", 100)
@@ -302,6 +343,23 @@ def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes,
     assert told.version == (version if stage == "approved" else "v0")
     assert again.session.library.stage(version) == stage
     assert again.session.library.stage("v0") == ("retired" if stage == "approved" else "approved")
+    again.close()
+
+
+def test_a_learner_that_restarts_under_a_canary_tells_the_other_robots_what_they_drive(tmp_path):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"))
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    desk.close()
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    drive(desk, first, "1", 100)
+    second = desk.learn()
+    desk.session.promote(second, "please")
+    desk.close()
+    again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    again.session.begin()
+    told = [(one.version, one.config["announced"]["robots"]) for _, one, _ in again.announced]
+    assert told == [(first, ["r1", "r2"]), (second, ["r1"])]
     again.close()
 
 
