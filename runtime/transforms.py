@@ -12,6 +12,8 @@ from engram.core.types import Pose
 
 KEPT = 64
 """Poses kept per frame: 6 s at 10 Hz."""
+MOST_FRAMES = 1024
+"""A robot has tens of frames; more than this come from somebody who makes up names."""
 
 
 class TransformBuffer:
@@ -26,18 +28,33 @@ class TransformBuffer:
         self._moving: dict[str, StampedBuffer[Pose]] = {}
 
     def add_static(self, frame: str, pose: Pose) -> None:
-        """Take in the ``pose`` of ``frame`` in its parent ``pose.frame``, which always holds."""
+        """Take in the ``pose`` of ``frame`` in its parent ``pose.frame``, which always holds.
+
+        Raises:
+            InvalidInputError: it is a new one, and there are ``MOST_FRAMES``; those that are known go on.
+        """
+        self._bound(frame)
         self._static[frame] = pose
         self._moving.pop(frame, None)
 
     def add(self, frame: str, stamp_ns: int, pose: Pose) -> None:
-        """Take in the ``pose`` of ``frame`` in its parent ``pose.frame`` at ``stamp_ns``; the first said holds."""
+        """Take in the ``pose`` of ``frame`` in its parent ``pose.frame`` at ``stamp_ns``; the first said holds.
+
+        Raises:
+            InvalidInputError: as of :meth:`add_static`.
+        """
+        self._bound(frame)
         self._static.pop(frame, None)
         history = self._moving.setdefault(frame, StampedBuffer(KEPT))
         if history.newest is not None and history.newest.frame != pose.frame:
             history.clear()  # between poses in two parents nothing can be interpolated
         if stamp_ns not in history:
             history.add(stamp_ns, pose)
+
+    def _bound(self, frame: str) -> None:
+        known = frame in self._static or frame in self._moving
+        if not known and len(self._static) + len(self._moving) >= MOST_FRAMES:
+            raise InvalidInputError(f"tf frame {frame[:100]!r}: the {MOST_FRAMES + 1}th, it is left out")
 
     def lookup(self, target: str, frame: str, stamp_ns: int) -> Pose:
         """Return the pose of ``frame`` in ``target`` at ``stamp_ns``, interpolated between neighbours in time.

@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.geometry import make_pose, rotation
-from engram.runtime.transforms import TransformBuffer
+from engram.runtime.transforms import MOST_FRAMES, TransformBuffer
 
 QUARTER = Rotation.from_euler("z", 90, degrees=True)
 
@@ -110,3 +110,15 @@ def test_nothing_is_interpolated_between_two_parents():
     assert buffer.lookup("base_link", "tool", 150).position[0] == pytest.approx(1.5)
     with pytest.raises(StaleDataError):
         buffer.lookup("base_link", "tool", 50)
+
+
+def test_names_that_somebody_makes_up_take_no_more_than_their_room_and_no_known_frame_away():
+    buffer = TransformBuffer()
+    moving(buffer, 0, 0.5)
+    for number in range(MOST_FRAMES - 1):
+        buffer.add_static(f"made up {number}", make_pose(np.zeros(3), STILL, "base_link"))
+    for add in (lambda: moving(buffer, 0, 0.0, child="one more"), lambda: buffer.add_static("one more", None)):
+        with pytest.raises(InvalidInputError, match="tf frame 'one more': the 1025th, it is left out"):
+            add()
+    moving(buffer, 100, 0.6)
+    assert buffer.lookup("base_link", "tool", 100).position[0] == 0.6
