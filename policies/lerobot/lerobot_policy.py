@@ -19,7 +19,7 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import load_weights
-from engram.policies.lerobot.robot_features import STATE, robot_features
+from engram.policies.lerobot.robot_features import STATE, check_units, robot_features
 
 _ACTION, _IMAGES = "action", "observation.images"
 
@@ -60,6 +60,8 @@ class LeRobotPolicy(Policy):
         for step in preprocess.steps:
             renames |= getattr(step, "rename_map", {})
         self.features = robot_features(policy.config, renames, robot)
+        for step in (*preprocess.steps, *postprocess.steps):
+            check_units(getattr(step, "stats", None) or {}, self.features, robot)
         self._policy = policy.eval()
         self.preprocess, self.postprocess = preprocess, postprocess
         self.kinematics, self.robot = kinematics, robot

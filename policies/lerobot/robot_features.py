@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from lerobot.configs.types import FeatureType
@@ -93,6 +94,30 @@ def robot_features(config: Any, renames: Mapping[str, str], robot: RobotConfig) 
             )
     joints_alone = _joints_alone(config, robot)
     return RobotFeatures(cameras, joints_alone, _space(config, robot, joints_alone))
+
+
+def check_units(
+    stats: Mapping[str, Mapping[str, Any]], features: RobotFeatures, robot: RobotConfig, action: str = "action"
+) -> None:
+    """Raise InvalidInputError where a policy's joint positions were recorded in another unit than rad.
+
+    LeRobot saves no unit, but the mean of what it trained on (``stats``, by feature): one that lies further beyond a
+    joint's range than that is wide is no angle of this joint in rad. ``lerobot-record`` often writes degrees.
+    """
+    low, high = np.array(robot.position_min), np.array(robot.position_max)
+    joints = len(robot.arm_joints)
+    for name, counts in ((STATE, features.joints_alone), (action, features.space == "joint_position")):
+        mean = stats.get(name, {}).get("mean")
+        if not counts or mean is None:
+            continue
+        mean = np.asarray(mean, np.float64).reshape(-1)[:joints]
+        beyond = np.maximum(low - mean, mean - high) - (high - low)
+        if len(mean) == joints and beyond.max() > 0.0:
+            worst = int(beyond.argmax())
+            raise InvalidInputError(
+                f"{name}: {robot.arm_joints[worst]} was {mean[worst]:.1f} on average in training, its range is "
+                f"{low[worst]:.2f} to {high[worst]:.2f} rad: convert the recorded angles to rad, and train again"
+            )
 
 
 def _camera(feature: str, shape: tuple[int, ...], robot: RobotConfig) -> CameraInput:

@@ -172,6 +172,13 @@ def test_joint_positions_drive_the_joints(tmp_path):
     )
 
 
+def test_joint_positions_in_degrees_are_refused_by_what_the_policy_trained_on(tmp_path):
+    load(save_tiny("act", tmp_path / "rad", state=4, action=4, mean=0.9))
+    with pytest.raises(InvalidInputError, match=r"observation\.state: x was 51\.0 on average .*convert .* to rad"):
+        load(save_tiny("act", tmp_path / "deg", state=4, action=4, mean=51.0))
+    load(save_tiny("act", tmp_path / "tool", state=11, action=7, mean=51.0))  # no joint positions alone
+
+
 def test_a_camera_that_was_renamed_for_training_is_found_again(tmp_path):
     folder = save_tiny("act", tmp_path / "act", cameras=("observation.images.camera1", "observation.images.camera2"))
     with pytest.raises(UnknownNameError, match=r"unknown camera image of robot gantry 'observation.images.camera1'"):

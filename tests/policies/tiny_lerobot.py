@@ -34,9 +34,13 @@ def save_tiny(
     side: int = SIDE,
     seed: int = 0,
     inputs: dict[str, PolicyFeature] | None = None,
+    mean: float = 0.1,
     **fields: Any,
 ) -> Path:
-    """Write a policy of ``family`` that takes ``cameras`` and a state, and besides ``inputs``; return ``folder``."""
+    """Write a policy of ``family`` that takes ``cameras`` and a state, and besides ``inputs``; return ``folder``.
+
+    ``mean``: of all that it trained on.
+    """
     if family == "diffusion":
         pytest.importorskip("diffusers")
     torch.manual_seed(seed)
@@ -52,15 +56,15 @@ def save_tiny(
         family, device="cpu", pretrained_backbone_weights=None, **features, **{**SMALL[family], **fields}
     )
     get_policy_class(family)(config).eval().save_pretrained(folder)
-    for pipeline in make_pre_post_processors(config, dataset_stats=_stats(config)):
+    for pipeline in make_pre_post_processors(config, dataset_stats=_stats(config, mean)):
         pipeline.save_pretrained(folder)
     return folder
 
 
-def _stats(config: Any) -> dict[str, dict[str, np.ndarray]]:
+def _stats(config: Any, mean: float) -> dict[str, dict[str, np.ndarray]]:
     stats = {}
     for name, feature in (config.input_features | config.output_features).items():
         shape = (3, 1, 1) if feature.type is FeatureType.VISUAL else feature.shape
         ones = np.ones(shape, np.float32)
-        stats[name] = {"mean": 0.1 * ones, "std": 0.5 * ones, "min": -0.9 * ones, "max": 0.9 * ones}
+        stats[name] = {"mean": mean * ones, "std": 0.5 * ones, "min": -0.9 * ones, "max": 0.9 * ones}
     return stats
