@@ -13,6 +13,7 @@ from typing import Protocol
 
 from engram.core.child import run_apart
 from engram.core.errors import EngramError, InvalidInputError
+from engram.core.registry import make_robot
 from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.workspace import EXPERIENCE
@@ -35,7 +36,7 @@ MORE = 3
 
 
 SIMULATED = "panda_2f85"
-"""The robot on whose tabletop candidates are tried."""
+"""The robot on whose tabletop candidates are tried, by its name; how a robot of this kind differs, its record tells."""
 
 
 class GateOutputs(Protocol):
@@ -247,7 +248,7 @@ def standing_gate(config: GateNodeConfig, outputs: GateOutputs) -> StandingGate:
         UnknownNameError: there is no such checkpoint.
     """
     manual = "; set promote: manual of the learner, and try candidates yourself"
-    if config.robot != SIMULATED:
+    if make_robot(config.robot).name != SIMULATED:  # with cameras of its own it is one all the same
         raise InvalidInputError(f"robot {config.robot!r}: the gate simulates a {SIMULATED} alone{manual}")
     if ":" in config.policy:
         raise InvalidInputError(f"policy {config.policy!r} is no checkpoint{manual}")

@@ -116,6 +116,12 @@ def test_another_robot_than_the_simulated_one_is_not_judged_on_its_tabletop(grap
     assert told.startswith("nothing: robot 'examples.robot:GANTRY': the gate simulates a panda_2f85 alone")
 
 
+def test_a_panda_with_a_camera_of_its_own_is_judged(graph, tmp_path, learner):
+    start(graph, tmp_path, robot="examples.camera:PANDA_WITH_SIDE")
+    learner.announce("worse")
+    assert learner.verdict("worse").decision == "reject"
+
+
 CRASHES = """
 import os, rclpy
 from engram_interfaces.srv import PromotePolicy
