@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from engram.memory.graph_memory import GraphMemory
 from engram.memory.merging import memories
 from engram.memory.query.language import parse
 from engram.memory.query.times import QuestionConfig
+from engram.memory.query.unread import Unread
 from engram.memory.robot_memory import RobotMemory
 from engram.memory.storage.se2 import PlaneTransform
 from engram.memory.storage.snapshots import read_snapshot
@@ -74,7 +75,8 @@ def question_of(asked: Asked, asking: Asking) -> Question:
     question = question if then is None else then.question
     if asked.near:
         chosen = question.selection() or Selection()
-        question = Relation("near", asked.near, chosen.text, limit=question.limit, now_ns=question.now_ns)
+        near = Relation("near", asked.near, chosen.text, limit=question.limit, now_ns=question.now_ns)
+        question = replace(question, question=near) if isinstance(question, Unread) else near
     if asked.place is not None:
         question = question.refined(place=asked.place, radius_m=asked.radius_m)
     if asked.robot_place is not None:

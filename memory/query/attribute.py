@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from engram.core.contracts import MemoryAnswer
 from engram.core.questions import Attribute, FindObject
@@ -10,11 +11,11 @@ from engram.core.types import SceneNode
 from engram.memory.graph.completion import is_default_color
 from engram.memory.query.assemble import assembled
 from engram.memory.query.context import QueryContext
-from engram.memory.query.find_object import sentence
+from engram.memory.query.find_object import sentence, was_never_sure
 from engram.memory.query.grammar import without_articles
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import names
-from engram.memory.query.phrases import listed, whereabouts
+from engram.memory.query.phrases import listed, whereabouts, within
 from engram.memory.query.registry import register
 from engram.perception.color import color_name
 
@@ -22,6 +23,8 @@ COLORS: tuple[str, ...] = (
     "red", "orange", "yellow", "green", "cyan", "blue", "purple", "magenta", "pink", "brown", "black", "white", "gray",
 )  # fmt: skip
 """Values that the memory knows of an object: by its label, else by the colour that was measured."""
+_LOOKS_LIKE: Mapping[str, tuple[str, ...]] = {"brown": ("orange",), "magenta": ("pink", "purple")}
+"""What perception calls the colours that it has no name for: brown is dark orange, as is orange in shadow."""
 _UNKNOWN: tuple[str, ...] = (
     "open", "closed", "shut", "full", "empty", "clean", "dirty", "hot", "cold", "warm", "wet", "dry", "broken", "heavy",
     "light", "on fire", "locked", "unlocked",
@@ -41,8 +44,10 @@ def answer_attribute(question: Attribute, context: QueryContext) -> MemoryAnswer
         text = f"I do not know whether the {hits.nodes[0].label} is {question.value}: {known}."
         return assembled(question, context, hits, text, 0.0)
     fits = [i for i, node in enumerate(hits.nodes) if question.value in ("", color_of(node))]
-    first = fits[0] if fits else 0
-    hits = _first(hits, first)
+    alike = [i for i, node in enumerate(hits.nodes) if color_of(node) in _LOOKS_LIKE.get(question.value, ())]
+    hits = _first(hits, (*fits, *alike, 0)[0])
+    if alike and not fits:
+        return assembled(question, context, hits, _cannot_tell(question, context, hits), 0.0)
     confidence = hits.confidence[0] if color_of(hits.nodes[0]) else 0.0
     return assembled(question, context, hits, _sentence(question, context, hits, bool(fits)), confidence)
 
@@ -62,16 +67,35 @@ def _sentence(question: Attribute, context: QueryContext, hits: Hits, fits: bool
         return f"I do not know the colour of the {node.label}: the detector that saw it reports none."
     others = [f"a {color_of(other) or 'colourless'} one" for other in hits.nodes[1:] if color_of(other) != color]
     beside = f" I also know of {listed(list(dict.fromkeys(others)))}." if others else ""
-    where = f"it {be} {whereabouts(context.tracker, node, hits.facts[0])}"
+    where = _where(question, context, hits)
+    if not hits.is_believed(0) and was_never_sure(context, node):
+        return f"{where} It looked {color}.{beside}"
     verdict = "" if not question.value else "Yes: " if fits else "No: "
-    text = f"{verdict}the {question.text} {be} {color}; {where}.{beside}"
+    text = f"{verdict}the {question.text} {be} {color}; {within(where)}{beside}"
     return text[0].upper() + text[1:]
 
 
+def _cannot_tell(question: Attribute, context: QueryContext, hits: Hits) -> str:
+    """Say that the colour asked for cannot be told from the one that the object is taken to have."""
+    color, be = color_of(hits.nodes[0]), "was" if context.is_past else "is"
+    told = (
+        f"I do not know whether the {question.text} {be} {question.value}: I cannot tell {question.value} from {color}"
+    )
+    return f"{told}. {_where(question, context, hits)}"
+
+
+def _where(question: Attribute, context: QueryContext, hits: Hits) -> str:
+    """Say where the first of ``hits`` is."""
+    if hits.is_believed(0):
+        be = "was" if context.is_past else "is"
+        return f"It {be} {whereabouts(context.tracker, hits.nodes[0], hits.facts[0])}."
+    return sentence(FindObject(question.text, now_ns=question.now_ns), context, hits)
+
+
 def _called(hits: Hits, text: str) -> Hits:
-    """Return those whose label has all the words, if there are any."""
-    keep = [i for i, node in enumerate(hits.nodes) if names(text, node.label)]
-    return hits.chosen(keep) if keep else hits
+    """Return those whose label has all the words, of these those believed to be there, if there are any."""
+    named = [i for i, node in enumerate(hits.nodes) if names(text, node.label)] or range(len(hits.nodes))
+    return hits.chosen([i for i in named if hits.is_believed(i)] or named)
 
 
 def _first(hits: Hits, i: int) -> Hits:

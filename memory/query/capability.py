@@ -110,12 +110,14 @@ def _thing(question: Capability, context: QueryContext) -> Thing:
     hits = context.search(wanted)
     if hits.nodes and hits.nodes[0].state != "absent":
         node = hits.nodes[0]
-        return Thing(node.label, node.pose.position, node.size, hits.confidence[0])
+        label = node.label if hits.is_believed(0) else f"{node.label} that I may have seen"
+        return Thing(label, node.pose.position, node.size, hits.confidence[0])
     tracker = context.tracker
     known = [node for node in map(tracker.scene.node, anchors(tracker, question.target)) if node.state != "absent"]
     if not known:
         raise UnknownNameError(f"{question.target!r} is gone: nobody can reach it")
-    return Thing(known[0].label, known[0].pose.position, known[0].size, 1.0)
+    node = known[0]
+    return Thing(node.label, node.pose.position, node.size, node.belief if node.layer == "object" else 1.0)
 
 
 def _reaches(node: SceneNode, thing: Thing, *, grasp: bool) -> Verdict:

@@ -9,12 +9,12 @@ from engram.core.contracts import MemoryAnswer
 from engram.core.questions import Count
 from engram.memory.query.assemble import assembled
 from engram.memory.query.context import QueryContext
-from engram.memory.query.grammar import singulars, split_relation
+from engram.memory.query.grammar import plural, singulars, split_relation
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import is_known_label, names
-from engram.memory.query.phrases import listed
+from engram.memory.query.phrases import named
 from engram.memory.query.registry import register
-from engram.memory.query.relation import emptiness
+from engram.memory.query.relation import complete, emptiness
 
 _MOST = 1000
 """More objects than this are not counted."""
@@ -26,23 +26,25 @@ def answer_count(question: Count, context: QueryContext) -> MemoryAnswer:
     known = [text for text in singulars(question.text) if is_known_label(context.tracker.columns, history, text)]
     text = known[0] if known else singulars(question.text)[-1]
     selection = replace(context.selection(replace(question, text="")), text=text, limit=_MOST)
-    hits = _there(context.search(selection), text, context) if known or not text else Hits()
-    confidence = min(hits.confidence, default=_none_confidence(question, context))
-    found = assembled(question, context, hits, _sentence(question, text, context, hits), confidence)
+    there, unsure = _there(context.search(selection), text) if known or not text else (Hits(), Hits())
+    confidence = min(there.confidence, default=_none_confidence(question, context)) * complete(unsure)
+    words = _sentence(question, text, context, there) + _beside(question, context, there, unsure)
+    found = assembled(question, context, there, words, confidence)
     return replace(
         found, nodes=found.nodes[: question.limit], scores=found.scores[: question.limit],
         evidence=found.evidence[: question.limit],
     )  # fmt: skip
 
 
-def _there(hits: Hits, text: str, context: QueryContext) -> Hits:
-    """Return the objects among ``hits`` that are called so and were believed to be there."""
-    sure = context.tracker.config.sure_belief
+def _there(hits: Hits, text: str) -> tuple[Hits, Hits]:
+    """Return the objects among ``hits`` that are called so: those believed to be there, and those that may be."""
     keep = [
         i for i, node in enumerate(hits.nodes)
-        if node.layer == "object" and node.state != "absent" and node.belief >= sure and names(text, node.label)
+        if node.layer == "object" and node.state != "absent" and names(text, node.label)
     ]  # fmt: skip
-    return hits.chosen(sorted(keep, key=lambda i: hits.nodes[i].label))
+    keep.sort(key=lambda i: hits.nodes[i].label)
+    unsure = [i for i in keep if not hits.is_believed(i)]
+    return hits.chosen([i for i in keep if hits.is_believed(i)]), hits.chosen(unsure)
 
 
 def _none_confidence(question: Count, context: QueryContext) -> float:
@@ -59,10 +61,17 @@ def _sentence(question: Count, text: str, context: QueryContext, hits: Hits) -> 
         return f"{knew} no {kind}{where}{then}."
     if count == 1:
         return f"{knew} 1 {kind}{where}{then}: the {hits.nodes[0].label}."
-    plural = question.text if question.text != text else f"{kind}s"
-    shown = [f"the {node.label}" for node in hits.nodes[: question.limit]]
-    more = [f"{count - len(shown)} more"] if count > len(shown) else []
-    return f"{knew} {count} {plural}{where}{then}: {listed(shown + more)}."
+    kinds = question.text if question.text != text else plural(kind)
+    return f"{knew} {count} {kinds}{where}{then}: {named(hits.nodes, question.limit, count)}."
+
+
+def _beside(question: Count, context: QueryContext, there: Hits, unsure: Hits) -> str:
+    """Say what else there may be."""
+    if not unsure.nodes:
+        return ""
+    count, more = len(unsure.nodes), " more" if there.nodes else ""
+    may = "There may have been" if context.is_past else "I may have seen"
+    return f" {may} {count}{more}: {named(unsure.nodes, question.limit, count)}."
 
 
 _QUESTION = re.compile(r"^(?:how many|count(?: all)?(?: the)?|(?:what is )?the number of) (?P<what>.+)$")

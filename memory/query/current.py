@@ -11,7 +11,7 @@ from engram.core.types import SceneNode
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph.vectors import VectorIndex
 from engram.memory.query.hits import Hits, RetrievalConfig, Stays
-from engram.memory.query.names import called, names
+from engram.memory.query.names import called, which_named
 from engram.memory.storage.columns import ABSENT, AGENT, OBJECT, NodeColumns
 
 
@@ -23,8 +23,43 @@ def rank(
 
     At least ``_ALIKE`` of them, if there are: who comes first among namesakes is decided later.
     """
-    columns = tracker.columns
     rows, cosine = _candidates(tracker, index, query, targets, config)
+    return _ranked(tracker.columns, rows, cosine, query, config)
+
+
+def search_now(
+    tracker: Tracker, index: VectorIndex, query: Selection, targets: list[str] | None, config: RetrievalConfig,
+    stays: Stays | None,
+) -> Hits:  # fmt: skip
+    """Return what fits ``query`` today, best first; ``targets`` are the ids that its target means, None = no target."""
+    found, alike = _candidates(tracker, index, query, targets, config)
+    rows, scores, cosine = _ranked(tracker.columns, found, alike, query, config)
+    if not len(rows):
+        return Hits()
+    now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
+    nodes = tracker.columns.nodes(rows)
+    stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
+    sure = [_confidence(node, one, now_ns, stay, config)
+            for node, one, stay in zip(nodes, cosine.tolist(), stayed, strict=True)]  # fmt: skip
+    chosen = list(range(len(nodes))) if query.place is not None else likeliest_first([n.label for n in nodes], sure)
+    chosen = chosen[: query.limit]
+    facts = [tracker.history.current(nodes[i].id) for i in chosen]
+    rest = [None if row is None else tracker.history.facts([row])[0] for row in facts]
+    believed = _believed(tracker, rows[chosen])
+    return Hits(
+        tuple(nodes[i] for i in chosen), tuple(float(scores[i]) for i in chosen), tuple(sure[i] for i in chosen),
+        tuple(rest), tuple(believed.tolist()), int(_believed(tracker, found).sum()),
+    )  # fmt: skip
+
+
+_ALIKE = 4
+"""At least so many are compared by the chance that they are still there, even if only one is asked for."""
+
+
+def _ranked(
+    columns: NodeColumns, rows: np.ndarray, cosine: np.ndarray, query: Selection, config: RetrievalConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the best of ``rows`` (n,) first, their scores and their cosines."""
     scores = cosine * columns.belief[rows]
     if query.place is not None:
         away = columns.position[rows] - query.place
@@ -34,29 +69,11 @@ def rank(
     return rows[best], scores[best], cosine[best]
 
 
-def search_now(
-    tracker: Tracker, index: VectorIndex, query: Selection, targets: list[str] | None, config: RetrievalConfig,
-    stays: Stays | None,
-) -> Hits:  # fmt: skip
-    """Return what fits ``query`` today, best first; ``targets`` are the ids that its target means, None = no target."""
-    rows, scores, cosine = rank(tracker, index, query, config, targets)
-    if not len(rows):
-        return Hits()
-    now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
-    nodes = tracker.columns.nodes(rows)
-    stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
-    sure = [_confidence(node, alike, now_ns, stay, config)
-            for node, alike, stay in zip(nodes, cosine.tolist(), stayed, strict=True)]  # fmt: skip
-    chosen = list(range(len(nodes))) if query.place is not None else likeliest_first([n.label for n in nodes], sure)
-    chosen = chosen[: query.limit]
-    facts = [tracker.history.current(nodes[i].id) for i in chosen]
-    found = [None if row is None else tracker.history.facts([row])[0] for row in facts]
-    return Hits(tuple(nodes[i] for i in chosen), tuple(float(scores[i]) for i in chosen),
-                tuple(sure[i] for i in chosen), tuple(found))  # fmt: skip
-
-
-_ALIKE = 4
-"""At least so many are compared by the chance that they are still there, even if only one is asked for."""
+def _believed(tracker: Tracker, rows: np.ndarray) -> np.ndarray:
+    """Tell (n,) bool which objects are believed to be there; robots say themselves where they are."""
+    columns = tracker.columns
+    there = (columns.belief[rows] >= tracker.config.sure_belief) & (columns.state[rows] != ABSENT)
+    return there | (columns.layer[rows] == AGENT)
 
 
 def likeliest_first(labels: Sequence[str], sure: Sequence[float]) -> list[int]:
@@ -110,11 +127,10 @@ def _candidates(
         keep = _thing(columns, narrow)
         narrow, cosine = narrow[keep], cosine[keep]
     if query.vector is not None and len(cosine):
-        fits = cosine >= max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
+        named = which_named(query.text, [columns.about(row).label for row in narrow.tolist()])
+        least = max(config.cosine_min, float(cosine.max()) - config.cosine_margin)
+        fits = named if named.any() else cosine >= least
         narrow, cosine = narrow[fits], cosine[fits]
-        named = np.array([names(query.text, columns.about(row).label) for row in narrow.tolist()], bool)
-        if named.any():
-            narrow, cosine = narrow[named], cosine[named]
     return narrow, np.clip(cosine, 0.0, 1.0).astype(np.float64)
 
 

@@ -13,7 +13,7 @@ from engram.memory.query.grammar import without_articles, without_opening
 from engram.memory.query.hits import Hits
 from engram.memory.query.phrases import age, name, whereabouts
 from engram.memory.query.registry import register
-from engram.memory.storage.fact_columns import Fact
+from engram.memory.storage.fact_columns import FOREVER, Fact
 
 SEEN_NOW_NS = 5_000_000_000
 """An object that was visible this short a time ago is seen now."""
@@ -43,28 +43,45 @@ def sentence(question: FindObject, context: QueryContext, hits: Hits) -> str:
         return f"I know of {what}{' at that time' if context.is_past else ''}."
     node, fact, confidence = hits.nodes[0], hits.facts[0], hits.confidence[0]
     about_ns = context.about_ns(question)
+    sure = hits.is_believed(0)
     if context.is_past:
-        return _past(context, node, fact, confidence, about_ns)
+        return _past(context, node, fact, confidence, about_ns, sure)
     if node.layer == "agent":
         return _robot(context, node, fact, about_ns)
-    return _present(context, node, fact, confidence, about_ns)
+    return _present(context, node, fact, confidence, about_ns, sure)
 
 
-def _past(context: QueryContext, node: SceneNode, fact: Fact | None, confidence: float, about_ns: int) -> str:
+def was_never_sure(context: QueryContext, node: SceneNode) -> bool:
+    """Whether ``node`` was never seen often enough to be believed, as far as the memory knew: maybe it never was."""
+    believed_ns = FOREVER - 1 if context.believed_ns is None else context.believed_ns
+    return node.layer == "object" and not context.tracker.history.ever_sure([node.id], believed_ns)[node.id]
+
+
+def _past(
+    context: QueryContext, node: SceneNode, fact: Fact | None, confidence: float, about_ns: int, sure: bool
+) -> str:
     where, unseen = whereabouts(context.tracker, node, fact), age(about_ns - node.last_seen_ns)
+    if not sure and was_never_sure(context, node):
+        return f"I may have seen the {node.label} {where}; I {'was' if context.believed_ns else 'am'} not sure."
     if context.believed_ns is not None:
-        return f"I thought the {node.label} was {where}; last seen {unseen} before."
+        thought = "thought" if sure else "was not sure that"
+        return f"I {thought} the {node.label} was {where}; last seen {unseen} before."
     if node.state == "absent":
         return f"The {node.label} was not where I had seen it, {where}; I do not know where it was."
     seen = "I saw it there" if node.state == "visible" else f"last seen {unseen} before"
     return f"{name(node)} was {where}; {seen}; confidence {confidence:.2f}."
 
 
-def _present(context: QueryContext, node: SceneNode, fact: Fact | None, confidence: float, now_ns: int) -> str:
+def _present(
+    context: QueryContext, node: SceneNode, fact: Fact | None, confidence: float, now_ns: int, sure: bool
+) -> str:
     where, unseen_ns = whereabouts(context.tracker, node, fact), now_ns - node.last_seen_ns
+    seen_now = node.state == "visible" and unseen_ns <= SEEN_NOW_NS
+    if not sure and (seen_now or was_never_sure(context, node)):
+        return f"I may have seen the {node.label} {age(unseen_ns)} ago {where}; I am not sure."
     if node.state == "absent":
         return f"The {node.label} is gone; I saw it {age(unseen_ns)} ago {where}."
-    if node.state == "visible" and unseen_ns <= SEEN_NOW_NS:
+    if seen_now:
         return f"The {node.label} is {where}; I see it."
     if confidence < _MAYBE:
         return f"I last saw the {node.label} {age(unseen_ns)} ago {where}; it may be somewhere else by now."

@@ -49,20 +49,50 @@ def without_articles(words: str) -> str:
     return "" if words in ("what", "which", "everything", "anything", "object", "objects", "things") else words
 
 
+_PLURALS = {
+    "knives": "knife", "wives": "wife", "lives": "life", "shelves": "shelf", "bookshelves": "bookshelf",
+    "leaves": "leaf", "loaves": "loaf", "halves": "half", "scarves": "scarf", "calves": "calf", "wolves": "wolf",
+    "mice": "mouse", "people": "person", "men": "man", "women": "woman", "children": "child", "teeth": "tooth",
+    "feet": "foot", "buses": "bus", "lenses": "lens", "axes": "axe",
+    "tomatoes": "tomato", "potatoes": "potato", "mangoes": "mango",
+    **{f"{one}s": one for one in ("cookie", "pie", "tie", "movie", "brownie", "smoothie", "hoodie", "shoe", "toe")},
+}  # fmt: skip
+"""Plurals that no rule below forms, or more than one."""
+_SINGULARS = {one: many for many, one in _PLURALS.items()}
+
+
 def singulars(text: str) -> list[str]:
     """Return what ``text`` may be in the singular, the likeliest last: first as it is.
 
-    >>> singulars("red boxes"), singulars("cup")
-    (['red boxes', 'red boxe', 'red box'], ['cup'])
+    >>> singulars("red boxes"), singulars("knives"), singulars("cup")
+    (['red boxes', 'red boxe', 'red box'], ['knives', 'knive', 'knife'], ['cup'])
     """
-    found = [text]
+    found, (before, space, word) = [text], text.rpartition(" ")
     if text.endswith("s") and not text.endswith("ss"):
         found.append(text[:-1])
-    if text.endswith("ies"):
+    if word in _PLURALS:
+        found.append(f"{before}{space}{_PLURALS[word]}")
+    elif text.endswith("ies"):
         found.append(f"{text[:-3]}y")
-    elif text.endswith(("ses", "xes", "zes", "ches", "shes")):
+    elif text.endswith(("sses", "xes", "ches", "shes", "oes")):
         found.append(text[:-2])
-    return found
+    elif text.endswith(("ses", "zes")):
+        found.insert(1, text[:-2])
+    return list(dict.fromkeys(found))
+
+
+def plural(text: str) -> str:
+    """Return ``text``, which is in the singular, in the plural.
+
+    >>> plural("red box"), plural("knife"), plural("cup"), plural("scissors")
+    ('red boxes', 'knives', 'cups', 'scissors')
+    """
+    before, space, word = text.rpartition(" ")
+    if word in _SINGULARS:
+        return f"{before}{space}{_SINGULARS[word]}"
+    if text.endswith(("ss", "x", "z", "ch", "sh")):
+        return f"{text}es"
+    return text if text.endswith("s") else f"{text[:-1]}ies" if re.search(r"[^aeiou]y$", text) else f"{text}s"
 
 
 def _holding(words: str) -> str:

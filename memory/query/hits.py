@@ -42,10 +42,18 @@ class Hits:
     scores: tuple[float, ...] = ()  # 0..1, for ranking
     confidence: tuple[float, ...] = ()  # 0..1, that the node is what was asked for and was where it says
     facts: tuple[Fact | None, ...] = ()  # what each rests on
+    believed: tuple[bool, ...] = ()  # that each is there: its belief is at least one half; () = all
+    total: int = 0  # how many that fit are believed to be there, more than the limit lets through
+
+    def is_believed(self, i: int) -> bool:
+        """Whether number ``i`` is believed enough to be told as a fact."""
+        return self.believed[i] if self.believed else True
 
     def chosen(self, order: Sequence[int]) -> Hits:
-        """Return the hits with the numbers ``order``, in that order."""
+        """Return the hits with the numbers ``order``, in that order; ``total`` is how many of these are believed."""
+        believed = tuple(self.is_believed(i) for i in order)
         return Hits(
             tuple(self.nodes[i] for i in order), tuple(self.scores[i] for i in order),
             tuple(self.confidence[i] for i in order), tuple(self.facts[i] for i in order),
+            believed, sum(believed),
         )  # fmt: skip

@@ -8,31 +8,41 @@ robots    := "which robot|who" ("can reach|grasp|hold" thing | "has" part | "ope
 opening   := "where is|was|were" | "what is|was" | "when did you last see" | "did you see" | ...
              "what|where did you think|believe" asks what the memory believed at that time
 relation  := ("in" | "on" | "near" | "held by" | ...) [article] words
-time      := "now" | "yesterday" | "this morning" | "on tuesday" | "at 10:00" | "before|after lunch" |
-             "20 minutes ago" | "at 2026-11-21 10:00" | "at 12.5 s" | combinations such as "yesterday at 9 pm"
+time      := "now" | ["before|after|since|until"] (day [hour] | hour [day] | moment) |
+             "between" time "and" time | "from" time "to" time | "in the last 10 minutes"
+day       := "yesterday" | "on tuesday" | "last night" | "last week" | "2026-11-21" | "2 days ago"
+hour      := "at 10:00" | "at 9 pm" | "at midnight" | "this morning" | "at lunch"
+moment    := "20 minutes ago" | "2026-11-21 10:00" | "at 12.5 s"
 
-A time makes an AtTime of any question. Each kind of question brings its own rule: see
-:mod:`engram.memory.query.registry`.
+A time makes an AtTime of any question. Words of time that fit no rule make it an Unread one, which is answered only
+where they belong to a name. Each kind of question brings its own rule: see :mod:`engram.memory.query.registry`.
 """
 
 from __future__ import annotations
 
 import re
 
-from engram.core.questions import AtTime, Question
+from engram.core.questions import AtTime, Capability, Question
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.registry import understood
+from engram.memory.query.time_words import not_understood, unread
 from engram.memory.query.times import QuestionConfig, Times
+from engram.memory.query.unread import Unread
 
 
 def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> Question:
     """Return the question that ``text`` asks at ``now_ns``; words that no rule knows describe the object.
 
     Raises:
-        InvalidInputError: a date or a time of day that does not exist, or one that is still to come.
+        InvalidInputError: a date or a time of day that does not exist, one that is still to come, or times that do not
+            go together.
     """
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
     words, valid = Times(now_ns, config or QuestionConfig()).take(words)
     question = understood(words).refined(limit=limit, now_ns=now_ns)
+    if left := unread(words):
+        if isinstance(question, Capability) and question.ability == "do":  # the words describe a task, which is no name
+            raise not_understood(left)
+        question = Unread(question, left)
     return question if valid is None else AtTime(question, valid, valid[1] if believed else None)

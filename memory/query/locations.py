@@ -36,7 +36,7 @@ def options(
     looked = last_looks(tracker.columns, tracker.coverage, rows)
     since = (now_ns - looked) / max(1, now_ns - last_seen) if hits.nodes else np.full(len(rows), _UNHEARD_OF)
     weights *= np.where(looked > last_seen, np.clip(since, 0.0, 1.0), 1.0)
-    left = float(np.prod([1.0 - option.seen for option in found]))
+    left = max(0.0, _exists(tracker, hits, wanted) - 1.0 + float(np.prod([1.0 - option.seen for option in found])))
     shares = left * weights / (weights.sum() + _NOWHERE)
     for i, option in enumerate(found):
         here = _carriers(option.place, centre, half)
@@ -44,6 +44,14 @@ def options(
         shares[here] = 0.0
     return found + [Option(p.copy(), f"the {tracker.columns.about(int(row)).label}", 0.0, float(s))
                     for row, p, s in zip(rows, centre, shares, strict=True) if s > 0]  # fmt: skip
+
+
+def _exists(tracker: Tracker, hits: Hits, wanted: str) -> float:
+    """Return how sure it is that there is a ``wanted`` object at all: if it was never believed, as its belief says."""
+    nodes = [node for node in hits.nodes if node.label == wanted]
+    if not nodes or any(tracker.history.ever_sure([node.id for node in nodes]).values()):
+        return 1.0
+    return 1.0 - float(np.prod([1.0 - node.belief for node in nodes]))
 
 
 _ANYWHERE = 0.3

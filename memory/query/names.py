@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -82,6 +82,13 @@ def names(words: str, label: str) -> bool:
     "green cube" does not name the green button, even if the cube is gone.
     """
     return set(_said(words)) <= set(_said(label))
+
+
+def which_named(words: str, labels: Sequence[str]) -> np.ndarray:
+    """Tell (n,) bool which of ``labels`` have all of ``words``."""
+    wanted = set(_said(words))
+    first = max(wanted, key=len, default="")  # a look for one word tells most labels without taking them apart
+    return np.array([first in label.casefold() and wanted <= set(_said(label)) for label in labels], bool)
 
 
 def _said(label: str) -> list[str]:

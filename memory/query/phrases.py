@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -50,6 +51,21 @@ def name(node: SceneNode) -> str:
 def listed(names: list[str]) -> str:
     """Join names: "the cup, the bowl and the key"."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
+
+
+def within(sentence: str) -> str:
+    """Return a sentence as it is written behind a colon.
+
+    >>> within("The cup is gone."), within("I last saw the cup.")
+    ('the cup is gone.', 'I last saw the cup.')
+    """
+    return sentence if sentence.startswith("I ") else f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+def named(nodes: Sequence[SceneNode], most: int, count: int) -> str:
+    """Return the first ``most`` of ``count`` objects in words: "the cup, the bowl and 3 more"."""
+    shown = [f"the {node.label}" for node in nodes[:most]]
+    return listed([*shown, *([f"{count - len(shown)} more"] if count > len(shown) else [])])
 
 
 def coordinates(place: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from engram.memory.query.find_object import answer_from, sentence
 from engram.memory.query.grammar import split_relation, without_articles, without_opening
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import anchors, is_known_label, names
-from engram.memory.query.phrases import listed
+from engram.memory.query.phrases import named, within
 from engram.memory.query.registry import register
 
 EMPTY_CONFIDENCE = 0.5
@@ -27,8 +28,7 @@ def answer_relation(question: Relation, context: QueryContext) -> MemoryAnswer:
     selection = context.selection(question)
     hits = context.search(selection)
     if not question.text:
-        confidence = min(hits.confidence, default=emptiness(question.relation, question.target, context))
-        return assembled(question, context, hits, _list(question, context, hits), confidence)
+        return _contents(question, context, hits)
     about = FindObject(
         question.text, place=question.place, radius_m=question.radius_m, limit=question.limit,
         now_ns=question.now_ns, robot_place=question.robot_place,
@@ -41,23 +41,43 @@ def answer_relation(question: Relation, context: QueryContext) -> MemoryAnswer:
     return _denied(question, about, context, elsewhere)
 
 
+def _contents(question: Relation, context: QueryContext, hits: Hits) -> MemoryAnswer:
+    """List the objects that are believed to stand in the relation, and say which others may."""
+    there = hits.chosen([i for i in range(len(hits.nodes)) if hits.is_believed(i)])
+    maybe = [i for i, node in enumerate(hits.nodes) if not hits.is_believed(i) and node.state != "absent"]
+    unsure = hits.chosen(maybe)
+    empty = emptiness(question.relation, question.target, context)
+    text = _list(question, context, there, unsure, hits.total)
+    return assembled(question, context, there, text, min(there.confidence, default=empty) * complete(unsure))
+
+
+def complete(unsure: Hits) -> float:
+    """Return the chance that none of the objects that ``unsure`` left out is there."""
+    return math.prod(1.0 - one for one in unsure.confidence)
+
+
 def _denied(question: Relation, about: FindObject, context: QueryContext, elsewhere: Hits) -> MemoryAnswer:
     """Say that the object is not there, and where it is if that is known; no node fits the question."""
     known = bool(elsewhere.nodes) and names(question.text, elsewhere.nodes[0].label)
     text = sentence(about, context, elsewhere if known else Hits())
     confidence = elsewhere.confidence[0] if known else 0.0
-    found = assembled(about, context, Hits(), f"No: {text[0].lower()}{text[1:]}" if known else text, confidence)
+    found = assembled(about, context, Hits(), f"No: {within(text)}" if known else text, confidence)
     return replace(found, advice=search_advice(about, context, elsewhere if known else Hits(), confidence))
 
 
-def _list(question: Relation, context: QueryContext, hits: Hits) -> str:
+def _list(question: Relation, context: QueryContext, there: Hits, unsure: Hits, total: int) -> str:
+    """Name what is ``there``, of ``total`` objects, and what may be."""
     be = "was" if context.is_past else "is"
     relation, target = question.relation.replace("_", " "), question.target or "there"
     think = "I thought that " if context.believed_ns is not None else ""
-    there = [f"the {node.label}" for node in hits.nodes if node.state != "absent"]
-    if there:
-        verb = be if len(there) == 1 else {"is": "are", "was": "were"}[be]
-        text = f"{think}{listed(there)} {verb} {relation} the {target}."
+    unsure_of = "but I was not sure" if context.believed_ns is not None else "but I am not sure"
+    may = f"{named(unsure.nodes, len(unsure.nodes), 0)} may {'have been' if context.is_past else 'be'}"
+    if there.nodes:
+        verb = be if total == 1 else {"is": "are", "was": "were"}[be]
+        also = f"; {may}, {unsure_of}" if unsure.nodes else ""
+        text = f"{think}{named(there.nodes, len(there.nodes), total)} {verb} {relation} the {target}{also}."
+    elif unsure.nodes:
+        text = f"{think}{may} {relation} the {target}, {unsure_of}."
     elif not context.is_past and last_look(question.relation, question.target, context) is None:
         if question.relation == "in":
             return f"I do not know: I have never looked into the {target}."

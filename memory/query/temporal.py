@@ -55,13 +55,34 @@ def search_then(tracker: Tracker, index: VectorIndex, query: Selection, config: 
     held = chances(tracker, rows, query, config)
     scores = cosine * held
     best = np.lexsort((np.array(ids), -history.last_sight[rows], -np.round(scores, 3)))[: query.limit]
+    there = _there_then(tracker, rows, ids, held, query)
     sure = np.minimum(1.0, cosine[best] / config.cosine_sure) * held[best]
     facts = history.facts(rows[best])
     felt = sure
     if query.believed_ns is not None and asked(query) >= query.believed_ns:  # what a question of then was told
         felt = _belief(history, rows[best], query, tracker)
     nodes = nodes_then(tracker, facts, query, felt.tolist())
-    return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts))
+    return Hits(nodes, tuple(scores[best].tolist()), tuple(sure.tolist()), tuple(facts),
+                tuple(there[best].tolist()), int(there.sum()))  # fmt: skip
+
+
+def _there_then(
+    tracker: Tracker, rows: np.ndarray, ids: Sequence[str], held: np.ndarray, query: Selection
+) -> np.ndarray:
+    """Tell (n,) bool which objects were there at some time of the interval, or were believed to be at ``believed_ns``.
+
+    ``held`` is the chance (n,) that each was there at its end. What was seen there at its begin or later was there,
+    unless it was never seen often enough to be an answer.
+    """
+    history, half = tracker.history, tracker.config.sure_belief
+    if query.believed_ns is not None and asked(query) >= query.believed_ns:
+        return history.present[rows] & (_belief(history, rows, query, tracker) >= half)
+    there = held >= half
+    if query.believed_ns is None and query.valid_ns is not None:
+        seen = np.flatnonzero(~there & (history.last_sight[rows] >= query.valid_ns[0]))
+        ever = history.ever_sure({ids[i] for i in seen.tolist()})
+        there[seen] = [ever[ids[i]] for i in seen.tolist()]
+    return there & history.present[rows]
 
 
 def _targets_then(tracker: Tracker, query: Selection) -> tuple[list[str], list[_Spot]]:
@@ -98,8 +119,8 @@ def _named(tracker: Tracker, index: VectorIndex, query: Selection, config: Retri
     if agents:
         return {columns.about(row).id: 1.0 for row in agents}
     rows, cosine = index.nearest(query.vector, 1000)
-    rows, cosine = rows[cosine >= config.cosine_min], cosine[cosine >= config.cosine_min]
-    found = {columns.about(int(row)).id: min(1.0, float(c)) for row, c in zip(rows, cosine, strict=True)}
+    near = [(columns.about(row), c) for row, c in zip(rows.tolist(), np.clip(cosine, 0, 1).tolist(), strict=True)]
+    found = {one.id: c for one, c in near if c >= config.cosine_min or names(query.text, one.label)}
     wanted = set(query.text.split())
     for node_id in tracker.removed:  # not in the graph any more: its label is all that is left
         labels = {fact.label for fact in history.of(node_id)}
@@ -107,9 +128,8 @@ def _named(tracker: Tracker, index: VectorIndex, query: Selection, config: Retri
         if score >= config.cosine_min:
             found[node_id] = score
     best = max(found.values(), default=0.0)
-    found = {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
     meant = {node_id: score for node_id, score in found.items() if names(query.text, _label(tracker, node_id))}
-    return meant or found
+    return meant or {node_id: score for node_id, score in found.items() if score >= best - config.cosine_margin}
 
 
 def _label(tracker: Tracker, node_id: str) -> str:

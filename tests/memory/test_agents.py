@@ -195,6 +195,15 @@ def test_an_arm_reaches_as_far_as_it_says_and_one_that_drives_further():
         ask(memory, "which robot can reach the unicorn")
 
 
+def test_what_may_be_a_false_detection_is_not_promised_to_be_in_reach():
+    memory = arm()
+    memory.introduce("robot0", PANDA, 0)
+    watch(memory, [seen("red cube", HERE, score=0.3)], [0])
+    found = ask(memory, "which robot can reach the red cube", 1)
+    assert found.text.startswith("robot0 can reach the red cube that I may have seen: 0.51 m away")
+    assert found.confidence < 0.18
+
+
 def test_robots_are_found_by_what_they_have():
     memory = on_wheels()
     memory.introduce("cart", CART, 0)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import colorsys
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from engram.core.contracts import MemoryAnswer
-from engram.core.errors import UnknownNameError
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.questions import AtTime, Attribute, Count, FindObject, Question, Relation, Selection
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
 from engram.memory.graph.places import known_place
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.query import registry
+from engram.memory.query.attribute import _LOOKS_LIKE, COLORS
+from engram.memory.query.grammar import plural, singulars
 from engram.memory.query.language import parse
 from engram.memory.query.phrases import age
 from engram.memory.query.registry import register
+from engram.perception.color import color_name
 from tests.memory.scenes import WordEncoder, seen, view
 
 SECOND, DAY = 10**9, 86_400 * 10**9
@@ -132,6 +136,259 @@ def test_what_left_is_not_counted_but_was_then(cups):
     assert then.text.startswith("I knew of 3 cups at that time: ")
 
 
+def things(count, places=(TRAY,)):
+    """Return a memory of a tray with ``count`` things of different names."""
+    memory = GraphMemory(encoder=WordEncoder(), places=places)
+    names = ("key", "pen", "coin", "ring", "nut", "bolt", "dice", "cork")
+    watch(memory, [seen(name, (0.3 + 0.03 * i, 0.03 * i - 0.1, 0.03)) for i, name in enumerate(names[:count])])
+    return memory
+
+
+def test_a_list_says_how_many_more_there_are_than_it_names():
+    memory = things(7)
+    now = ask(memory, "what is on the tray")
+    then = ask(memory, "what was on the tray at 2 s")
+    assert (
+        now.text == "The key, the pen, the coin, the ring, the nut and 2 more are on the tray." and len(now.nodes) == 5
+    )
+    assert then.text.endswith(" and 2 more were on the tray.") and len(then.nodes) == 5
+    assert (
+        ask(things(5), "what is on the tray").text
+        == "The key, the pen, the coin, the ring and the nut are on the tray."
+    )
+    one = memory.query(parse("what is on the tray", 5 * SECOND, limit=1))
+    assert one.text == "The key and 6 more are on the tray."
+
+
+ALIKE = {"spray bottle": 0.4, "flask": 0.9}
+"""Cosines to a bottle."""
+
+
+class Meaning(WordEncoder):
+    """A spray bottle is far from a bottle in meaning, a flask is near."""
+
+    def encode(self, texts):
+        bottle, other = super().encode(["bottle", "other"])
+        other = (other - (other @ bottle) * bottle) / np.linalg.norm(other - (other @ bottle) * bottle)
+        rows = [
+            ALIKE[text] * bottle + np.sqrt(1 - ALIKE[text] ** 2) * other
+            if text in ALIKE
+            else super(Meaning, self).encode([text])[0]
+            for text in texts
+        ]
+        return np.array(rows, np.float32)
+
+
+@pytest.mark.parametrize("when", ["", " at 2 s"])
+def test_what_has_all_the_words_in_its_name_counts_however_far_it_is_in_meaning(when):
+    memory = GraphMemory(encoder=Meaning())
+    named = {"bottle": 0.3, "spray bottle": 0.5, "flask": 0.7}
+    watch(
+        memory, [replace(seen(name, (x, 0, 0.03)), embedding=Meaning().encode([name])[0]) for name, x in named.items()]
+    )
+    counted = ask(memory, f"how many bottles {'were' if when else 'are'} there{when}")
+    assert counted.text.endswith(": the bottle and the spray bottle.")
+    assert [node.label for node in ask(memory, f"where was the bottle{when}").nodes] == ["bottle", "spray bottle"]
+
+
+@pytest.mark.parametrize(
+    ("many", "one"),
+    [
+        ("knives", "knife"), ("shelves", "shelf"), ("wall shelves", "wall shelf"), ("tomatoes", "tomato"),
+        ("glasses", "glass"), ("boxes", "box"), ("leaves", "leaf"), ("gloves", "glove"), ("vases", "vase"),
+        ("shoes", "shoe"), ("berries", "berry"), ("cookies", "cookie"), ("mice", "mouse"), ("dishes", "dish"),
+        ("cups", "cup"), ("lenses", "lens"),
+    ],
+)  # fmt: skip
+def test_a_plural_is_counted_by_its_singular(many, one):
+    assert singulars(many)[-1] == one and plural(one) == many and singulars("cargoes")[-1] == "cargo"
+    memory = GraphMemory(encoder=WordEncoder())
+    watch(memory, [seen(one, (0.3, 0, 0.03)), seen(one, (0.6, 0.1, 0.03))])
+    assert ask(memory, f"how many {many} are there").text == f"I know of 2 {many}: the {one} and the {one}."
+    counted = memory.query(Count(one, now_ns=5 * SECOND))
+    assert counted.text.startswith(f"I know of 2 {many}: ")
+    assert ask(GraphMemory(encoder=WordEncoder()), f"how many {many} are there").text == f"I know of no {one}."
+
+
+# -- what may have been a false detection ----------------------------------------------------------------------------
+
+
+def glimpsed(first=("red bowl",), last=("blue cup",), score=0.3, encoder=None):
+    """Return a memory of a tray on which ``first`` was seen four times, and ``last`` once, by a detector hardly sure.
+
+    Odds of 1 to 9, times 8 to the power of 0.3: belief 0.17.
+    """
+    memory = GraphMemory(encoder=encoder or WordEncoder(), places=(TRAY,))
+    known = [seen(label, (0.4, 0.1 - 0.15 * i, 0.03)) for i, label in enumerate(first)]
+    once = [seen(label, (0.5, 0.1 - 0.15 * i, 0.03), score=score) for i, label in enumerate(last)]
+    watch(memory, known, frames=3)
+    memory.update(view([*known, *once], 3 * SECOND))
+    return memory
+
+
+def test_what_was_glimpsed_once_is_not_told_as_a_fact():
+    memory = glimpsed()
+    odds = 8**0.3 / 9
+    found = ask(memory, "where is the blue cup", 4 * SECOND)
+    assert (
+        found.text
+        == "I may have seen the blue cup 1 second ago at x 0.50, y 0.10, z 0.03 m, on the tray; I am not sure."
+    )
+    assert found.nodes[0].belief == pytest.approx(odds / (1 + odds)) and found.confidence < 0.18
+    assert found.advice.probability < 0.18  # there may be no such cup
+    on = ask(memory, "is the cup on the tray", 4 * SECOND)
+    assert on.text.startswith("I may have seen the blue cup ") and on.confidence < 0.18
+    blue = ask(memory, "is the cup blue", 4 * SECOND)
+    assert blue.text.startswith("I may have seen the blue cup ") and blue.text.endswith(
+        "I am not sure. It looked blue."
+    )
+    elsewhere = ask(memory, "is the cup in the tray", 4 * SECOND)
+    assert elsewhere.text.startswith("No: I may have seen the blue cup ")
+
+
+def test_a_list_names_what_is_counted_and_nothing_else():
+    memory = glimpsed()
+    listed, counted = (
+        ask(memory, words, 4 * SECOND) for words in ("what is on the tray", "how many objects are on the tray")
+    )
+    assert listed.text == "The red bowl is on the tray; the blue cup may be, but I am not sure."
+    assert counted.text == "I know of 1 object on the tray: the red bowl. I may have seen 1 more: the blue cup."
+    assert [node.label for node in listed.nodes] == [node.label for node in counted.nodes] == ["red bowl"]
+    assert listed.confidence == counted.confidence == pytest.approx(0.99 / (1 + 8**0.3 / 9), abs=1e-3)
+
+
+def test_where_only_a_glimpse_was_nothing_is_listed_or_counted():
+    memory = glimpsed(first=())
+    listed, counted = (
+        ask(memory, words, 4 * SECOND) for words in ("what is on the tray", "how many cups are on the tray")
+    )
+    assert listed.text == "The blue cup may be on the tray, but I am not sure."
+    assert counted.text == "I know of no cup on the tray. I may have seen 1: the blue cup."
+    assert listed.nodes == counted.nodes == ()
+    assert listed.confidence == pytest.approx(0.5 / (1 + 8**0.3 / 9)) == pytest.approx(counted.confidence, abs=0.01)
+
+
+def test_a_glimpse_is_none_the_surer_when_it_is_asked_for_later():
+    memory = glimpsed()
+    memory.update(view([], 60 * SECOND, 0.5))  # something hides it all
+    then = ask(memory, "where was the blue cup at 3 s", 70 * SECOND)
+    assert then.text.startswith("I may have seen the blue cup at x 0.50") and then.text.endswith("; I am not sure.")
+    thought = ask(memory, "where did you think the blue cup was at 3 s", 70 * SECOND)
+    assert thought.text.startswith("I may have seen the blue cup at ") and thought.text.endswith("; I was not sure.")
+    listed = ask(memory, "what was on the tray at 3 s", 70 * SECOND)
+    assert listed.text == "The red bowl was on the tray; the blue cup may have been, but I am not sure."
+    counted = ask(memory, "how many cups were on the tray at 3 s", 70 * SECOND)
+    assert counted.text == "I knew of no cup on the tray at that time. There may have been 1: the blue cup."
+    assert [node.label for node in listed.nodes] == ["red bowl"] and counted.nodes == ()
+
+
+def test_what_was_there_for_a_part_of_the_time_is_listed_and_counted():
+    """Two cups are there at first; from 10 s on a look shows that one is gone."""
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    stays = seen("red cup", (0.35, 0, 0.03))
+    watch(memory, [stays, seen("blue cup", (0.45, 0, 0.03))])
+    watch(memory, [stays], 10 * SECOND, frames=6)
+    assert ask(memory, "what is on the tray", 20 * SECOND).text == "The red cup is on the tray."
+    listed = ask(memory, "what was on the tray between 1 s and 15 s", 20 * SECOND)
+    counted = ask(memory, "how many cups were on the tray between 1 s and 15 s", 20 * SECOND)
+    assert listed.text == "The red cup and the blue cup were on the tray."
+    assert counted.text.startswith("I knew of 2 cups on the tray at that time: ")
+    after = ask(memory, "what was on the tray at 15 s", 20 * SECOND)
+    assert after.text == "The red cup was on the tray."
+
+
+def test_what_was_sure_once_was_seen_and_is_not_called_a_glimpse():
+    """Belief falls below one half as a look finds the place filled, before it is gone for good."""
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    watch(memory, [seen("blue cup", (0.45, 0, 0.03))])
+    for second in range(10, 20):
+        memory.update(view([], second * SECOND, 0.97))
+        (node,) = memory.query(FindObject("blue cup")).nodes
+        if node.belief < 0.5:
+            break
+    assert 0.2 <= node.belief < 0.5
+    found = ask(memory, "where is the blue cup", 20 * SECOND)
+    assert found.text.startswith("I last saw the blue cup ") and "may be somewhere else" in found.text
+    assert ask(memory, "what is on the tray", 20 * SECOND).text == "The blue cup may be on the tray, but I am not sure."
+    assert ask(memory, "how many cups are on the tray", 20 * SECOND).nodes == ()
+
+
+def test_a_colour_is_told_of_what_is_believed_before_what_was_glimpsed():
+    memory = glimpsed(first=("red cup",), last=("blue cup",))
+    assert ask(memory, "is the cup blue", 4 * SECOND).text.startswith("No: the cup is red; it is at x 0.40")
+
+
+def test_what_is_gone_has_a_colour_but_no_place(cups):
+    watch(cups, [seen("blue cup", (0.45, 0, 0.03))], 10 * SECOND, frames=6)
+    text = ask(cups, "what colour is the bowl", 20 * SECOND).text
+    assert text.startswith("The bowl is red; the red bowl is gone; I saw it 17 seconds ago at x 0.40")
+
+
+# -- words of time that are not understood ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("where was the cup two tables ago", "'ago'"),
+        ("where was the cup one hundred twenty minutes ago", "'twenty minutes ago'"),
+        ("where was the cup 10 minutes before lunch", "'10 minutes'"),
+        ("where was the cup before the meeting", "'before'"),
+        ("where was the cup after that", "'after'"),
+        ("where was the cup since the party", "'since'"),
+        ("where was the cup until the party", "'until'"),
+        ("what is between the cup and the bowl", "'between'"),
+        ("where was the cup when i left", "'when'"),
+        ("where was the cup monday", "'monday'"),
+        ("where was the cup next week", "'next week'"),
+        ("where was the cup at 1030", "'at 1030'"),
+        ("where was the cup at half past nine", "'half past'"),
+        ("where was the cup at 10:00 utc", "'utc'"),
+        ("where was the cup 20/11/2026", "'20/11/2026'"),
+        ("where was the cup on 20 november", "'20 november'"),
+        ("how many cups were there before the meeting", "'before'"),
+        ("what was on the tray before the meeting", "'before'"),
+        ("is the cup red since the party", "'since'"),
+        ("who reached the cup after the meeting", "'after'"),
+        ("what did you think was on the tray before the meeting", "'before'"),
+    ],
+)
+def test_words_of_time_that_are_not_understood_are_named_and_no_answer_is_given(cups, words, said):
+    with pytest.raises(InvalidInputError, match=rf"^{said}: not understood as a time; .*'at 10:00'.*'20 minutes ago'"):
+        ask(cups, words, THEN)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("monday mug", "where is the monday mug"),
+        ("monday mug", "where is my big monday mug"),
+        ("blue monday mug", "where is the monday mug"),
+        ("midnight blue mug", "where was the midnight blue mug at 3 s"),
+        ("after eight box", "where is the after eight box"),
+        ("16:10 monitor", "where is the 16:10 monitor"),
+        ("monday mug", "how many monday mugs are there"),
+        ("30 minutes timer", "what color is the 30 minutes timer"),
+    ],
+)
+def test_words_of_time_in_a_known_name_are_no_time(label, words):
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    watch(memory, [seen(label, (0.4, 0, 0.03), color=(1.0, 0.0, 0.0))])
+    assert [node.label for node in ask(memory, words).nodes] == [label]
+    with pytest.raises(InvalidInputError, match="not understood as a time"):
+        ask(things(1), words)
+
+
+def test_a_question_with_a_name_of_time_is_asked_of_all_stores_at_its_place(tmp_path):
+    with RobotMemory.open(tmp_path, encoder=WordEncoder()) as memory:
+        for i in range(4):
+            memory.update(view([seen("monday mug", (0.4, 0, 0.03))], i * SECOND))
+        assert memory.ask("where is the monday mug").nodes[0].label == "monday mug"
+        question = parse("where is the monday mug", 4 * SECOND).refined(place=np.array([0.4, 0.0, 0.0]), radius_m=0.1)
+        assert [node.label for node in memory.query(question).nodes] == ["monday mug"]
+        assert memory.query(question.refined(place=np.array([2.0, 0.0, 0.0]))).nodes == ()
+
+
 # -- attributes ------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +409,30 @@ def test_a_colour_that_the_label_does_not_say_is_the_measured_one(cups):
     assert ask(cups, "is the vase green", 14 * SECOND).text.startswith("Yes: the vase is green")
 
 
+def test_a_colour_that_perception_has_no_name_for_is_neither_confirmed_nor_denied(cups):
+    """Saddle brown has the hue of orange; perception takes it for orange in shadow."""
+    watch(cups, [seen("vase", (0.7, 0.2, 0.05), color=(0.55, 0.27, 0.07)), seen("orange box", (0.7, -0.2, 0.05)),
+                 seen("jar", (0.6, -0.2, 0.05), color=(1.0, 0.0, 1.0))], 10 * SECOND)  # fmt: skip
+    for thing, color, taken_for in (
+        ("vase", "brown", "orange"),
+        ("box", "brown", "orange"),
+        ("jar", "magenta", "pink"),
+    ):
+        found = ask(cups, f"is the {thing} {color}", 14 * SECOND)
+        told = f"I do not know whether the {thing} is {color}: I cannot tell {color} from {taken_for}. It is at x 0."
+        assert found.text.startswith(told) and found.confidence == 0.0
+    assert ask(cups, "is the bowl brown", 14 * SECOND).text.startswith("No: the bowl is red; ")
+    watch(cups, [seen("brown box", (0.3, 0.3, 0.05))], 20 * SECOND)
+    assert ask(cups, "is the box brown", 24 * SECOND).text.startswith("Yes: the box is brown; ")
+
+
+def test_every_colour_that_can_be_asked_for_is_one_that_perception_names_or_is_taken_for_one():
+    hues = np.linspace(0, 1, 360, endpoint=False)
+    rgb = [colorsys.hsv_to_rgb(h, s, v) for h in hues for s, v in ((1, 1), (1, 0.4))] + [(v,) * 3 for v in (0, 0.5, 1)]
+    named = {color_name(np.array(one)) for one in rgb}
+    assert named == set(COLORS) - set(_LOOKS_LIKE) and named >= {one for many in _LOOKS_LIKE.values() for one in many}
+
+
 def test_what_nobody_measures_is_not_made_up(cups):
     opened = ask(cups, "is the bowl open")
     assert opened.text.startswith("I do not know whether the red bowl is open") and opened.confidence == 0.0
@@ -160,6 +441,11 @@ def test_what_nobody_measures_is_not_made_up(cups):
         plain.update(SceneObservation(i * SECOND, objects=(DetectedObject("vase", Pose(np.array([0.4, 0.1, 0.02]))),)))
     gray = ask(plain, "is the vase gray")
     assert gray.text.startswith("I do not know the colour of the vase") and gray.confidence == 0.0
+
+
+def test_a_denial_speaks_of_itself_as_any_sentence_does(cups):
+    denied = ask(cups, "is the green cup on the tray", 40 * DAY)
+    assert denied.text.startswith("No: I last saw the green cup 6 weeks ago")
 
 
 def test_an_object_that_is_elsewhere_is_denied_with_its_place(cups):

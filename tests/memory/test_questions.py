@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 import pytest
 
 from engram.core.errors import InvalidInputError
+from engram.core.questions import AtTime, FindObject
 from engram.memory.query.language import parse as parsed
+from engram.memory.query.phrases import age
+from engram.memory.query.time_words import ACCEPTED
 from engram.memory.query.times import QuestionConfig
+from engram.memory.query.unread import Unread
 
 
 def at(day: int, hour: int, minute: int = 0) -> int:
@@ -70,6 +75,164 @@ def test_times(words, start, end):
     assert query.valid_ns[0] == start
     assert abs(query.valid_ns[1] - end) <= 1000  # "before" ends a microsecond earlier
     assert query.believed_ns is None
+
+
+ALWAYS = 0
+"""Where an interval begins that has no begin."""
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("20 min ago", at(21, 15, 10), at(21, 15, 10)),
+        ("5 mins ago", at(21, 15, 25), at(21, 15, 25)),
+        ("30 secs ago", NOW - 30 * 10**9, NOW - 30 * 10**9),
+        ("2 hrs ago", at(21, 13, 30), at(21, 13, 30)),
+        ("thirty minutes ago", at(21, 15), at(21, 15)),
+        ("twenty-five minutes ago", at(21, 15, 5), at(21, 15, 5)),
+        ("six hours ago", at(21, 9, 30), at(21, 9, 30)),
+        ("an hour and a half ago", at(21, 14), at(21, 14)),
+        ("2 hours and 10 minutes ago", at(21, 13, 20), at(21, 13, 20)),
+        ("1 hr 30 min ago", at(21, 14), at(21, 14)),
+        ("about 20 minutes ago", at(21, 15, 10), at(21, 15, 10)),
+        ("since 20 minutes ago", at(21, 15, 10), NOW),
+        ("in the last 10 minutes", at(21, 15, 20), NOW),
+        ("in the past week", at(14, 15, 30), NOW),
+        ("last week", at(9, 0), at(16, 0)),
+        ("this week", at(16, 0), NOW),
+        ("last month", at(1, 0) - 31 * 86_400 * 10**9, at(1, 0)),
+        ("this month", at(1, 0), NOW),
+    ],
+)
+def test_stretches_of_time_are_understood_in_units_and_numbers_as_people_say_them(words, start, end):
+    query = parse(f"where was the red cup {words}", NOW)
+    assert (query.text, query.valid_ns) == ("red cup", (start, end))
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("at 10:00:30", at(21, 10) + 30 * 10**9, at(21, 10) + 30 * 10**9),
+        ("at 9.30", at(21, 9, 30), at(21, 9, 30)),
+        ("at ten o'clock", at(21, 10), at(21, 10)),
+        ("at 9 p.m.", at(20, 21), at(20, 21)),
+        ("yesterday 9pm", at(20, 21), at(20, 21)),
+        ("yesterday at 9 in the evening", at(20, 21), at(20, 21)),
+        ("at midnight", at(21, 0), at(21, 0)),
+        ("before midnight", at(20, 0), at(21, 0)),
+        ("yesterday before midnight", at(20, 0), at(21, 0)),
+        ("before noon", at(21, 0), at(21, 12)),
+        ("since this morning", at(21, 5), NOW),
+        ("2026-11-20T10:00Z", at(20, 10), at(20, 10)),
+        ("at 2026-11-20T10:00:30+01:00", at(20, 9) + 30 * 10**9, at(20, 9) + 30 * 10**9),
+        ("2026-11-20 10:00:00 UTC", at(20, 10), at(20, 10)),
+        ("2 days ago at 10:00", at(19, 10), at(19, 10)),
+        ("two days ago in the morning", at(19, 5), at(19, 12)),
+        ("tuesday morning", at(17, 5), at(17, 12)),
+        ("last night at 22:00", at(20, 22), at(20, 22)),
+        ("last night at 2 am", at(21, 2), at(21, 2)),
+    ],
+)
+def test_times_of_a_day_are_understood_with_the_day_that_was_said(words, start, end):
+    query = parse(f"where was the red cup {words}", NOW)
+    assert query.text == "red cup"
+    assert query.valid_ns[0] == start and abs(query.valid_ns[1] - end) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("before yesterday", ALWAYS, at(20, 0)),
+        ("since yesterday", at(20, 0), NOW),
+        ("until yesterday", ALWAYS, at(21, 0)),
+        ("after yesterday", at(21, 0), NOW),
+        ("before tuesday", ALWAYS, at(17, 0)),
+        ("since monday", at(16, 0), NOW),
+        ("before 2026-11-20", ALWAYS, at(20, 0)),
+        ("after 2026-11-20 10:00", at(20, 10), NOW),
+        ("since yesterday at 10:00", at(20, 10), NOW),
+        ("before last week", ALWAYS, at(9, 0)),
+        ("before 10:00 yesterday", at(20, 0), at(20, 10)),
+        ("before 12.5 s", ALWAYS, 12_500_000_000),
+    ],
+)
+def test_before_and_since_hold_for_days_as_for_times_of_day(words, start, end):
+    query = parse(f"where was the red cup {words}", NOW)
+    assert query.text == "red cup"
+    assert query.valid_ns[0] == start and abs(query.valid_ns[1] - end) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("between 10:00 and 11:00", at(21, 10), at(21, 11)),
+        ("from 9:00 to 10:00", at(21, 9), at(21, 10)),
+        ("yesterday between 10:00 and 11:00", at(20, 10), at(20, 11)),
+        ("between 10:00 and 11:00 on tuesday", at(17, 10), at(17, 11)),
+        ("between 9 and 10 pm", at(20, 21), at(20, 22)),
+        ("from 22:00 to 6:00", at(20, 22), at(21, 6)),
+        ("between yesterday 10:00 and today 9:00", at(20, 10), at(21, 9)),
+        ("between 2026-11-19 10:00 and 11:00", at(19, 10), at(19, 11)),
+        ("between monday and wednesday", at(16, 0), at(19, 0)),
+        ("from yesterday until now", at(20, 0), NOW),
+        ("between breakfast and lunch", at(21, 8, 30), at(21, 12)),
+        ("between 20 minutes ago and 10 minutes ago", at(21, 15, 10), at(21, 15, 20)),
+        ("between 20 and 10 minutes ago", at(21, 15, 10), at(21, 15, 20)),
+        ("between 3 and 5 s", 3 * 10**9, 5 * 10**9),
+        ("between 3 s and 5 s", 3 * 10**9, 5 * 10**9),
+    ],
+)
+def test_a_time_may_have_two_ends(words, start, end):
+    query = parse(f"where was the red cup {words}", NOW)
+    assert (query.text, query.valid_ns) == ("red cup", (start, end))
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1, 119, 121, 7199, 7200, 3 * 86400, 30 * 86400, 91 * 86400, 3 * 366 * 86400])
+def test_an_age_that_the_memory_tells_is_understood_when_it_is_asked_for(seconds):
+    """To half of the unit that it is told in, at most half of what it says."""
+    start, end = parse(f"where was the red cup {age(round(seconds * 10**9))} ago", NOW).valid_ns
+    assert start == end and abs((NOW - start) / 1e9 - seconds) <= max(0.7, 0.1 * seconds)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("at 10:00 at 11:00", "'at 10:00', 'at 11:00'"),
+        ("20 minutes ago at 10:00", "'20 minutes ago', 'at 10:00'"),
+        ("between 20 and 10min ago", "'between 20', 'and 10min ago'"),
+        ("yesterday and today", "'yesterday', 'today'"),
+        ("before yesterday after lunch", "'before yesterday', 'after lunch'"),
+        ("yesterday morning at 22:00", "'morning', 'at 22:00'"),
+    ],
+)
+def test_times_that_do_not_go_together_are_named_with_the_forms_that_are_understood(words, named):
+    with pytest.raises(InvalidInputError, match=rf"^{named}: not understood as a time; .* '20 minutes ago'"):
+        parse(f"where was the red cup {words}", NOW)
+
+
+def test_every_form_that_the_error_lists_is_understood():
+    forms = re.findall("'([^']+)'", ACCEPTED)
+    assert len(forms) > 12
+    for form in forms:
+        question = parsed(f"where was the red cup {form}", NOW)
+        assert isinstance(question, FindObject if form == "now" else AtTime) and question.selection().text == "red cup"
+        assert not isinstance(question, AtTime) or isinstance(question.question, FindObject)
+
+
+def test_a_range_that_ends_before_it_begins_is_named():
+    with pytest.raises(InvalidInputError, match="'from wednesday to monday': ends before it begins"):
+        parse("where was the cup from wednesday to monday", NOW)
+
+
+def test_a_part_of_this_day_that_is_still_to_come_is_not_that_of_yesterday():
+    with pytest.raises(InvalidInputError, match="2026-11-21 18:00 is still to come"):
+        parse("where was the red cup this evening", NOW)
+
+
+def test_a_long_sentence_is_read_in_no_time():
+    """Many durations of which none is "ago": each may be the begin of a time, or "an d" the day in "and"."""
+    words = "where was the cup " + "20 minutes and 3 hours and " * 300
+    assert isinstance(parsed(words, NOW), Unread)
 
 
 def test_what_was_believed_is_another_question():

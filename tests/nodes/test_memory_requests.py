@@ -67,6 +67,12 @@ def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
     assert not answer.advice
 
 
+@pytest.mark.parametrize("near", ["", "blue box"])
+def test_a_time_that_is_not_understood_is_no_question_about_now(memory, near):
+    with pytest.raises(InvalidInputError, match=r"'before': not understood as a time"):
+        ask(memory, text="where was the red cup before the party", near=near)
+
+
 def test_the_past_is_asked_in_words_or_by_the_field(memory):
     by_words = ask(memory, text="where was the red cup at 4 s")
     by_field = ask(memory, text="red cup", at=messages.to_stamp(4 * SECOND))
