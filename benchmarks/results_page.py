@@ -67,6 +67,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "Practice by corrections": (learning.corrections, ("corrections",)),
         "Practice where a camera was moved": (learning.shifts, ("shifts",)),
+        "Practice on other robots": (learning.other_gaps, ("gaps",)),
         "Practice that is helped": (learning.helped, ("helped",)),
         "A demo that learns": (learning.demo, ("learning_demo",)),
         "A robot that learns behind the gate": (learning.promise, ("promise",)),
