@@ -38,6 +38,7 @@ class World:
     def __init__(self, writers: list[str]) -> None:
         self.contexts: list[Any] = []
         self.names: list[str] = []  # of the writers
+        self.nodes: list[Any] = []
         words = [f"writers:=[{', '.join(writers)}]"] if writers else []
         self.node = Bound("bound", context=self._context(), cli_args=["--ros-args", *(["-p", *words] if words else [])])
         self.executor = SingleThreadedExecutor(context=self.node.context)
@@ -54,6 +55,7 @@ class World:
     def writer(self, name: str) -> Any:
         """Return a writer of both topics in a participant of its own, once the node knows it."""
         node = rclpy.create_node(name, context=self._context())
+        self.nodes.append(node)
         made = SimpleNamespace(
             node=node,
             stopped=node.create_publisher(Bool, "safety/stopped", qos.LATCHED),
@@ -82,7 +84,8 @@ class World:
     def close(self) -> None:
         self.node.close()
         self.executor.shutdown()
-        self.node.destroy_node()
+        for node in (self.node, *self.nodes):  # else their participants stay, and others do not find each other
+            node.destroy_node()
         for context in self.contexts:
             rclpy.try_shutdown(context=context)
 
