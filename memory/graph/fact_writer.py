@@ -30,6 +30,7 @@ class FactWriter:
         resupported = {e.source for e in (*added, *removed) if e.relation in _SUPPORTS}
         check = {row for row in step.changed if columns.about(row).layer == "object"}
         check |= {columns.row_of[node_id] for node_id in resupported if node_id in columns}
+        check |= {row for e in removed if e.relation == "held_by" for row in self._contents(e.source)}
         rows = np.array(sorted(check), np.int64)
         facts = np.array([self.current(row) for row in rows.tolist()], np.int64)
         has = facts >= 0
@@ -56,7 +57,7 @@ class FactWriter:
             return
         relation, target = self.support(about.id)
         was = history.words[history.relation[fact]], history.words[history.target[fact]]
-        carried = relation == was[0] == "held_by"
+        carried = relation == was[0] == "held_by" or ((relation, target) == was and self._in_hand(target))
         put_elsewhere = target != "" and (relation, target) != was
         let_go = was[0] == "held_by" and relation != "held_by"
         back = not history.present[fact]
@@ -107,6 +108,26 @@ class FactWriter:
         found = [(relation != "held_by", float(np.prod(columns.half[columns.row_of[target]])), relation, target)
                  for target, relation in self.scene.related(node_id).items() if relation in _SUPPORTS]  # fmt: skip
         return min(found)[2:] if found else ("", "")
+
+    def _in_hand(self, node_id: str) -> bool:
+        """Whether a hand holds ``node_id``, or what it lies in or on."""
+        passed: set[str] = set()
+        while node_id and node_id not in passed:
+            passed.add(node_id)
+            relation, node_id = self.support(node_id)
+            if relation == "held_by":
+                return True
+        return False
+
+    def _contents(self, node_id: str) -> set[int]:
+        """Return the rows of the objects that lie in or on ``node_id``, directly or in turn."""
+        found: set[str] = set()
+        waiting = [node_id] if node_id in self.columns else []
+        while waiting:
+            inner = [one for one in self.scene.contents(waiting.pop()) if one not in found]
+            found.update(inner)
+            waiting += inner
+        return {self.columns.row_of[one] for one in found}
 
     def current(self, row: int) -> int:
         """Return the open fact of ``row``; -1 = none."""

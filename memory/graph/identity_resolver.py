@@ -121,6 +121,12 @@ class IdentityResolver:
                 self.merge(was, row, step)
                 step.sighted.append(was)
 
+    def reappeared(self, row: int, step: Step) -> bool:
+        """Whether something like ``row`` was first seen elsewhere since ``row`` was last seen: it may be the same."""
+        columns, others = self.columns, self._namesakes(row, step)
+        others = others[(columns.state[others] != ABSENT) & (columns.first_ns[others] > columns.last_ns[row])]
+        return len(self._alike(row, others)) > 0
+
     def _misnamed(self, row: int, name: str, step: Step) -> None:
         """What was taken for a known object of that ``name`` is something else: take that merge back."""
         node_id = self.columns.about(row).id

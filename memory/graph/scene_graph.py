@@ -12,6 +12,8 @@ from engram.core.types import SceneEdge, SceneNode
 from engram.memory.storage.columns import LAYERS, NodeColumns
 
 EdgeKey = tuple[str, str, str]
+SUPPORTS = ("in", "on")
+"""Relations of what lies to what it lies in or on."""
 
 
 class SceneGraph:
@@ -73,6 +75,10 @@ class SceneGraph:
     def related(self, node_id: str) -> Mapping[str, str]:
         """Return target -> relation of the edges that leave ``node_id``."""
         return {target: data["relation"] for target, data in self.graph[node_id].items()}
+
+    def contents(self, node_id: str) -> list[str]:
+        """Return the nodes that lie in or on ``node_id``."""
+        return [source for source, _, relation in self.graph.in_edges(node_id, data="relation") if relation in SUPPORTS]
 
     def set_edges(
         self, wanted: Iterable[EdgeKey], touched: Collection[str] | None = None

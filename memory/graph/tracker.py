@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,7 +16,8 @@ from engram.core.types import Embodiment, GraphUpdate, SceneObservation
 from engram.memory.graph.agents import Agents
 from engram.memory.graph.association import AppearanceFeatures, Assignment, assign
 from engram.memory.graph.conflicts import Conflicts
-from engram.memory.graph.containment import seen_into
+from engram.memory.graph.containment import closed_in, seen_into
+from engram.memory.graph.contents import Contents
 from engram.memory.graph.coverage import Coverage
 from engram.memory.graph.fact_writer import FactWriter
 from engram.memory.graph.frame_clock import FrameClock
@@ -30,7 +32,7 @@ from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.visibility import FILLED, FREE, look, reach
 from engram.memory.graph.visibility import OCCLUDED as HIDDEN
 from engram.memory.graph.visibility import UNSEEN as NOT_LOOKED
-from engram.memory.storage.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN
+from engram.memory.storage.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN, half_extents
 from engram.memory.storage.history import History
 
 
@@ -45,6 +47,7 @@ class Tracker:
         self.coverage = Coverage()
         self.grasps = Grasps(self.config.grasp)
         self.localisation = Localisation(self.config.localisation)
+        self.contents = Contents(self.config, self.scene, self.grasps)
         self.fact_writer = FactWriter(self.config, self.scene, self.history)
         self.relation_updates = RelationUpdates(self.config.relations, self.scene, self.grasps)
         self.agents = Agents(self.config, self.scene, self.history, self.grasps, self.fact_writer)
@@ -71,24 +74,25 @@ class Tracker:
         step = Step(scene.stamp_ns, scene.camera, scene.id)
         if verdict.began_ns is not None:
             step.shifted_ns = self._begin_anew(verdict.began_ns)
-        for node_id in sorted(self.expired):
-            if node_id in self.columns:
-                self.identities.drop(self.columns.row_of[node_id], step)
-        self.expired.clear()
-        self.agents.move(scene, step)
+        self._drop_expired(step)
         columns, config = self.columns, self.config
+        held = [columns.row_of[node_id] for _, node_id in self.grasps.pairs() if node_id in columns]
+        before = {row: columns.position[row].copy() for row in held}
+        self.agents.move(scene, step)
         detections = Detections.of(scene.objects)
         rows = self._candidates(scene, detections.features, step)
         looked = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
         found = self._match(rows, detections.features)
         if scene.has_view:
             self.coverage.add(scene, *reach(scene, config.visibility))
-        self.coverage.look_into(seen_into(columns, scene, config.visibility), scene.stamp_ns)
-        self._update_matched(rows, found, detections, scene, step)
-        matched = np.zeros(len(rows), bool)
-        matched[[i for i, _ in found.known]] = True
+        into = seen_into(columns, scene, config.visibility)
+        self.coverage.look_into(into, scene.stamp_ns)
+        before = {int(row): columns.position[row].copy() for row in rows[[i for i, _ in found.known]]} | before
+        carried = self.contents.follow(step, before, self._update_matched(rows, found, detections, scene, step))
+        matched = np.isin(np.arange(len(rows)), [i for i, _ in found.known])
         self._spawn(found.new, scene, detections, step)
         lost, seen_as = rows[~matched], looked[~matched]
+        seen_as = self._out_of_sight(lost, seen_as, carried, into, step)
         self.identities.lower_ambiguous(lost[(seen_as == NOT_LOOKED) | (seen_as == HIDDEN)], step)
         seen_as = np.where((seen_as == FILLED) & self._replaced(lost, detections.features), FREE, seen_as)
         self.identities.merge_doubles(lost, seen_as, step)
@@ -143,6 +147,13 @@ class Tracker:
 
     # -- the steps of a frame ------------------------------------------------------------------------------------
 
+    def _drop_expired(self, step: Step) -> None:
+        """Take the nodes out of the graph for which there is no room any more."""
+        for node_id in sorted(self.expired):
+            if node_id in self.columns:
+                self.identities.drop(self.columns.row_of[node_id], step)
+        self.expired.clear()
+
     def _candidates(self, scene: SceneObservation, seen: AppearanceFeatures, step: Step) -> np.ndarray:
         """Return the rows (n,) of objects that this frame may show or rule out."""
         columns, (_, far) = self.columns, reach(scene, self.config.visibility)
@@ -179,10 +190,10 @@ class Tracker:
 
     def _update_matched(
         self, rows: np.ndarray, found: Assignment, detections: Detections, scene: SceneObservation, step: Step
-    ) -> None:
-        """Fuse the detections of known objects into their nodes."""
+    ) -> dict[int, np.ndarray]:
+        """Fuse the detections of known objects into their nodes; return row -> (3,) m half extents of the detection."""
         if not found.known:
-            return
+            return {}
         columns = self.columns
         these, of = rows[[i for i, _ in found.known]], np.array([j for _, j in found.known])
         for row, j in zip(these.tolist(), of.tolist(), strict=True):
@@ -200,6 +211,9 @@ class Tracker:
             columns.seen_by(row, scene.camera)
         fuse(columns, these, detections, of, self.config.fusion)
         step.see(columns, these)
+        return dict(
+            zip(these.tolist(), half_extents(detections.quaternion[of], detections.features.size[of]), strict=True)
+        )
 
     def _spawn(self, new: Sequence[int], scene: SceneObservation, detections: Detections, step: Step) -> None:
         """Create nodes for unmatched detections; one that contradicts a merge undoes that merge instead."""
@@ -212,6 +226,30 @@ class Tracker:
             step.change([row])
             step.spawned.add(row)
             step.sighted.append(row)
+
+    def _out_of_sight(
+        self, rows: np.ndarray, verdict: np.ndarray, carried: set[int], into: Sequence[str], step: Step
+    ) -> np.ndarray:
+        """Return ``verdict`` (n,) with what its container moved, took along or encloses as hidden.
+
+        ``carried``: rows that were moved with what they lie in or on. ``into``: places that this frame saw into.
+        """
+        hidden = (verdict != NOT_LOOKED) & np.isin(rows, list(carried))
+        missed = np.flatnonzero(((verdict == FREE) | (verdict == FILLED)) & ~hidden)
+        if len(missed):
+            there, reappeared = rows[missed], functools.partial(self.identities.reappeared, step=step)
+            along = self.contents.taken_along(there, set(there.tolist()), reappeared)
+            hidden[missed] = along | closed_in(self.scene, there, into)
+        return np.where(hidden, HIDDEN, verdict)
+
+    def _follow_merged(self, step: Step) -> None:
+        """Move the contents of what was merged with its like found elsewhere."""
+        columns = self.columns
+        gone = {node_id for node_id, _ in step.gone}
+        merged = [event for event in step.events if event.kind == "merged" and event.node_id not in gone]
+        before = {columns.row_of[one.node_id]: one.before for one in merged if one.before is not None}
+        if before:
+            self.contents.follow(step, before, {row: columns.half[row].copy() for row in before})
 
     def _replaced(self, rows: np.ndarray, seen: AppearanceFeatures) -> np.ndarray:
         """Tell (n,) bool in whose place another object of about the same size stands."""
@@ -256,7 +294,8 @@ class Tracker:
                     step.change([row])
 
     def _finish(self, step: Step) -> GraphUpdate:
-        """Update relations and facts; return what changed."""
+        """Update contents, relations and facts; return what changed."""
+        self._follow_merged(step)
         touched = self.relation_updates.displaced(list(step.changed))
         gone = tuple(node_id for node_id, _ in step.gone)
         added, removed = self.relation_updates.relate(touched, gone)

@@ -37,6 +37,28 @@ def look(
     verdict = np.full(len(places), UNSEEN)
     if len(places) == 0 or not scene.has_view:
         return verdict
+    ahead, depth, measured = _measured(scene, places, config)
+    rays = np.abs(places[ahead] - scene.camera_pose.position)
+    share_in_box = (sizes[ahead] / 2 / np.maximum(rays, 1e-9)).min(axis=1)  # of the way from the middle to the camera
+    hidden = depth - measured > np.minimum(config.occlusion_m, share_in_box * depth + config.depth_noise_m)
+    verdict[ahead] = np.where(hidden, OCCLUDED, np.where(measured > depth + config.depth_noise_m, FREE, FILLED))
+    return verdict
+
+
+def surfaces(scene: SceneObservation, places: np.ndarray, config: VisibilityConfig) -> np.ndarray:
+    """Return the points (n, 3) m where the rays through ``places`` (n, 3) m end; NaN = not looked at."""
+    found = np.full((len(places), 3), np.nan)
+    if len(places) and scene.has_view:
+        ahead, depth, measured = _measured(scene, places, config)
+        eye = scene.camera_pose.position
+        found[ahead] = eye + (places[ahead] - eye) * (measured / depth)[:, None]
+    return found
+
+
+def _measured(
+    scene: SceneObservation, places: np.ndarray, config: VisibilityConfig
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which of ``places`` (n, 3) m were looked at, and of these the depth and the measured depth (m,) m."""
     points = from_frame(places, scene.camera_pose)
     near, far = reach(scene, config)
     ahead = np.flatnonzero((points[:, 2] > max(1e-3, near)) & (points[:, 2] < far))
@@ -46,12 +68,7 @@ def look(
     rows, columns = (share[:, ::-1] * scene.depth_grid.shape).astype(int).T
     measured = scene.depth_grid[rows, columns]
     ahead, measured = ahead[measured > 0], measured[measured > 0]
-    depth = points[ahead, 2]
-    rays = np.abs(places[ahead] - scene.camera_pose.position)
-    share_in_box = (sizes[ahead] / 2 / np.maximum(rays, 1e-9)).min(axis=1)  # of the way from the middle to the camera
-    hidden = depth - measured > np.minimum(config.occlusion_m, share_in_box * depth + config.depth_noise_m)
-    verdict[ahead] = np.where(hidden, OCCLUDED, np.where(measured > depth + config.depth_noise_m, FREE, FILLED))
-    return verdict
+    return ahead, points[ahead, 2], measured
 
 
 def reach(scene: SceneObservation, config: VisibilityConfig) -> tuple[float, float]:
