@@ -313,6 +313,8 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
     features: dict[str, PolicyFeature] = dataset_to_policy_features(meta.features)
     inputs = {k: f for k, f in features.items() if f.type in (FeatureType.VISUAL, FeatureType.STATE)}
     outputs = {k: f for k, f in features.items() if f.type is FeatureType.ACTION and k == "action"}
+    wide = {k for k, f in inputs.items() if f.type is FeatureType.VISUAL and f.shape[-1] != f.shape[-2]}
+    cut = {k: crop for k, crop in EngramVLAConfig().crops.items() if k not in wide}  # our table lies so in square ones
     return EngramVLAConfig(
         input_features={key: feature for key, feature in inputs.items() if key.startswith("observation.")},
         output_features=outputs,
@@ -324,7 +326,7 @@ def policy_config(config: TrainConfig, meta: LeRobotDatasetMetadata) -> EngramVL
         step_s=1.0 / meta.fps,
         optimizer_lr=config.learning_rate,
         scheduler_decay_steps=config.steps,
-        **other_fields(config.model, EngramVLAConfig),
+        **({"crops": cut} | other_fields(config.model, EngramVLAConfig)),
     )
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from engram.policies.lerobot.processor_engram_vla import (
 )
 from engram.policies.training.frames import load_frames
 from engram.policies.training.processes import average_gradients, training_device
-from engram.policies.training.train import main, schedule
+from engram.policies.training.train import main, policy_config, schedule
 from engram.policies.training.train_config import TrainConfig
 from engram.validation.training_evaluator import SimulationEvaluator
 
@@ -253,6 +254,16 @@ def test_cached_frames_are_what_the_network_sees_live(dataset, tmp_path):
     live = pre({k: v for k, v in sample.items() if k.startswith("observation.") or k == "task"})
     for key in ("observation.images.front", "observation.images.wrist", "observation.language.embedding"):
         assert torch.equal(cached[key], live[key]), key
+
+
+@pytest.mark.parametrize(("shape", "cut"), [((64, 64, 3), True), ((48, 64, 3), False)])
+def test_only_square_pictures_are_cut_to_our_table(dataset, tmp_path, shape, cut):
+    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+    meta = LeRobotDatasetMetadata("engram/synthetic", root=dataset)
+    front = {**meta.features["observation.images.front"], "shape": shape}
+    seen = SimpleNamespace(features={**meta.features, "observation.images.front": front}, fps=10)
+    assert bool(policy_config(config(dataset, tmp_path), seen).crops) == cut
 
 
 def test_tasks_are_balanced_by_the_power(dataset, tmp_path):
