@@ -295,11 +295,13 @@ def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(
         n.create_publisher(Verdict, "verdict", qos.COMMAND) for n in (graph.outsider("memory_node"), graph.node)
     )
     graph.matched(own, other)
+    statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
     feedback, result = send_goal(graph, "put the red cube in the bin")
+    graph.wait(lambda: statuses, 60, "the goal's episode")
 
     def judge(publisher, outcome):
         now = graph.node.get_clock().now().nanoseconds
-        verdict = CoreVerdict(now, 1, "memory", outcome, 0.9, 0.5, "the red cube in the bin", ("front@3",))
+        verdict = CoreVerdict(now, statuses[-1].episode, "memory", outcome, 0.9, 0.5, "the red cube in the bin", ("front@3",))
         publisher.publish(messages.verdict_to_msg(verdict, "robot0"))
 
     def confirmed_by(publisher):
