@@ -336,13 +336,14 @@ def run_demo(*words: str, log_dir: Path) -> tuple[int, dict[str, object], str]:
 )  # seven processes import torch, MuJoCo and Open3D: 20 s on two idle cores, minutes on busy ones
 def test_one_episode_through_every_process(tmp_path: Path) -> None:
     policy = ("--policy", "tests.ros.policies:EyesAndNoise", "--no-learner", "--domain", os.environ["ROS_DOMAIN_ID"])
-    remembers = ("--memory-policy", "engram", "--memory-episodes", "1", "--memory-ablation", "no_context")
+    remembers = ("--memory-policy", "engram", "--memory-episodes", "2", "--memory-ablation", "no_context")
     remembers += ("--memory-task", "touch_unseen:delay=5")
     code, figures, printed = run_demo("--episodes", "1", "--tasks", "reach", *policy, *remembers, log_dir=tmp_path)
     assert code == 0, printed
     (shown,) = figures["memory_tasks"]
-    assert shown["read"] == [1, 1]  # what it touches no camera sees: it goes by what the memory node says
-    assert shown["not read"][1] == 1 and "memory not read" in printed
+    # what it touches no camera sees: it goes by what the memory node says, a context of up to three steps before
+    assert shown["read"][0] >= 1 and shown["read"][1] == 2, printed
+    assert shown["not read"][1] == 2 and "memory not read" in printed
     assert figures["episodes"] == 1
     assert figures["problem"] is None
     assert figures["restarts"] == 0
