@@ -301,7 +301,9 @@ def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(
 
     def judge(publisher, outcome):
         now = graph.node.get_clock().now().nanoseconds
-        verdict = CoreVerdict(now, statuses[-1].episode, "memory", outcome, 0.9, 0.5, "the red cube in the bin", ("front@3",))
+        verdict = CoreVerdict(
+            now, statuses[-1].episode, "memory", outcome, 0.9, 0.5, "the red cube in the bin", ("front@3",)
+        )
         publisher.publish(messages.verdict_to_msg(verdict, "robot0"))
 
     def confirmed_by(publisher):
