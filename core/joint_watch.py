@@ -42,6 +42,11 @@ class JointWatch:
         """Forget all measurements but ``joints``."""
         self._stamp_ns, self._low, self._high = joints.stamp_ns, joints.positions, joints.positions
 
+    def retime(self, stamp_ns: int, passed_s: float) -> None:
+        """Go on with a measurement at ``stamp_ns``, ``passed_s`` after the last one: the clock was set in between."""
+        if self._stamp_ns is not None:
+            self._stamp_ns = stamp_ns - round(passed_s * 1e9)
+
     def jump(self, joints: JointState, commanded: np.ndarray | None = None) -> str:
         """Take in ``joints`` and return why no motor could have brought them there; empty = one could.
 

@@ -135,15 +135,16 @@ class CommandPipeline:
         self._jumped_ns = self._joints = None
         self._leader = ""
 
-    def retime(self, stamp_ns: int) -> None:
+    def retime(self, stamp_ns: int, passed_s: float) -> None:
         """Go on from the last command at ``stamp_ns``, now that somebody has set the clock of the stamps.
 
-        Chunks and measurements of before are forgotten: the arm brakes until a chunk of the new time comes.
+        Chunks of before are forgotten: the arm brakes until one of the new time comes. Measurements are not: they were
+        made ``passed_s`` and more ago, and a jump is one whatever the clock says.
         """
         self.executor.reset()
-        self.watch.forget()
+        self.watch.retime(stamp_ns, passed_s)
         self.filter.retime()
-        self._jumped_ns = self._refusal = None
+        self._refusal = None
         if self._joints is not None:
             self._joints = replace(self._joints, stamp_ns=stamp_ns - round(self.control_dt_s * 1e9))
 

@@ -5,6 +5,7 @@ One thread calls it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -130,8 +131,9 @@ class SafetySession:
             self.pipeline.filter.counts["joints_future"] += 1
             return
         anew = newest_ns is not None and self._clock_went_back(newest_ns, joints.stamp_ns)
+        passed_s = math.inf if self._joints_heard is None else self._clock() - self._joints_heard
         if newest_ns is None or anew or joints.stamp_ns > newest_ns:
-            anew = anew or (newest_ns is not None and self._was_set_ahead(joints.stamp_ns - newest_ns))
+            anew = anew or (newest_ns is not None and (joints.stamp_ns - newest_ns) / 1e9 - passed_s > SET_AHEAD_S)
             self._joints_heard = self._clock()
             self.health.clear("joints_lost")
         elif joints.stamp_ns < newest_ns and not config.lockstep:
@@ -139,7 +141,7 @@ class SafetySession:
             return
         if not config.lockstep:
             if anew and not config.simulated:
-                self._retime(joints.stamp_ns)
+                self._retime(joints.stamp_ns, passed_s)
             self.pipeline.inspect(joints)
             self._tell_latch()
             if self._is_early(joints.stamp_ns):  # a robot may report faster than we control
@@ -148,13 +150,9 @@ class SafetySession:
         self.joints = joints
         self._step()
 
-    def _was_set_ahead(self, by_ns: int) -> bool:
-        """Tell whether the stamps went on ``by_ns`` in less time."""
-        return self._joints_heard is not None and by_ns / 1e9 - (self._clock() - self._joints_heard) > SET_AHEAD_S
-
-    def _retime(self, stamp_ns: int) -> None:
+    def _retime(self, stamp_ns: int, passed_s: float) -> None:
         """Go on at ``stamp_ns``: somebody has set the clock of the robot, and the arm may be in motion."""
-        self.pipeline.retime(stamp_ns)
+        self.pipeline.retime(stamp_ns, passed_s)
         self._wait.begin()
         if self._last is not None:
             self._last = self._last[0], stamp_ns - round(self.pipeline.control_dt_s * 1e9)

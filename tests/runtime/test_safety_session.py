@@ -388,6 +388,18 @@ def test_stamps_that_are_set_in_motion_keep_the_limits(set_s, goes_on):
     assert np.abs(np.diff(speeds)).max() / 0.1 <= 2.0 + 1e-6
 
 
+@pytest.mark.parametrize("set_s", [300.0, -300.0])
+def test_a_clock_that_is_set_hides_no_jump(set_s):
+    desk = Desk(lockstep=False)
+    desk.now_s = 1e6
+    desk.status()
+    desk.chunk(round((desk.now_s + 0.1) * 1e9), *[RIGHT] * 10)
+    desk.real_time(0.3)
+    desk.now_s, desk.ahead_s = desk.now_s + set_s, set_s
+    desk.real_time(x=-0.4)
+    assert desk.session.pipeline.filter.stopped.startswith("joint_jump: x measured at -0.400")
+
+
 def test_an_idle_arm_that_is_moved_by_hand_is_not_stopped_when_the_clock_was_set_back():
     desk = Desk(lockstep=False)
     desk.now_s = 1e6
