@@ -281,6 +281,7 @@ class CommandPipeline:
 
     def hold(self, joints: JointState, reason: str = "no_command") -> Decision:
         """Decide that the robot stays where it was last sent; a latched stop is the reason if there is one."""
+        self._leader = ""
         if self._rested(joints.stamp_ns):
             self.filter.rest()
         give = self.filter.hold if self._is_next(joints.stamp_ns) else self.filter.repeat

@@ -376,7 +376,7 @@ def test_a_leader_arm_takes_over_only_from_near_where_the_arm_is():
     assert p.step(at(2), human=human(far, "joint_position", step=2)).author == "human:ann"
 
 
-@pytest.mark.parametrize("broken", ["stop", "handed back", "silent"])
+@pytest.mark.parametrize("broken", ["stop", "handed back", "silent", "braked"])
 def test_a_leader_arm_that_lost_the_robot_has_to_come_near_again(broken):
     p = pipeline(lockstep=False)
     assert p.step(at(0), human=human(np.zeros(4), "joint_position")).author == "human:ann"
@@ -385,6 +385,8 @@ def test_a_leader_arm_that_lost_the_robot_has_to_come_near_again(broken):
         p.stop("by safety/stop")
         p.step(at(1), human=human(far, "joint_position", step=1))
         p.release()
+    elif broken == "braked":  # no goal runs: the arm brakes, and no step is decided
+        p.hold(at(1), "no_task")
     else:
         p.step(at(1), human=human(far, "joint_position", step=1, active=False) if broken == "handed back" else None)
     assert p.step(at(2), human=human(far, "joint_position", step=2)).author == "hold:human_apart"
