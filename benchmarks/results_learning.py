@@ -103,30 +103,29 @@ def corrections(results: Results) -> list[str]:
 
 def shifts(results: Results) -> list[str]:
     """The same where a camera was moved, or the robot stands turned."""
-    result = results["shifts"]
-    return [
+    return _searched(
+        results["shifts"],
         "The same search, since a correction can also shift motions "
         "([decision 42](decisions/0042-a-shift-mends-a-camera.md)). "
         "On `front_moved` the front camera stands 3 cm aside and is turned by 3 degrees; on `mounted` the robot stands "
-        "turned by 5 degrees. The shift was designed while looking at these two. The memory's verdicts alone say what "
-        "went well. Measured on other scenes. " + _false_successes(result),
-        "",
-        *_practised(result),
-    ]
+        "turned by 5 degrees. The shift was designed while looking at these two.",
+    )
 
 
 def other_gaps(results: Results) -> list[str]:
     """The same on robots that the search was not designed on."""
-    result = results["gaps"]
-    return [
+    return _searched(
+        results["gaps"],
         "The same search on robots that it was not designed on, one practice each. On `turned_scaled` motions lead 1.4 "
         "times as far and are turned by 10 degrees to the other side; on `worn` small motions do nothing, friction is "
         "halved and masses are doubled; on `wrist_moved` the wrist camera sits 6 mm aside. Where the success stays, no "
-        "correction was surely better than none. A second correction can make worse what the first one mended. "
-        + _false_successes(result),
-        "",
-        *_practised(result),
-    ]
+        "correction was surely better than none. A second correction can make worse what the first one mended.",
+    )
+
+
+def _searched(result: ResultFile, words: str) -> list[str]:
+    judged = "The memory's verdicts alone say what went well. Measured on other scenes."
+    return [f"{words} {judged} {_false_successes(result)}", "", *_practised(result)]
 
 
 def demo(results: Results) -> list[str]:

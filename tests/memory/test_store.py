@@ -327,19 +327,6 @@ def test_a_list_of_snapshots_that_lost_what_was_acknowledged_is_damage(tmp_path)
         GraphStore(tmp_path)
 
 
-def test_repair_goes_on_from_the_last_good_snapshot_and_keeps_the_damaged_files(tmp_path):
-    store = Writer(tmp_path)
-    store.commit(1, node(1, 0.1))
-    store.commit(2, node(1, 0.2))
-    store.close()
-    (tmp_path / "graph" / "repo").write_bytes(b"nonsense")
-    assert repair(tmp_path) == 2
-    again = Writer(tmp_path)
-    assert again.commit(3, node(2)) == 3
-    assert [n.id for n in nodes(tmp_path)] == ["object_0001", "object_0002"]
-    assert (tmp_path / "graph.damaged-1" / "repo").read_bytes() == b"nonsense"
-
-
 def damaged(path):
     """Leave a store whose list of snapshots can be read in the backup alone."""
     store = Writer(path)
@@ -347,6 +334,15 @@ def damaged(path):
     store.commit(2, node(1, 0.2))
     store.close()
     (path / "graph" / "repo").write_bytes(b"nonsense")
+
+
+def test_repair_goes_on_from_the_last_good_snapshot_and_keeps_the_damaged_files(tmp_path):
+    damaged(tmp_path)
+    assert repair(tmp_path) == 2
+    again = Writer(tmp_path)
+    assert again.commit(3, node(2)) == 3
+    assert [n.id for n in nodes(tmp_path)] == ["object_0001", "object_0002"]
+    assert (tmp_path / "graph.damaged-1" / "repo").read_bytes() == b"nonsense"
 
 
 def test_a_repair_that_fails_leaves_everything_for_the_next(tmp_path, monkeypatch):
