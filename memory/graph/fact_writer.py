@@ -8,13 +8,13 @@ import numpy as np
 
 from engram.core.types import GraphEvent, SceneEdge
 from engram.memory.graph.frame_step import Step
-from engram.memory.graph.scene_graph import SceneGraph
+from engram.memory.graph.scene_graph import SUPPORTS, SceneGraph
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.storage.columns import ABSENT, AGENT
 from engram.memory.storage.fact_columns import FOREVER
 from engram.memory.storage.history import History
 
-_SUPPORTS = ("held_by", "in", "on")
+_SUPPORTS = ("held_by", *SUPPORTS)
 """What a fact says of where an object is."""
 
 
