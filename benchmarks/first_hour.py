@@ -27,6 +27,7 @@ from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.provenance import machine
 
 SHORTER = (
+    ("LEARNING=1 make demo", "LEARNING=1 HEADLESS=1 make demo"),  # it ends by itself
     ("make demo", "HEADLESS=1 EPISODES=1 make demo"),
     ("--episodes 800", "--episodes 2 --tasks reach --part-episodes 2"),
     ("--steps 18000 --balance 1.0 --processes 2", "--steps 20 --batch-size 16"),
