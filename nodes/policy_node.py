@@ -170,7 +170,8 @@ class PolicyNode(EngramNode):
         halted = self.goals.book.halted(status.episode)
         if self.experience is not None:
             now = replace(status, stamp_ns=observation.stamp_ns)
-            self.experience.observed(observation, now, instruction)
+            read = step.memory if self.runner.reads_context else None
+            self.experience.observed(observation, now, instruction, read)
         goal = self.goals.book.on_step(status)
         self.losses.asked()
         self.thread.put((PolicyStep(observation, status.episode, instruction, step.memory, halted), goal))

@@ -12,7 +12,7 @@ from typing import Protocol
 from engram.core.contracts import Kinematics
 from engram.core.errors import EngramError
 from engram.core.robot import RobotConfig
-from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
+from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, MemoryTokens, Observation, Transition
 from engram.learning.experience.spool import Spool
 from engram.learning.experience.spool_stream import Gone
 from engram.runtime.experience_recorder import ExperienceRecorder
@@ -71,9 +71,15 @@ class ExperienceOutbox:
         self._thread, self._link, self._health = thread, link, health
         self._report, self._clock = report, clock
 
-    def observed(self, observation: Observation, status: EpisodeStatus, instruction: str) -> None:
-        """A control step began."""
-        self._thread.put(lambda: self._recorder.observed(observation, status, instruction))
+    def observed(
+        self,
+        observation: Observation,
+        status: EpisodeStatus,
+        instruction: str,
+        context: MemoryTokens | None = None,
+    ) -> None:
+        """A control step began; ``context``: what a policy that acts on memory/context reads of it."""
+        self._thread.put(lambda: self._recorder.observed(observation, status, instruction, context))
 
     def chunk(self, chunk: ActionChunk, source: ActionSource) -> None:
         """The policy that ``source`` describes proposed a chunk; call it before the chunk is published."""

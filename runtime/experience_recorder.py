@@ -17,13 +17,23 @@ from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer, clock_restarted
-from engram.core.types import NOBODY, UNJUDGED, ActionChunk, ActionSource, EpisodeStatus, Observation, Transition
+from engram.core.types import (
+    NOBODY,
+    UNJUDGED,
+    ActionChunk,
+    ActionSource,
+    EpisodeStatus,
+    MemoryTokens,
+    Observation,
+    Transition,
+)
 
 
 @dataclass
 class _Step:
     observation: Observation
     held: bool  # the cell held the arm: whatever was let through moved nothing
+    context: MemoryTokens | None
     proposed: np.ndarray | None = None  # (a,)
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
@@ -67,13 +77,19 @@ class ExperienceRecorder:
         self._count = 0  # steps emitted in this episode
         self._words = ("", "")  # task, instruction
 
-    def observed(self, observation: Observation, status: EpisodeStatus, instruction: str) -> None:
-        """A control step began."""
+    def observed(
+        self,
+        observation: Observation,
+        status: EpisodeStatus,
+        instruction: str,
+        context: MemoryTokens | None = None,
+    ) -> None:
+        """A control step began; ``context``: what a policy that acts on memory/context reads of it."""
         self._look_at_clock(observation.stamp_ns)
         if status.episode != self._episode:
             self._begin(status)
         self._words, self._observed_ns = (status.task, instruction), observation.stamp_ns
-        self._steps.add(observation.stamp_ns, _Step(observation, status.state == "held"))
+        self._steps.add(observation.stamp_ns, _Step(observation, status.state == "held", context))
         self._propose()
         if status.stamp_ns not in self._statuses:
             self._statuses.add(status.stamp_ns, status)
@@ -200,6 +216,7 @@ class ExperienceRecorder:
             policy_version=step.version,
             memory_ids=step.memory_ids,
             source=replace(step.source, covered_cameras=covered_cameras(observation)),
+            context=None if step.context is None else step.context.filled(),
         )
 
 

@@ -147,10 +147,12 @@ class Runtime:
         return outcome.over if self._judge is None else self._certain or outcome.truncated
 
     def _decide(self, observation: Observation, outcome: OracleOutcome) -> JointCommand:
-        self.policy.observe(observation, self._remember(observation, outcome))
+        offered = self._remember(observation, outcome)
+        self.policy.observe(observation, offered)
         status = self._status(observation, outcome, over=False)
         if self.recorder is not None:
-            self.recorder.observed(observation, status, outcome.instruction)
+            read = offered if self.policy.reads_context else None
+            self.recorder.observed(observation, status, outcome.instruction, read)
         chunk = None
         if self.pipeline.chunk_due(observation.stamp_ns):  # while a human drives too: the policy goes on from there
             chunk = self.policy.act()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from engram.core.context_rows import MEMORY_KEYS
 from engram.core.contracts import Detector, Kinematics, Memory
 from engram.core.control import hand
 from engram.core.robot import FULL_SIZE_TABLE, RobotConfig, TableConfig
@@ -25,8 +26,6 @@ from engram.sim.tasks import get_task
 
 TOKENS = 16
 """Entries of a context, padding included."""
-PREFIX = "observation.memory."
-"""Of the dataset's features: the policy reads them by these names."""
 PAST_LOW_M, PAST_HIGH_M = (0.3, -0.35, 0.0), (0.7, 0.35, 0.15)
 """Where past episodes are placed: on the table."""
 PAST_AGE_S = (3.0, 3000.0)
@@ -86,19 +85,13 @@ def make_perception(detector: str = "geometric") -> tuple[Detector, Callable[[],
 
 def columns(tokens: MemoryTokens) -> dict[str, np.ndarray]:
     """Return ``tokens`` as features of one frame."""
-    return {
-        f"{PREFIX}tokens": tokens.tokens,
-        f"{PREFIX}age_s": tokens.age_s,
-        f"{PREFIX}place": tokens.place,
-        f"{PREFIX}mask": tokens.mask.astype(np.float32),
-    }
+    arrays = (tokens.tokens, tokens.age_s, tokens.place, tokens.mask.astype(np.float32))
+    return dict(zip(MEMORY_KEYS, arrays, strict=True))
 
 
 def features() -> dict[str, dict[str, Any]]:
     """Return these features in LeRobot's format; the mask as numbers, because LeRobot normalizes every feature."""
+    shapes = ((TOKENS, EMBEDDING_DIM), (TOKENS,), (TOKENS, 3), (TOKENS,))
     return {
-        f"{PREFIX}tokens": {"dtype": "float32", "shape": (TOKENS, EMBEDDING_DIM), "names": None},
-        f"{PREFIX}age_s": {"dtype": "float32", "shape": (TOKENS,), "names": None},
-        f"{PREFIX}place": {"dtype": "float32", "shape": (TOKENS, 3), "names": None},
-        f"{PREFIX}mask": {"dtype": "float32", "shape": (TOKENS,), "names": None},
+        key: {"dtype": "float32", "shape": shape, "names": None} for key, shape in zip(MEMORY_KEYS, shapes, strict=True)
     }

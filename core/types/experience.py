@@ -13,6 +13,7 @@ from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import set_fields
 from engram.core.types.lineage import ActionSource, Lineage
+from engram.core.types.scene import MemoryTokens
 from engram.core.types.verdict import Verdict
 
 STAGES = ("candidate", "canary", "approved", "retired", "rejected", "rolled_back")
@@ -73,6 +74,7 @@ class Transition:
     policy_version: str
     memory_ids: tuple[str, ...] = ()
     source: ActionSource = field(default_factory=ActionSource)
+    context: MemoryTokens | None = None  # what the policy read of memory/context at this step; None: it reads none
 
     def __post_init__(self) -> None:
         images = {

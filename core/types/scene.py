@@ -349,9 +349,17 @@ class MemoryTokens:
             mask=checked("MemoryTokens.mask", self.mask, (k,), np.bool_),
         )
 
+    def filled(self) -> MemoryTokens:
+        """Return them without the padding at their end."""
+        used = np.flatnonzero(self.mask)
+        return self.first(int(used[-1]) + 1) if len(used) else self._cut(0)
+
     def first(self, limit: int) -> MemoryTokens:
         """Return at most ``limit`` entries, the first ones; 0 = all."""
         if not limit or limit >= len(self.tokens):
             return self
+        return self._cut(limit)
+
+    def _cut(self, limit: int) -> MemoryTokens:
         arrays = (self.tokens[:limit], self.age_s[:limit], self.place[:limit], self.mask[:limit])
         return MemoryTokens(self.stamp_ns, self.version, *arrays, self.source_ids[:limit])

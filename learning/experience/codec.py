@@ -13,11 +13,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError
-from engram.core.types import ActionSource, Transition
+from engram.core.types import ActionSource, MemoryTokens, Transition
 
-_IMAGE = "image."
+_IMAGE, _CONTEXT = "image.", "context."
 _ARRAYS = ("state", "action", "executed_action")
-_SCALARS = tuple(f.name for f in fields(Transition) if f.name not in (*_ARRAYS, "images", "source"))
+_SCALARS = tuple(f.name for f in fields(Transition) if f.name not in (*_ARRAYS, "images", "source", "context"))
+_OF_CONTEXT = ("tokens", "age_s", "place", "mask")
 _codec = Zstd(level=1, checksum=True)
 
 
@@ -33,13 +34,17 @@ def encode(transition: Transition) -> bytes:
     if not np.isfinite(scalars["reward"]):
         raise InvalidInputError(f"Transition.reward: {scalars['reward']}, expected a finite number")
     scalars["source"] = asdict(transition.source)
+    if (context := transition.context) is not None:
+        tensors |= {_CONTEXT + name: np.ascontiguousarray(getattr(context, name)) for name in _OF_CONTEXT}
+        scalars["context"] = [context.stamp_ns, context.version, context.source_ids]
     return _codec.encode(save(tensors, metadata={"transition": json.dumps(scalars, default=_plain)}))
 
 
 def decode(data: bytes) -> Transition:
     """Return the transition of :func:`encode`; raises DamagedRecordError.
 
-    One that was written before transitions had a source gets the default: an unknown one.
+    One that was written before transitions had a source gets the default: an unknown one; and no context, where it was
+    written before they had one.
     """
     try:
         block = bytes(_codec.decode(data))
@@ -49,6 +54,10 @@ def decode(data: bytes) -> Transition:
         images = {name.removeprefix(_IMAGE): t for name, t in tensors.items() if name.startswith(_IMAGE)}
         scalars["source"] = source_from(scalars.get("source", {}))
         scalars["memory_ids"] = tuple(scalars["memory_ids"])
+        if (context := scalars.get("context")) is not None:
+            stamp_ns, version, ids = context
+            tokens, age_s, place, mask = (tensors[_CONTEXT + name] for name in _OF_CONTEXT)
+            scalars["context"] = MemoryTokens(stamp_ns, version, tokens, age_s, place, mask, tuple(ids))
         fields_: dict[str, Any] = scalars | {name: tensors[name] for name in _ARRAYS}
         return Transition(images=images, **fields_)
     except (*DAMAGED, RuntimeError, SafetensorError) as error:

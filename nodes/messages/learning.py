@@ -12,6 +12,7 @@ from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.weights import slices
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
+from engram.nodes.messages.scene import tokens_from_msg, tokens_to_msg
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
@@ -38,6 +39,8 @@ def transition_to_msg(transition: Transition) -> Experience:
     source = transition.source
     msg.policy, msg.lineage, msg.ablation = source.policy, source.lineage, source.ablation
     msg.covered_cameras = list(source.covered_cameras)
+    if transition.context is not None:
+        msg.context = tokens_to_msg(transition.context)
     return msg
 
 
@@ -69,6 +72,7 @@ def transition_from_msg(msg: Experience) -> Transition:
         reward_source=msg.reward_source, terminated=msg.terminated, truncated=msg.truncated, success=msg.success,
         intervention=msg.intervention, policy_version=msg.policy_version, memory_ids=tuple(msg.memory_ids),
         source=ActionSource(msg.policy, msg.lineage, msg.ablation, tuple(msg.covered_cameras)),
+        context=tokens_from_msg(msg.context) if msg.context.count else None,
     )  # fmt: skip
 
 

@@ -11,14 +11,9 @@ from lerobot.policies.common.flow_matching import euler_integrate
 from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
+from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
 from engram.policies.backbones.trunk import Prefix, Trunk
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
-from engram.policies.lerobot.configuration_engram_vla import (
-    MEMORY_AGE_KEY,
-    MEMORY_MASK_KEY,
-    MEMORY_PLACE_KEY,
-    MEMORY_TOKENS_KEY,
-)
 from engram.policies.sequence_memory import NONE
 from engram.policies.vla.contract import Percept, RememberingNetwork
 from engram.policies.vla.flow import Guide, Velocity, integrate

@@ -13,14 +13,6 @@ from engram.policies.lerobot.policy_config import PolicyConfig
 
 LANGUAGE_KEY = "observation.language.embedding"
 """(B, language_dim) float32: the instruction and its pieces, embedded by the processor."""
-MEMORY_TOKENS_KEY = "observation.memory.tokens"
-"""(B, k, memory_dim) float32; absent = no memory."""
-MEMORY_AGE_KEY = "observation.memory.age_s"
-"""(B, k) float32, s."""
-MEMORY_PLACE_KEY = "observation.memory.place"
-"""(B, k, 3) float32, m, base_link."""
-MEMORY_MASK_KEY = "observation.memory.mask"
-"""(B, k) bool, False = padding."""
 
 
 @PreTrainedConfig.register_subclass("engram_vla")

@@ -10,12 +10,10 @@ from lerobot.configs.policies import PreTrainedConfig
 from lerobot.optim import AdamWConfig, CosineDecayWithWarmupSchedulerConfig
 
 from engram.core.arrays import positive_int
+from engram.core.context_rows import MEMORY_PREFIX
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import EMBEDDING_DIM
 from engram.policies.sequence_memory import NONE, check_memory
-
-MEMORY_PREFIX = "observation.memory."
-"""Of what ``memory/context`` holds ready, and of what a dataset holds of it."""
 
 
 @dataclass

@@ -24,12 +24,12 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
+from engram.core.context_rows import MEMORY_KEYS, ContextBuilder, ContextRows
 from engram.core.errors import unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, embed_instructions
-from engram.policies.training.context_tokens import KEYS, ContextBuilder, ContextTokens
 from engram.policies.vla.contract import STATE_KEY
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Frames:
     groups: tuple[str, ...]
     embeddings: np.ndarray  # (instructions, (1 + pieces) * 384) float32
     idle: np.ndarray  # (n,) bool: the action commands no motion at all, and is not learnt
-    context: ContextTokens | None = None  # what the scene graph offered at each frame, if that was recorded
+    context: ContextRows | None = None  # what the scene graph offered at each frame, if that was recorded
 
     def __len__(self) -> int:
         return len(self.action)
@@ -79,7 +79,8 @@ class Frames:
 
     def offered(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Return the scene graph's tokens of frames ``rows`` (b,); nothing where none were recorded."""
-        return {} if self.context is None else self.context.of(rows)
+        found = {} if self.context is None else self.context.at(rows)
+        return {key: torch.from_numpy(array) for key, array in found.items()}
 
     def done(self, rows: np.ndarray, horizon: int) -> dict[str, Any]:
         """Return instruction, the robot's own state and its chunk of ``horizon`` actions for frames ``rows`` (b,)."""
@@ -191,7 +192,7 @@ def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_i
         np.save(views, same_views([*images.values()], arrays["last"]))
     arrays["view"] = np.load(views)
     arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
-    context = ContextTokens.load(cache) if meta["context"] else None
+    context = ContextRows.load(cache) if meta["context"] else None
     instructions, groups = tuple(meta["instructions"]), tuple(meta["groups"])
     return Frames(images=images, context=context, instructions=instructions, groups=groups, **arrays)
 
@@ -240,7 +241,7 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
         key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
         for key, side in ((key, shrink.size_of(key)) for key in cameras)
     }
-    offered = KEYS if KEYS[0] in dataset.meta.features else ()
+    offered = MEMORY_KEYS if MEMORY_KEYS[0] in dataset.meta.features else ()
     context = ContextBuilder()
     columns: dict[str, list[Tensor]] = {key: [] for key in _COLUMNS}
     workers = min(DECODERS, n // FRAMES_PER_DECODER)

@@ -8,13 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
+from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
 from engram.core.errors import InvalidInputError
 from engram.policies.lerobot.configuration_engram_vla import (
     LANGUAGE_KEY,
-    MEMORY_AGE_KEY,
-    MEMORY_MASK_KEY,
-    MEMORY_PLACE_KEY,
-    MEMORY_TOKENS_KEY,
     EngramVLAConfig,
 )
 from engram.policies.sequence_memory import NONE

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
 from engram.core.contracts import Kinematics, Policy, StatefulPolicy
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
@@ -21,10 +22,6 @@ from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
 from engram.policies.lerobot.configuration_engram_vla import (
-    MEMORY_AGE_KEY,
-    MEMORY_MASK_KEY,
-    MEMORY_PLACE_KEY,
-    MEMORY_TOKENS_KEY,
     EngramVLAConfig,
 )
 from engram.policies.lerobot.network_policy import NetworkPolicy

@@ -11,10 +11,11 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.types import UNJUDGED, ActionSource
+from engram.core.types import UNJUDGED, ActionSource, MemoryTokens
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from tests.contracts.experience_store import ExperienceStoreContract
@@ -65,6 +66,20 @@ def test_images_are_stored_smaller_than_their_bytes_and_never_as_floats(tmp_path
     store.close()
     raw = 50 * 128 * 128 * 3
     assert (tmp_path / "experience.sqlite").stat().st_size < 1.1 * raw  # noise does not compress; float32 would be 4x
+
+
+def test_what_the_policy_read_of_memory_comes_back_as_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = (rng.normal(size=(2, 5)), [0.5, 2.0], rng.normal(size=(2, 3)), [True, True])
+    read = MemoryTokens(7, 3, *map(np.array, arrays), ("object_0001", "episode_2"))
+    given = [replace(one, context=read if one.step else None) for one in episode(0)]
+    store = ExperienceStore(tmp_path)
+    store.append(given)
+    store.append(given)  # sent again
+    store.commit()
+    for one, kept in zip(given, store.episode(1), strict=True):
+        assert_same(one, kept)
+    store.close()
 
 
 def test_the_reservoir_keeps_a_uniform_sample_a_task_and_apart_by_outcome(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 from safetensors.numpy import load, save
 
-from engram.core.types import ActionSource, Lineage, Transition
+from engram.core.types import ActionSource, Lineage, MemoryTokens, Transition
 from engram.learning.experience import codec
 
 LINEAGE = Lineage("r" * 64, "a" * 64, "n" * 64, "base")
@@ -66,15 +66,17 @@ def episode(
     return out
 
 
-def assert_same(first: Transition, second: Transition) -> None:
+def assert_same[T: (Transition, MemoryTokens)](first: T, second: T) -> None:
     """Every field of both is the same, bit for bit."""
-    for field in fields(Transition):
+    for field in fields(type(first)):
         mine, theirs = getattr(first, field.name), getattr(second, field.name)
         if field.name == "images":
             assert list(mine) == list(theirs)
             for name in mine:
                 assert mine[name].dtype == theirs[name].dtype == np.uint8
                 np.testing.assert_array_equal(mine[name], theirs[name])
+        elif isinstance(mine, MemoryTokens):
+            assert_same(mine, theirs)
         elif isinstance(mine, np.ndarray):
             assert mine.dtype == theirs.dtype
             np.testing.assert_array_equal(mine, theirs)

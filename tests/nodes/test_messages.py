@@ -261,7 +261,13 @@ def test_transition():
         f32(15), f32(7), f32(7), 0.5, "oracle", False, True, False, True, "v", ("m",),
         ActionSource("base", "0" * 16, "zeroed", ("front", "wrist")),
     )  # fmt: skip
-    assert same(messages.transition_from_msg(through(messages.transition_to_msg(transition))), transition)
+    read = MemoryTokens(6, 9, f32(2, 5), f32(2), f32(2, 3), np.array([True, False]), ("object_0001", ""))
+    for one in (transition, replace(transition, context=read)):
+        assert same(messages.transition_from_msg(through(messages.transition_to_msg(one))), one)
+    msg = messages.transition_to_msg(replace(transition, context=read))
+    msg.context.tokens = msg.context.tokens[:-1]
+    with pytest.raises(InvalidInputError, match=r"MemoryContext.tokens"):
+        messages.transition_from_msg(msg)
 
 
 def test_manifest_and_weights():

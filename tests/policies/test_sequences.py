@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+from engram.core.context_rows import ContextBuilder, ContextRows
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.policies.lerobot.processor_engram_vla import of_shrunk_images
 from engram.policies.sequence_memory.bank import Bank, BankConfig
@@ -20,7 +21,6 @@ from engram.policies.sequence_memory.fast_forgetful import FastForgetful
 from engram.policies.sequence_memory.frame_stack import FrameStack
 from engram.policies.sequence_memory.gru import Gru
 from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks, TimeChunks
-from engram.policies.training.context_tokens import ContextBuilder, ContextTokens
 from engram.policies.training.frames import Frames, same_views
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed, turning_points
 from engram.policies.training.train import CONTEXT, GATE, Trainer, main
@@ -498,8 +498,8 @@ def test_embeddings_of_a_context_are_kept_once(dataset, tmp_path):
     assert offered.context.embeddings.shape == (3, 384)
     offered.context.save(tmp_path)
     rows = np.array([29, 3, 3])
-    loaded, kept = ContextTokens.load(tmp_path).of(rows), offered.seen(rows)
-    assert all(torch.equal(loaded[key], kept[key]) for key in loaded)
+    loaded, kept = ContextRows.load(tmp_path).at(rows), offered.seen(rows)
+    assert all(np.array_equal(loaded[key], kept[key]) for key in loaded)
     assert kept["observation.memory.age_s"][:, 0].tolist() == pytest.approx([2.9, 0.3, 0.3])
 
 

@@ -14,6 +14,7 @@ from engram.core.types import (
     EpisodeStatus,
     JointCommand,
     JointState,
+    MemoryTokens,
     Observation,
 )
 from engram.runtime.experience_recorder import ExperienceRecorder, covered_cameras
@@ -44,14 +45,14 @@ class Episode:
         success, truncated = state == "succeeded", state == "failed"
         return EpisodeStatus(step * STEP_NS, "r", episode, "reach", "go", step, state, success, reward, truncated)
 
-    def observe(self, step, episode=1, state="running", textured=False):
+    def observe(self, step, episode=1, state="running", textured=False, read=None):
         stamp = step * STEP_NS
         joints = JointState(stamp, PANDA_2F85.joint_names, np.append(PANDA_2F85.home, 0.0), np.zeros(8))
         frame = camera_frame(stamp, shade=step)
         if textured:
             frame = replace(frame, color=TEXTURE)
         observation = Observation(stamp, {"front": frame}, joints)
-        self.recorder.observed(observation, self.status(step, state, episode), "go")
+        self.recorder.observed(observation, self.status(step, state, episode), "go", read)
 
     def chunk(self, step, episode=1):
         rows = np.tile(np.arange(4)[:, None] / 10, (1, 7))
@@ -264,3 +265,18 @@ def test_a_lost_message_costs_its_step_and_not_the_episode(kinematics, lost):
     assert [round(float(one.executed_action[0]), 1) for one in episode.out] == [s / 10 for s in range(3) if s != lost]
     assert [(one.step, one.success) for one in episode.out] == [(0, False), (1, True)]
     assert missed == [1]
+
+
+def test_a_step_keeps_what_the_policy_read_of_memory_without_its_padding(kinematics):
+    episode, mask = Episode(kinematics), np.array([True, True, False])
+    for step in range(2):
+        rows = np.full((3, 4), step, np.float32)
+        read = MemoryTokens(step * STEP_NS, 7, rows, np.zeros(3), np.zeros((3, 3)), mask, ("a", "b", ""))
+        episode.observe(step, read=read)
+        episode.execute(step, 0.0)
+    episode.observe(2)  # there was none
+    episode.execute(2, 0.0)
+    episode.recorder.became(episode.status(3, "succeeded"))
+    first, second, last = (t.context for t in episode.out)
+    assert (first.version, first.source_ids, first.tokens.tolist()) == (7, ("a", "b"), [[0.0] * 4] * 2)
+    assert second.tokens.tolist() == [[1.0] * 4] * 2 and last is None

@@ -5,14 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engram.core.context_rows import MEMORY_PREFIX as PREFIX
 from engram.core.contracts import Policy
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import ActionChunk
 from engram.perception.embedding import default_text_encoder
-from engram.policies.lerobot import configuration_engram_vla as keys
-from engram.policies.lerobot.policy_config import MEMORY_PREFIX
 from engram.runtime.loop import Runtime
-from engram.runtime.reconstruction import PREFIX, SceneRecorder, features, make_perception, past_tasks
+from engram.runtime.reconstruction import SceneRecorder, features, make_perception, past_tasks
 from engram.runtime.record import RecordConfig, record, record_episode
 from engram.sim.experts import make_expert
 from engram.sim.tasks import get_task
@@ -35,12 +34,6 @@ def place_of(thing: str, tokens: np.ndarray, place: np.ndarray, mask: np.ndarray
     """Return the place (3,) of the entry that is most like ``thing``."""
     likeness = tokens @ default_text_encoder().encode([thing])[0]
     return place[np.where(mask > 0, likeness, -1.0).argmax()]
-
-
-def test_the_features_are_those_the_policy_reads():
-    wanted = (keys.MEMORY_TOKENS_KEY, keys.MEMORY_AGE_KEY, keys.MEMORY_PLACE_KEY, keys.MEMORY_MASK_KEY)
-    assert set(features()) == set(wanted)
-    assert PREFIX == MEMORY_PREFIX
 
 
 def test_where_each_thing_is_stays_known_when_nothing_can_be_seen_any_more(world):
