@@ -11,7 +11,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,11 @@ from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
+from engram.core.registry import split_options
 from engram.core.statistics import Rate
 from engram.sim.gap_world import GapWorld, gap_pipeline
 from engram.sim.gaps import get_gap
-from engram.sim.tasks import TASKS
+from engram.sim.tasks import SUITES
 from engram.sim.world import WorldConfig
 
 if TYPE_CHECKING:
@@ -73,9 +74,10 @@ class ImproveConfig:
     oracle_help: float = 0.0
     """Share of the control steps, at most, in which a scripted expert takes over from a policy that does not get done,
     as a person would with engram teleop. It knows the simulator's state (oracle)."""
-    rehearsed: int = 0
+    rehearsed: int | None = None
     """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees
-    there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task."""
+    there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task, if its card names any.
+    Default: 2 for a policy with a memory of its episode, else 0."""
     others: int = 0
     """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
@@ -121,7 +123,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
     for name in ("search", "rehearsed", "others"):
-        if getattr(config, name) < 0:
+        if (getattr(config, name) or 0) < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
     if config.search and config.oracle_help:
         raise InvalidInputError(
@@ -146,6 +148,8 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     folder = folder_of(config)
     trained = load_policy(config.policy)
     policy = follow(trained)
+    if config.rehearsed is None:
+        config = replace(config, rehearsed=2 if getattr(trained, "remembers", False) else 0)
     others = tuple(name for name in _known_tasks(config) if name != config.task)
     practice = _practice(config, policy, trained, folder, others)
     try:
@@ -168,12 +172,13 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
 
 
 def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
-    """Return the tabletop tasks that the policy was trained on, by its card; none where that does not say."""
+    """Return the tasks that the policy was trained on, by its card; none where that does not say."""
     from engram.runtime.factories import policy_folder
 
     card = policy_folder(config.policy) / "card.json"
     found = json.loads(card.read_text()).get("tasks", ()) if card.exists() else ()
-    return tuple(name for name in TASKS if name in found)
+    names = {split_options(name)[0] for name in found}
+    return tuple(name for name in SUITES["all"] if name in names)
 
 
 def folder_of(config: ImproveConfig) -> Path:
@@ -226,13 +231,13 @@ def _practice(
 
     by_memory, gap = config.verdict == "memory", get_gap(config.on)
     world = GapWorld(gap, WorldConfig(depth=by_memory or policy.reads_context))
-    detector, fresh_memory = make_perception() if by_memory else (None, None)
+    detector, fresh_memory = make_perception() if by_memory or policy.reads_context else (None, None)
     settings = PracticeConfig(
         algorithm=config.algorithm,
         exploration=config.exploration,
         updates=config.updates,
         search=config.search,
-        rehearsed=config.rehearsed,
+        rehearsed=config.rehearsed or 0,
         help=HelpConfig(share=config.oracle_help),
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
@@ -318,11 +323,10 @@ def _of_others(
 
 def _rates(config: ImproveConfig, policy: Policy, tasks: tuple[str, ...], episodes: int) -> dict[str, Rate]:
     """Return the success of ``policy`` without noise, on scenes that are not practised on, by the simulator."""
-    from engram.runtime.loop import Runtime
-    from engram.validation.evaluation import measure
+    from engram.validation.evaluation import make_runtime, measure
 
-    world = GapWorld(get_gap(config.on))
-    runtime = Runtime(world, policy, gap_pipeline(world))
+    world = GapWorld(get_gap(config.on), WorldConfig(depth=policy.reads_context))
+    runtime = make_runtime(policy, world, pipeline=gap_pipeline(world))
     report = measure(runtime.run_episode, "practised", tasks, episodes, FIRST_TEST_SEED, False, lambda *_: "")
     world.close()
     return report.per_task

@@ -7,23 +7,22 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
-from engram.learning.experience.eligibility import UNREADABLE, why_not
+from engram.learning.experience.eligibility import UNREADABLE, WITHOUT_CONTEXT, why_not
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
-from engram.learning.replay.buffer import Batch, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
-
-if TYPE_CHECKING:
-    from engram.learning.algorithms.rehearsal import Scenes
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
@@ -151,6 +150,9 @@ class Learner:
             return 0
         if not transitions:  # the store's bound has let it go
             return 0
+        if self._lacks_context(transitions):
+            state.passed_over[WITHOUT_CONTEXT] = state.passed_over.get(WITHOUT_CONTEXT, 0) + 1
+            return 0
         self._replay.add(info.number, transitions)
         state.experience = _after(state.experience, transitions)
         state.successes += 1
@@ -203,23 +205,27 @@ class Learner:
             InvalidInputError: there is no episode, or the algorithm cannot do it.
             WeightsError: what came of it is not finite.
         """
-        everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
         seen: dict[tuple[str, MotionCorrection], ReplayBuffer] = {}
         state, experience = self._progress, self._progress.experience
         for number, (correction, transitions) in enumerate(practised, 1):
             check()
-            if transitions:  # the store's bound may have let it go
+            if transitions and not self._lacks_context(transitions):  # the store's bound may have let it go
                 kind = kind_of(transitions[0].instruction)
-                buffer = seen.setdefault((kind, correction), ReplayBuffer(everything, self.algorithm.shrink))
+                buffer = seen.setdefault((kind, correction), self._buffer())
                 buffer.add(number, transitions)
                 experience = _after(experience, transitions)
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
         parts = [(correction, buffer) for (_, correction), buffer in seen.items()]
-        metrics = self.algorithm.correct(_Shown(parts, self.config.seed), self.config.seed, check, _scenes(others))
+        shown = (_Whole if self.algorithm.whole_episodes else _Shown)(parts, self.config.seed)
+        metrics = self.algorithm.correct(shown, self.config.seed, check, self._packed(others))
         self._count(metrics)
         state.experience, state.corrections = experience, state.corrections + 1
         return self._make_candidate()
+
+    def see(self, others: Iterable[Sequence[Transition]]) -> None:
+        """Show the algorithm episodes in which the policy carried out other goals, not to unlearn them."""
+        self.algorithm.see(self._packed(others))
 
     def correct_all(
         self, correction: MotionCorrection, check: Callable[[], None] = lambda: None
@@ -279,6 +285,22 @@ class Learner:
         state.loss += weight * (float(metrics["loss"]) - state.loss)
         return metrics
 
+    def _buffer(self) -> ReplayBuffer:
+        """Return a buffer whose samples are of all that is in it."""
+        everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
+        return ReplayBuffer(everything, self.algorithm.shrink)
+
+    def _packed(self, episodes: Iterable[Sequence[Transition]]) -> list[Episode]:
+        buffer = self._buffer()
+        for number, transitions in enumerate(episodes, 1):
+            if transitions and not self._lacks_context(transitions):
+                buffer.add(number, transitions)
+        return buffer.episodes
+
+    def _lacks_context(self, transitions: Sequence[Transition]) -> bool:
+        """Whether an episode lacks what the policy acts on: its records are of before that was kept."""
+        return self.algorithm.reads_context and all(step.context is None for step in transitions)
+
     def _make_candidate(self) -> tuple[bytes, PolicyManifest]:
         made, state = self._new_weights(), self._progress
         state.at_candidate = state.updates
@@ -331,10 +353,24 @@ class _Shown(Sequence[tuple[Batch, MotionCorrection]]):
         return buffer.sample(SHOWN, (self._seed, number)), correction
 
 
-def _scenes(episodes: Iterable[Sequence[Transition]]) -> Scenes | None:
-    from engram.learning.algorithms.rehearsal import Scenes  # torch: only for those who train
+class _Whole(Sequence[tuple[Windows, MotionCorrection]]):
+    """Whole episodes of what is corrected, of each correction so many that they have about ``CORRECTED`` steps."""
 
-    return Scenes.of(episodes)
+    def __init__(self, parts: Sequence[tuple[MotionCorrection, ReplayBuffer]], seed: int) -> None:
+        self._episodes: list[tuple[Episode, MotionCorrection]] = []
+        for correction, buffer in parts:
+            left, known = CORRECTED, buffer.episodes
+            for at in np.random.default_rng(seed).permutation(len(known)).tolist():
+                if left > 0:
+                    self._episodes.append((known[at], correction))
+                    left -= len(known[at])
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    def __getitem__(self, index: Any) -> Any:
+        episode, correction = self._episodes[index]
+        return whole(episode), correction
 
 
 def _after(before: str, episode: Sequence[Transition]) -> str:

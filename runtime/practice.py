@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from engram.core.contracts import Detector, Memory, Policy, World
-from engram.core.control import proprioception
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import Observation, PolicyManifest, Transition
-from engram.learning.algorithms.rehearsal import Scenes
+from engram.core.types import PolicyManifest, Transition
+from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
@@ -32,8 +30,8 @@ from engram.runtime.loop import Runtime
 from engram.runtime.oracle_helper import HelpConfig, OracleHelper
 from engram.sim.world import MujocoWorld
 
-SCENES = "scenes.safetensors"
-"""What the policy saw before practice while it carried out other goals."""
+OTHERS = "others"
+"""Folder of what the policy did before practice while it carried out other goals."""
 FIRST_REHEARSED_SEED = 95_000
 """Scenes of other goals; nothing is practised or measured on them."""
 STREAM = ("practice", "0")
@@ -130,7 +128,8 @@ class Practice:
         folder: for experience, training state and the list of episodes.
         config: how.
         trained: whose network is learnt, where ``policy`` wraps another one; default: ``policy``.
-        judge: tells what went well; it needs ``detector`` and ``fresh_memory``. None: the simulator tells.
+        judge: tells what went well; it needs ``detector`` and ``fresh_memory``, as does a policy that acts on
+            memory/context. None: the simulator tells.
         others: tasks that the policy shall not unlearn.
         about: what else tells this practice from others, as JSON takes it.
 
@@ -183,10 +182,11 @@ class Practice:
         self._search = CorrectionSearch(seed=self._seed_of_search(0))
         if self.learner.metrics["updates"]:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
-        elif others and self.config.rehearsed and not (folder / SCENES).exists():
-            oracle_scenes(Runtime(world, policy, pipeline), others, self.config.rehearsed).write(folder / SCENES)
-        if (folder / SCENES).exists():
-            self.learner.algorithm.see(Scenes.read(folder / SCENES))
+        elif others and self.config.rehearsed and not (folder / OTHERS).exists():
+            runtime = Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+            oracle_successes(runtime, others, self.config.rehearsed, folder / OTHERS)
+        if (folder / OTHERS).exists():
+            self.learner.see(ExperienceReader(folder / OTHERS).episodes())
         controller = pipeline.controller
         record = self._record
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
@@ -310,22 +310,21 @@ class Practice:
             raise StoreError(f"{path}: cannot be read: {error}") from error
 
 
-def oracle_scenes(runtime: Runtime, tasks: Sequence[str], episodes: int) -> Scenes:
-    """Return what the policy of ``runtime`` saw in those of ``episodes`` episodes of each of ``tasks`` that it did.
+def oracle_successes(runtime: Runtime, tasks: Sequence[str], episodes: int, folder: Path) -> None:
+    """Store in ``folder`` those of ``episodes`` episodes of each of ``tasks`` that the policy of ``runtime`` did.
 
-    The simulator tells which: nothing is learnt from them but what the policy did already.
+    The simulator tells which: nothing is learnt from them but what the policy did already. The folder appears when it
+    is whole.
     """
-    robot, kinematics = runtime.pipeline.robot, runtime.pipeline.controller.kinematics
-    seen: list[Observation] = []
-    words: list[str] = []
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    store = ExperienceStore(partial)
+    record, controller = PracticeRecord(store), runtime.pipeline.controller
+    runtime.recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
     for task in tasks:
         for seed in range(FIRST_REHEARSED_SEED, FIRST_REHEARSED_SEED + episodes):
-            episode: list[Observation] = []
-            result = runtime.run_episode(task, seed, on_step=lambda now, *_, kept=episode: kept.append(now))
-            if result.oracle_success:
-                seen += episode
-                words += [result.instruction] * len(episode)
-    cameras = seen[0].cameras if seen else {}
-    images = {name: np.stack([now.cameras[name].color for now in seen]).transpose(0, 3, 1, 2) for name in cameras}
-    state = np.array([proprioception(now.joints, kinematics, robot) for now in seen], np.float32)
-    return Scenes({name: np.ascontiguousarray(each) for name, each in images.items()}, state, tuple(words))
+            record.begin()
+            if runtime.run_episode(task, seed).oracle_success:
+                record.keep()
+    store.close()
+    partial.rename(folder)

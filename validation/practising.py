@@ -315,8 +315,9 @@ class _Simulated:
 
         self._job, self._record = job, PracticeRecord(store)
         self._policy = load_policy(job.checkpoint)
-        if not isinstance(self._policy, VlaPolicy) or self._policy.remembers:
-            raise InvalidInputError(f"{job.checkpoint}: only a policy without a memory of its episode can be corrected")
+        if not isinstance(self._policy, VlaPolicy):
+            kind = type(self._policy).__name__
+            raise InvalidInputError(f"{job.checkpoint} is a {kind}: only a policy of type engram_vla can be corrected")
         for left in (job.learner / PRACTICE).glob("*.partial"):  # of one who was killed
             left.unlink()
         self._world = GapWorld(job.gap, WorldConfig(depth=self._policy.reads_context))

@@ -21,9 +21,9 @@ from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
 from engram.learning.algorithms.distillation import ActionUnits, distill_head
-from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
+from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.motion_correction import MotionCorrection
-from engram.learning.replay.buffer import Batch
+from engram.learning.replay.buffer import Episode
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
@@ -75,12 +75,13 @@ class BehaviorCloning(Algorithm):
         *,
         lineage: Lineage,
         chunk_steps: int = 0,
+        reads_context: bool = False,
         rehearsal: Rehearsal | None = None,
         units: ActionUnits | None = None,
     ) -> None:
         self._rehearsal, self._units = rehearsal, units
         self.can_correct = units is not None
-        self.lineage, self.chunk_steps = lineage, chunk_steps
+        self.lineage, self.chunk_steps, self.reads_context = lineage, chunk_steps, reads_context
         self.config = config or BehaviorCloningConfig()
         self.policy = policy.train()
         self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
@@ -117,10 +118,10 @@ class BehaviorCloning(Algorithm):
 
     def correct(
         self,
-        shown: Sequence[tuple[Batch, MotionCorrection]],
+        shown: Sequence[tuple[Any, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
-        others: Scenes | None = None,
+        others: Sequence[Episode] = (),
     ) -> Mapping[str, float]:
         """Let the action head learn the answers that it gives, corrected, in what is shown.
 
@@ -135,7 +136,7 @@ class BehaviorCloning(Algorithm):
         parts: dict[tuple[str, MotionCorrection], list[Tensor]] = {}
         for batch, correction in shown:
             check()
-            parts.setdefault((" ".join(sorted(_kinds(batch))), correction), []).append(self._condition(batch))
+            parts.setdefault((" ".join(sorted(self._kinds(batch))), correction), []).append(self._condition(batch))
         seen = [
             (torch.cat(conditions), partial(units.corrected, correction=correction))
             for (_, correction), conditions in parts.items()
@@ -155,22 +156,26 @@ class BehaviorCloning(Algorithm):
 
     def _asked(
         self,
-        practised: Sequence[tuple[Batch, MotionCorrection]],
-        others: Scenes | None,
+        practised: Sequence[tuple[Any, MotionCorrection]],
+        others: Sequence[Episode],
         check: Callable[[], None],
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Any]:
         """Yield as many samples of other goals as are practised; none where every kind of goal is."""
         if self._rehearsal is None:
             return
-        done = {kind for batch, _ in practised for kind in _kinds(batch)}
-        rehearsal = self._rehearsal if others is None else self._rehearsal.seeing(others.shrunk(self.shrink))
+        done = {kind for batch, _ in practised for kind in self._kinds(batch)}
+        rehearsal = self._rehearsal.seeing(others) if others else self._rehearsal
         for batch, _ in practised:
             check()
             if (asked := rehearsal.asked(batch, done)) is not None:
                 yield asked
 
+    def _kinds(self, batch: Any) -> set[str]:
+        """Return the kinds of goals in ``batch``."""
+        return {kind_of(words) for words in batch["task"]}
+
     @torch.no_grad()
-    def _condition(self, batch: Batch) -> Tensor:
+    def _condition(self, batch: Any) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) in ``batch``."""
         network = cast(EngramVLAPolicy, self._averaged)
         asked = {name: value for name, value in batch.items() if name not in ("action", UNLEARNT_KEY)}
@@ -180,10 +185,10 @@ class BehaviorCloning(Algorithm):
         """Return the averaged weights as a safetensors file."""
         return save(_contiguous(self._averaged.state_dict()))
 
-    def see(self, scenes: Scenes) -> None:
+    def see(self, others: Sequence[Episode]) -> None:
         """Rehearse other goals on what the policy saw when it carried them out."""
         if self._rehearsal is not None:
-            self._rehearsal.see(scenes.shrunk(self.shrink))
+            self._rehearsal.see(others)
 
     def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
         """Return images (n, 3, H, W) uint8 as the policy downsamples them first; as they are without ``shrink``."""
@@ -236,10 +241,6 @@ class BehaviorCloning(Algorithm):
             mine.lerp_(live, 1 - decay)
         for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
             kept.copy_(newest)
-
-
-def _kinds(batch: Batch) -> set[str]:
-    return {kind_of(words) for words in batch["task"]}
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -23,24 +23,18 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     """Return behavior cloning of a copy of ``policy``'s network; the policy itself keeps its weights.
 
     A policy with a memory of its episode learns from whole episodes, any other from single control steps; the latter
-    rehearses the instructions of its card that are not practised. Replay keeps images at the policy's own size: less
-    memory, and the same bits for training.
+    rehearses the instructions of its card that are not practised. One that acts on memory/context learns from what it
+    read of it. Replay keeps images at the policy's own size: less memory, and the same bits for training.
 
     Raises:
         CannotTrainError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
-            backbone, it names no lineage, or it acts on memory/context, which
-            experience does not hold.
+            backbone, or it names no lineage.
     """
     if not isinstance(policy, VlaPolicy) or not isinstance(policy.network, EngramVLAPolicy):
         kind = "a frozen backbone" if isinstance(policy, VlaPolicy) else f"a {type(policy).__name__}"
         raise CannotTrainError(f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla")
     if policy.lineage is None:
         raise CannotTrainError(f"{policy.version} names no lineage: nothing says which experience is its own")
-    if policy.reads_context:
-        raise CannotTrainError(
-            f"{policy.version} acts on memory/context, which the experience does not hold: training without it would "
-            "unlearn its use; train it with 'engram train'"
-        )
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]
     if len(steps) != 1:
         names = ", ".join(type(step).__name__ for step in policy.preprocess.steps)
@@ -55,9 +49,10 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     network, preprocess = copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess)
     network.model.flow_start = network.config.noise_scale
     about: dict[str, Any] = {"lineage": policy.lineage, "chunk_steps": int(policy.network.config.chunk_size)}
-    if policy.remembers:
-        return EpisodeCloning(network, preprocess, config, shrink, **about)
+    about["reads_context"] = policy.reads_context
     about["units"] = ActionUnits(policy.postprocess, policy.network.config.action_feature.shape[0])
+    if policy.remembers:
+        return EpisodeCloning(network, preprocess, config, shrink, instructions=policy.instructions, **about)
     if policy.instructions and config.rehearsal:
         about["rehearsal"] = Rehearsal(copy.deepcopy(policy.network), preprocess, policy.instructions)
     return BehaviorCloning(network, preprocess, config, shrink, **about)

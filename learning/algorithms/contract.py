@@ -12,9 +12,8 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import Lineage
 
 if TYPE_CHECKING:
-    from engram.learning.algorithms.rehearsal import Scenes
     from engram.learning.motion_correction import MotionCorrection
-    from engram.learning.replay.buffer import Batch, Windows
+    from engram.learning.replay.buffer import Batch, Episode, Windows
 
 
 class Algorithm(ABC):
@@ -29,6 +28,8 @@ class Algorithm(ABC):
     whole_episodes: bool = False
     """What an update learns from. False = single control steps, a ``Batch``. True = the next ``Windows`` of episodes
     that are walked through from their begin, as a policy with a memory of its episode needs them."""
+    reads_context: bool = False
+    """Whether the policy acts on memory/context: the learner takes no experience without it, which would unlearn it."""
     can_correct: bool = False
     """Whether :meth:`correct` can make a correction of the motions part of the weights."""
     chunk_steps: int = 0
@@ -53,7 +54,7 @@ class Algorithm(ABC):
     def restore(self, state: bytes) -> None:
         """Go on from what :meth:`save` returned; raises WeightsError, and changes nothing, if it does not fit."""
 
-    def see(self, scenes: Scenes) -> None:  # noqa: B027
+    def see(self, others: Sequence[Episode]) -> None:  # noqa: B027
         """Take what the policy saw while it carried out other goals than those that are practised, not to unlearn them.
 
         Called before the first update, if at all; an algorithm that has no use for it does nothing.
@@ -61,16 +62,16 @@ class Algorithm(ABC):
 
     def correct(
         self,
-        shown: Sequence[tuple[Batch, MotionCorrection]],
+        shown: Sequence[tuple[Batch | Windows, MotionCorrection]],
         seed: int,
         check: Callable[[], None] = lambda: None,
-        others: Scenes | None = None,
+        others: Sequence[Episode] = (),
     ) -> Mapping[str, float]:
         """Make the policy as it is, its motions corrected in what is shown, batch by batch; return metrics with
         ``loss``.
 
         Args:
-            shown: batches, each with the correction of the motions in it.
+            shown: batches, each with the correction of the motions in it; with ``whole_episodes`` a whole episode each.
             seed: of everything random.
             check: called now and then: what it raises is raised, and nothing has changed.
             others: what the policy saw when it carried out other goals, whose answers it keeps.

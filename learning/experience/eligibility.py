@@ -9,6 +9,8 @@ from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
 UNREADABLE = "stored record damaged"
+WITHOUT_CONTEXT = "without what was read of memory/context"
+"""Of a policy that acts on it: it would learn to do without."""
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:

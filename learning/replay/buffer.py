@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
+from engram.core.context_rows import ContextRows
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
 
@@ -18,7 +19,8 @@ IMAGES = "observation.images."
 """What LeRobot puts before a camera's name."""
 Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
-(B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions."""
+(B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions; of a policy that reads memory/context also
+``MEMORY_KEYS``."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Episode:
     state: np.ndarray  # (n, 15) float32
     action: np.ndarray  # (n, a) float32, as executed: what a person corrected is the target
     person: np.ndarray  # (n,) bool: a person drove
+    context: ContextRows | None = None  # what the policy read of memory/context; None: nothing
 
     def __len__(self) -> int:
         return len(self.state)
@@ -94,6 +97,11 @@ class ReplayBuffer:
     def numbers(self) -> tuple[int, ...]:
         """Numbers of the episodes held, oldest first."""
         return tuple(self._episodes)
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """The episodes held, oldest first."""
+        return list(self._episodes.values())
 
     def __len__(self) -> int:
         """Control steps held."""
@@ -157,13 +165,14 @@ class ReplayBuffer:
             images = {name: np.stack([t.images[name] for t in transitions]).transpose(0, 3, 1, 2) for name in names}
             state = np.stack([t.state for t in transitions])
             action = np.stack([t.executed_action for t in transitions])
+            context = ContextRows.of([t.context for t in transitions])
         except (KeyError, ValueError) as error:
-            raise InvalidInputError(f"episode {number}: images or actions change within it: {error}") from None
+            raise InvalidInputError(f"episode {number}: images, actions or tokens change within it: {error}") from None
         shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
         words = transitions[0].instruction
         person = np.array([t.intervention for t in transitions])
-        return Episode(number, transitions[-1].task or words, words, small, state, action, person)
+        return Episode(number, transitions[-1].task or words, words, small, state, action, person, context)
 
     def _drop_one(self, keep: int) -> None:
         """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""
@@ -178,15 +187,8 @@ class ReplayBuffer:
         self._steps -= len(victim.state)
 
     def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
-        names = picks[0][0].images
-        batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in names}
         action, unlearnt = zip(*(e.chunk(i, self.config.chunk_size) for e, i in picks), strict=True)
-        return batch | {
-            "observation.state": np.stack([e.state[i] for e, i in picks]),
-            "action": np.stack(action),
-            UNLEARNT_KEY: np.stack(unlearnt),
-            "task": [e.instruction for e, _ in picks],
-        }
+        return shown(picks) | {"action": np.stack(action), UNLEARNT_KEY: np.stack(unlearnt)}
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,11 @@ class Windows:
     episodes: tuple[Episode, ...]  # one a stream
     at: np.ndarray  # (streams,) int64: its first step in the window; 0: the episode begins here
     steps: int  # of a window; an episode that ends sooner leaves the rest empty
+
+
+def whole(episode: Episode) -> Windows:
+    """Return all of ``episode`` as one window."""
+    return Windows((episode,), np.zeros(1, np.int64), len(episode))
 
 
 class EpisodeStream:
@@ -225,10 +232,26 @@ class EpisodeStream:
         return Windows(tuple(episodes), np.array(at, np.int64), self.window)
 
 
+def shown(picks: Sequence[tuple[Episode, int]]) -> Batch:
+    """Return what a policy sees at steps of episodes: a batch without actions."""
+    batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in picks[0][0].images}
+    batch |= {
+        "observation.state": np.stack([e.state[i] for e, i in picks]),
+        "task": [e.instruction for e, _ in picks],
+    }
+    episodes = {e.number: e for e, _ in picks}
+    offered = ContextRows.joined([(e.context, len(e)) for e in episodes.values()])
+    if offered is None:
+        return batch
+    begins = dict(zip(episodes, np.cumsum([0, *(len(e) for e in episodes.values())]).tolist(), strict=False))
+    return batch | offered.at(np.array([begins[e.number] + i for e, i in picks]))
+
+
 def _form(episode: Episode) -> str:
     """Describe the shapes that must be the same in all episodes."""
     cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
-    return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
+    told = f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
+    return told if episode.context is None else f"{told}; tokens of {episode.context.embeddings.shape[1]}"
 
 
 def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engram.core.context_rows import ContextRows
 from engram.learning.replay.buffer import IMAGES, Windows
 from engram.policies.lerobot.processor_engram_vla import embed_instructions
 from engram.policies.training.frames import Frames, same_views
@@ -40,4 +41,5 @@ def gather(windows: Windows, pieces: int) -> Frames:
         groups=("experience",),
         embeddings=embed_instructions(list(words), pieces).numpy(),
         idle=np.concatenate([episode.unlearnt for episode in episodes]),
+        context=ContextRows.joined([(episode.context, len(episode)) for episode in episodes]),
     )

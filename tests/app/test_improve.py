@@ -47,7 +47,7 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
     assert sorted(report["others"]) == ["open_drawer", "pick_place", "press_button", "push_to_mark", "stack"]
     assert all(before == after and before["n"] == 1 for before, after in report["others"].values())  # nothing learnt
     (folder,) = tmp_path.iterdir()
-    assert (folder / "scenes.safetensors").exists()
+    assert (folder / "others" / "experience.sqlite").exists()
     (folder / "others.json").write_text("{}")
     assert cli.main([*WORDS, "--work", str(tmp_path), *more]) == 2
     assert "--others: 1: the policy has practised already" in capsys.readouterr().err
@@ -62,7 +62,6 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
         (["--task", "dance"], "dance"),
         (["--on", "mars"], "unknown gap 'mars'"),
         (["--verdict", "mood"], "expected one of memory, oracle"),
-        (["--policy", "engram"], "acts on memory/context"),
         (["--exploration", "3"], "--exploration: 3.0, expected 0..1"),
         (["--episodes", "0"], "--episodes: 0"),
         (["--updates", "0"], "--updates: 0"),

@@ -10,17 +10,19 @@ import torch
 from safetensors.numpy import load, save_file
 
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import InvalidInputError, StoreError, WeightsError
+from engram.core.context_rows import MEMORY_KEYS
+from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.types import MemoryTokens
 from engram.learning.algorithms import behavior_cloning
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.distillation import distill_head
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
-from engram.learning.algorithms.rehearsal import Rehearsal, Scenes, to_tensors
+from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
-from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.vla import network
@@ -61,14 +63,6 @@ def reach(number: int):
 CONFIG = LearnerConfig(
     updates_per_episode=15, batch_size=16, candidate_updates=60, first_episodes=1, replay=ReplayConfig(chunk_size=6)
 )
-
-
-def test_a_policy_that_acts_on_what_the_experience_lacks_is_not_trained(policy):
-    torch.nn.init.ones_(policy.network.model.memory.gate)
-    with pytest.raises(
-        InvalidInputError, match=r"acts on memory/context, which the experience does not hold.*'engram train'"
-    ):
-        clone_policy(policy)
 
 
 def learnt(learner):
@@ -205,6 +199,141 @@ def test_the_head_learns_each_correction_where_it_belongs(policy):
         assert apart.pop(factor) < 0.5 * min(apart.values())
 
 
+@pytest.fixture
+def reading():
+    """A policy that remembers its episode and acts on memory/context."""
+    policy = tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
+    torch.nn.init.constant_(policy.network.model.memory.gate, 2.0)
+    torch.nn.init.normal_(policy.network.model.recall.fuse.weight, std=0.3)
+    return policy
+
+
+def offered(transitions, seed=0):
+    """Return ``transitions`` in which memory offered three entries at each step but the first."""
+    rng = np.random.default_rng(seed)
+    things = rng.standard_normal((3, 384)).astype(np.float32)
+    out = []
+    for step, one in enumerate(transitions):
+        place = rng.standard_normal((3, 3)).astype(np.float32)
+        tokens = MemoryTokens(one.stamp_ns, step, things, np.full(3, 0.1 * step), place, np.ones(3, bool), ("",) * 3)
+        out.append(replace(one, context=tokens if step else None))
+    return out
+
+
+def conditions_of(network, preprocess, transitions):
+    """Return what the head is conditioned by (n, c) where ``network`` goes through the episode step by step."""
+    state, out = network.model.recall.memory.begin(1), []
+    for step, one in enumerate(transitions):
+        images = {IMAGES + name: torch.tensor(image.transpose(2, 0, 1))[None] for name, image in one.images.items()}
+        batch = images | {"observation.state": torch.tensor(one.state)[None], "task": [one.instruction]}
+        if one.context is not None:
+            arrays = (one.context.tokens, one.context.age_s, one.context.place, one.context.mask)
+            batch |= {key: torch.tensor(array)[None] for key, array in zip(MEMORY_KEYS, arrays, strict=True)}
+        inputs = dict(preprocess(batch))
+        time = torch.full((1,), step * network.config.step_s)
+        with torch.no_grad():
+            percept, state = network.model.observe(inputs, state, time)
+            out.append(network.model.condition(inputs, percept))
+    return torch.cat(out)
+
+
+def test_the_learner_sees_at_each_step_what_the_policy_that_remembers_and_reads_saw(reading):
+    trainer = clone_policy(reading)
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6), trainer.shrink)
+    replay.add(1, steps := offered(reach(1)))
+    found = trainer._condition(whole(replay.get(1)))
+    expected = conditions_of(reading.network, reading.preprocess, steps)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    for spoilt in ([replace(one, context=None) for one in steps], offered(reach(1), seed=1)):
+        other = conditions_of(reading.network, reading.preprocess, spoilt)
+        assert (other - expected).abs().max() > 1e-2  # it would be seen
+
+
+def test_a_correction_becomes_part_of_a_policy_that_remembers_and_reads(reading):
+    """It answers as before, corrected, at the steps of a whole episode, and as before in those of other goals."""
+    correction = MotionCorrection(scale=0.5, yaw_rad=0.4)
+    practised = offered(reach(1))
+    goals = [[replace(one, instruction=words) for one in offered(reach(2), seed=2)] for words in OTHERS]
+    trainer = clone_policy(reading)
+    learner = Learner(NoExperience(), reading, trainer, config=CONFIG)
+    learner.correct([(correction, practised)], goals)
+
+    def answers(network, steps):
+        conditions = conditions_of(network, reading.preprocess, steps)
+        start = torch.zeros(len(steps), 1, *network.model.noise_shape)
+        with torch.no_grad():
+            flow = network.model.head.at_steps(conditions, network.config.euler_steps)
+            return reading.postprocess(integrate(flow, start)[:, 0])
+
+    before, after = (answers(network, practised) for network in (reading.network, trainer._averaged))
+    wanted = before.clamp(-1.0, 1.0)
+    wanted[..., :3] = wanted[..., :3] @ torch.tensor(correction.matrix(), dtype=wanted.dtype).T
+    apart, moved = (after - wanted)[..., :3].abs().mean(), (before - wanted)[..., :3].abs().mean()
+    assert apart < 0.2 * moved
+    for goal in goals:
+        old, new = (answers(network, goal) for network in (reading.network, trainer._averaged))
+        assert (new - old)[..., :3].abs().mean() < 0.2 * moved
+    # what it sees and what it remembers stay as they were
+    kept = reading.network.state_dict()
+    changed = {name for name, one in trainer._averaged.state_dict().items() if not torch.equal(one, kept[name])}
+    assert changed and all(name.startswith("model.head.") for name in changed)
+
+
+def test_whole_episodes_of_other_goals_are_kept_or_the_practised_ones_with_other_words(reading, monkeypatch):
+    reading.instructions = (*OTHERS, "put the red cube in the bin")
+    trainer, asked = clone_policy(reading), []
+
+    def condition(self, batch):
+        asked.append((batch.episodes[0].instruction, len(batch.episodes[0])))
+        return torch.zeros(1, 1)
+
+    monkeypatch.setattr(EpisodeCloning, "_condition", condition)
+    monkeypatch.setattr(behavior_cloning, "distill_head", lambda network, seen, kept, check: len(seen))
+    learner, half = Learner(NoExperience(), reading, trainer, config=CONFIG), MotionCorrection(scale=0.5)
+    practised = [replace(one, instruction="press the red button") for one in offered(reach(1))]
+    learner.correct([(half, practised)])
+    (words, steps), mine = asked
+    assert words in (OTHERS[2], "put the red cube in the bin") and steps == 8 and mine == ("press the red button", 8)
+    asked.clear()
+    learner.see([[replace(one, instruction="open the drawer") for one in offered(reach(2))], practised])
+    learner.correct([(half, practised)])
+    assert asked == [("open the drawer", 8), ("press the red button", 8)]
+
+
+def test_experience_without_what_the_policy_read_is_passed_over(reading, store, tmp_path):
+    """It would learn to do without. What is stored here is of before that was kept."""
+    learner = Learner(store, reading, config=replace(CONFIG, window=4))
+    assert learner.poll() == 0 and learner.passed_over == {"without what was read of memory/context": 4}
+    with pytest.raises(InvalidInputError, match="no episode that shows where motions are corrected"):
+        learner.correct_all(MotionCorrection(scale=0.5))
+    newer = ExperienceStore(tmp_path / "newer")
+    newer.append(offered(reach(7)))
+    newer.commit()
+    learner = Learner(newer, reading, config=replace(CONFIG, window=4))
+    assert learner.poll() == 1 and np.isfinite(learner.step()["loss"])
+    newer.close()
+
+
+def test_a_policy_that_reads_and_remembers_nothing_learns_from_steps_with_what_was_read(tmp_path):
+    policy = tiny_vla()
+    torch.nn.init.constant_(policy.network.model.memory.gate, 2.0)
+    policy.instructions = OTHERS
+    trainer = clone_policy(policy)
+    replay = ReplayBuffer(ReplayConfig(chunk_size=6), trainer.shrink)
+    replay.add(1, offered(reach(1)))
+    batch = replay.sample(16, (0,))
+    assert batch[MEMORY_KEYS[0]].shape == (16, 3, 384)
+    seen = replay.get(1)
+    trainer.see([replace(seen, number=2, instruction="open the drawer", context=None)])
+    asked = trainer._rehearsal.asked(batch, {"touched"})
+    of_drawer = np.array([words == "open the drawer" for words in asked["task"]])
+    assert 0 < of_drawer.sum() < 16
+    assert not asked[MEMORY_KEYS[3]][of_drawer].any()  # nothing was read there
+    np.testing.assert_array_equal(asked[MEMORY_KEYS[0]][~of_drawer], batch[MEMORY_KEYS[0]][~of_drawer])
+    withheld = {name: value for name, value in batch.items() if name not in MEMORY_KEYS}
+    assert trainer.update(batch, 0)["loss"] != clone_policy(policy).update(withheld, 0)["loss"]
+
+
 def test_a_correction_that_comes_to_nothing_finite_is_refused_and_changes_nothing(policy, store, monkeypatch):
     monkeypatch.setattr(behavior_cloning.ActionUnits, "corrected", lambda self, answers, correction: answers * np.nan)
     learner = Learner(store, policy, trainer := clone_policy(policy), config=CONFIG)
@@ -264,10 +393,12 @@ def test_a_correction_that_is_cut_short_changes_nothing(policy, store):
         assert trainer.save() == before and learner.metrics["updates"] == 0
 
 
-def test_what_a_correction_cannot_become_part_of_is_refused_by_name(remembering, store):
-    learner = Learner(store, remembering, config=CONFIG)
+def test_what_a_correction_cannot_become_part_of_is_refused_by_name(policy, store):
+    whole = clone_policy(policy)
+    trainer = BehaviorCloning(policy.network, policy.preprocess, shrink=whole.shrink, lineage=LINEAGE, chunk_steps=6)
+    learner = Learner(store, policy, trainer, config=CONFIG)
     with pytest.raises(
-        InvalidInputError, match=r"EpisodeCloning cannot make a correction part of the weights.*search 0"
+        InvalidInputError, match=r"BehaviorCloning cannot make a correction part of the weights.*search 0"
     ):
         learner.correct_all(MotionCorrection())
 
@@ -289,21 +420,21 @@ def test_what_is_practised_is_not_rehearsed(policy, store):
     assert rehearsal.batch(practised | {"task": ["open the drawer", "put the red cube in the bin"] * 2}) is None
 
 
-def test_a_goal_that_was_carried_out_is_rehearsed_on_what_was_seen_of_it(policy, store, tmp_path):
+def test_a_goal_that_was_carried_out_is_rehearsed_on_what_was_seen_of_it(policy, store):
     words, asked = ("put the red cube in the bin", "open the drawer", "press the red button"), []
     replay = ReplayBuffer(ReplayConfig(chunk_size=6))
     replay.add(1, store.episode(1))
     practised = replay.sample(16, (0,)) | {"task": ["put the red cube in the bin"] * 16}
-    images = {name.split(".")[-1]: 255 - each for name, each in practised.items() if name.startswith(IMAGES)}
-    Scenes(images, practised["observation.state"] + 7, ("open the drawer",) * 16).write(tmp_path / "scenes")
-    seen = Scenes.read(tmp_path / "scenes")
+    known = replay.get(1)
+    images = {name: 255 - each for name, each in known.images.items()}
+    seen = replace(known, images=images, state=known.state + 7, instruction="open the drawer")
 
     def preprocess(batch):
         asked.append(batch)
         return policy.preprocess(batch)
 
     rehearsal = Rehearsal(policy.network, preprocess, words)
-    rehearsal.see(seen)
+    rehearsal.see([seen])
     rehearsal.batch(practised)
     (shown,) = asked
     of_drawer = np.array([each == "open the drawer" for each in shown["task"]])
@@ -314,16 +445,6 @@ def test_a_goal_that_was_carried_out_is_rehearsed_on_what_was_seen_of_it(policy,
     for name, each in images.items():
         assert all(any((row == one).all() for one in each) for row in shown[IMAGES + name].numpy()[of_drawer])
     np.testing.assert_array_equal(practised["task"], ["put the red cube in the bin"] * 16)  # as it was
-
-
-def test_damaged_scenes_are_refused_by_name(tmp_path):
-    seen = {"front": np.zeros((2, 3, 4, 4), np.uint8)}
-    Scenes(seen, np.zeros((3, 15), np.float32), ("reach",) * 2).write(tmp_path / "a")
-    with pytest.raises(StoreError, match=r"a: 2 words, but other numbers of images or states"):
-        Scenes.read(tmp_path / "a")
-    (tmp_path / "b").write_bytes(b"nonsense")
-    with pytest.raises(StoreError, match=r"b: cannot be read"):
-        Scenes.read(tmp_path / "b")
 
 
 def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_path):

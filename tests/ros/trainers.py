@@ -38,12 +38,12 @@ class Corrected(Counting):
     """A correction adds its scale, in two halves."""
 
     can_correct = True
-    scenes = None  # of other goals
+    others = ()  # episodes of other goals
 
     def correct(self, shown, seed, check, others):
         check()
         check()
-        self.scenes = others
+        self.others = others
         self.count += sum(correction.scale for correction in {correction for _, correction in shown})
         return {"loss": 0.0}
 

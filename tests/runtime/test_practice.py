@@ -84,8 +84,8 @@ class Seeing(Faster):
 
     shown: ClassVar[list] = []
 
-    def see(self, scenes):
-        self.shown.append(scenes)
+    def see(self, others):
+        self.shown.append(others)
 
 
 def test_what_other_goals_look_like_is_shown_before_practice_and_kept(tmp_path, monkeypatch):
@@ -95,9 +95,10 @@ def test_what_other_goals_look_like_is_shown_before_practice_and_kept(tmp_path, 
         one = practice(tmp_path, config=config, others=("reach",))
         one.close()
     first, again = Seeing.shown
-    assert len(first.words) == len(first.state) == len(first.images["front"]) == 16  # two successes of 8 steps
-    assert set(first.words) == set(again.words)
-    np.testing.assert_array_equal(first.images["front"], again.images["front"])
+    assert [len(one) for one in first] == [8, 8]  # two successes
+    assert [one.instruction for one in first] == [one.instruction for one in again]
+    for one, kept in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.images["front"], kept.images["front"])
     practice(tmp_path / "none", config=replace(config, rehearsed=0), others=("reach",)).close()
     practice(tmp_path / "alone", config=config).close()
     assert len(Seeing.shown) == 2

@@ -202,9 +202,14 @@ def test_what_was_found_is_left_again_where_it_was_removed_or_is_of_other_weight
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
 
 
-def test_a_policy_that_cannot_be_corrected_does_not_practise(tmp_path):
-    with pytest.raises(InvalidInputError, match="only a policy without a memory of its episode can be corrected"):
-        practise(replace(job(tmp_path), checkpoint=str(policy_folder("engram"))))
+class Standing:
+    """No network."""
+
+
+def test_a_policy_that_cannot_be_corrected_does_not_practise(tmp_path, monkeypatch):
+    monkeypatch.setattr("engram.policies.loading.load_policy", lambda _: Standing())
+    with pytest.raises(InvalidInputError, match="only a policy of type engram_vla can be corrected"):
+        practise(job(tmp_path))
 
 
 def test_what_a_killed_process_left_half_written_goes(tmp_path):
