@@ -6,7 +6,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.nodes import qos
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import Experience, MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.srv import ResetSim
 
 TASKS = ("reach", "push_to_mark", "pick_place", "stack", "open_drawer", "press_button")
@@ -20,7 +20,7 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
     graph.start(
         "policy_node",
         lockstep=True,
-        policy="tests.ros.policies:EyesAndNoise",
+        policy="tests.ros.policies:ReadsContext",
         memory="wait",
         goal_timeout_s=3600.0,
         experience=True,
@@ -33,6 +33,7 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
     statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
     commands = graph.listen(JointTrajectory, "command", qos.EVENTS)
     contexts = graph.listen(MemoryContext, "memory/context", qos.COMMAND)
+    steps = graph.listen(Experience, "experience", qos.EXPERIENCE)
     updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
     client = ActionClient(graph.node, ExecuteTask, "execute_task")
     graph.wait(client.server_is_ready, 60, "execute_task")
@@ -57,6 +58,8 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
         graph.wait(lambda steps=end.step: len(commands) >= steps, 60, f"commands of {task}")
         graph.wait(lambda: contexts, 60, "memory/context")  # what the camera saw came back to the policy as memory
     assert any(node.layer == "object" for update in updates for node in update.nodes)
+    graph.wait(lambda: len(steps) >= 16, 60, "experience")  # more comes once this is acknowledged
+    assert all(one.context.count and one.context.header.stamp == one.header.stamp for one in steps)
     refused = graph.call(ResetSim, "sim/reset", ResetSim.Request(task="dance"))
     assert not refused.accepted
     assert "unknown task 'dance'" in refused.message
