@@ -32,6 +32,7 @@ from engram.sim.world import WorldConfig
 
 if TYPE_CHECKING:
     from engram.core.contracts import Policy
+    from engram.runtime.loop import Runtime
     from engram.runtime.practice import Practice
     from engram.sim.tasks import Task
 
@@ -75,9 +76,9 @@ class ImproveConfig:
     """Share of the control steps, at most, in which a scripted expert takes over from a policy that does not get done,
     as a person would with engram teleop. It knows the simulator's state (oracle)."""
     rehearsed: int | None = None
-    """Episodes of each other task of the policy that it carries out before practice begins: it rehearses what it sees
-    there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task, if its card names any.
-    Default: 2 for a policy with a memory of its episode, else 0."""
+    """Episodes of each other task of the policy that it carries out, without a gap, before practice begins: it
+    rehearses what it sees there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task,
+    if its card names any. Default: 2 for a policy with a memory of its episode, else 0."""
     others: int = 0
     """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
@@ -256,8 +257,17 @@ def _practice(
         detector=detector,
         fresh_memory=fresh_memory,
         others=others,
+        elsewhere=lambda: _nominal(policy),
         about={"gap": asdict(gap)},
     )
+
+
+def _nominal(policy: Policy) -> Runtime:
+    """Return what runs ``policy`` in the simulation that it knows, without a gap."""
+    from engram.validation.evaluation import make_runtime
+
+    world = GapWorld(get_gap("none"), WorldConfig(depth=policy.reads_context))
+    return make_runtime(policy, world, pipeline=gap_pipeline(world))
 
 
 def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: Path) -> Iterator[dict[str, Any]]:

@@ -131,6 +131,8 @@ class Practice:
         judge: tells what went well; it needs ``detector`` and ``fresh_memory``, as does a policy that acts on
             memory/context. None: the simulator tells.
         others: tasks that the policy shall not unlearn.
+        elsewhere: makes what it carries these out in before it practises; default: as ``world``, where it may fail at
+            most of them.
         about: what else tells this practice from others, as JSON takes it.
 
     Raises:
@@ -151,6 +153,7 @@ class Practice:
         detector: Detector | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
         others: Sequence[str] = (),
+        elsewhere: Callable[[], Runtime] | None = None,
         about: Mapping[str, object] | None = None,
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
@@ -184,7 +187,10 @@ class Practice:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
         elif others and self.config.rehearsed and not (folder / OTHERS).exists():
             runtime = Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+            runtime = runtime if elsewhere is None else elsewhere()
             oracle_successes(runtime, others, self.config.rehearsed, folder / OTHERS)
+            if elsewhere is not None:
+                runtime.world.close()
         if (folder / OTHERS).exists():
             self.learner.see(ExperienceReader(folder / OTHERS).episodes())
         controller = pipeline.controller
