@@ -50,7 +50,7 @@ from engram.validation.evaluation import make_runtime, measure
 
 CELLS = {
     "touch_unseen on turned_scaled": ("touch_unseen", "turned_scaled", "memory"),
-    "intercept_grab on turned_scaled": ("intercept_grab", "turned_scaled", "oracle"),
+    "intercept_grab on turned": ("intercept_grab", "turned", "oracle"),
 }
 """Cell -> task, twin and who tells what went well: no relation of the scene graph says when a thing was caught."""
 SEARCH = 50
