@@ -201,7 +201,9 @@ def figures(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 continue
             rate = wilson(sum(one.successes for one in rates), sum(one.n for one in rates))
             name = slug(f"memory_practice {cell} {arm}").replace(" ", "_")
-            rows.append(figure(name, rate.rate, rate.n, (rate.low, rate.high), practices=len(rates)))
+            rows.append(
+                figure(name, rate.rate, rate.n, (rate.low, rate.high), practices=len(rates), cell=cell, arm=arm)
+            )
     return rows
 
 

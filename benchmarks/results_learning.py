@@ -123,6 +123,26 @@ def other_gaps(results: Results) -> list[str]:
     )
 
 
+def memory_practice(results: Results) -> list[str]:
+    """What memory is worth to a policy that practises."""
+    result = results["memory_practice"]
+    found: dict[str, dict[str, Mapping[str, object]]] = {}
+    for row in result.figures.values():
+        found.setdefault(row["cell"], {})[row["arm"]] = row
+    arms = list(dict.fromkeys(arm for cell in found.values() for arm in cell))
+    rows = [[arm, *(percent(cell[arm]) if arm in cell else "–" for cell in found.values())] for arm in arms]
+    return [
+        "`engram` searches in 50 episodes for a correction of its motions, and what was found becomes part of its "
+        "weights. Of `touch_unseen` its own memory says what went well; of `intercept_grab` the simulator does, as no "
+        "relation of the scene graph says when a thing was caught. *Learner without*: the same correction, learnt in "
+        "the same episodes without what the policy read of that memory. *Policy without*: what was learnt with both "
+        "acts without it. Measured on other scenes, "
+        f"{result.content['config']['seeds']} practice each.",
+        "",
+        *table(("", *(f"`{cell}`" for cell in found)), rows),
+    ]
+
+
 def _searched(result: ResultFile, words: str) -> list[str]:
     judged = "The memory's verdicts alone say what went well. Measured on other scenes."
     return [f"{words} {judged} {_false_successes(result)}", "", *_practised(result)]

@@ -68,6 +68,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practice by corrections": (learning.corrections, ("corrections",)),
         "Practice where a camera was moved": (learning.shifts, ("shifts",)),
         "Practice on other robots": (learning.other_gaps, ("gaps",)),
+        "Practice of a policy with memory": (learning.memory_practice, ("memory_practice",)),
         "Practice that is helped": (learning.helped, ("helped",)),
         "A demo that learns": (learning.demo, ("learning_demo",)),
         "A robot that learns behind the gate": (learning.promise, ("promise",)),
