@@ -51,8 +51,6 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (ABOVE, rf"(?:reach for|go to) {_THING}"),
     (ABOVE, rf"(?:put|hold|bring|position|move) {_HAND} (?:over|above|to) {_THING}"),
     (TOUCHED, rf"(?:touch|tap(?: on)?) {_THING}"),
-    (TOUCHED, rf"(?:put|lay|place) {_HAND} on {_THING}"),
-    (TOUCHED, rf"(?:find|look for) {_THING} and (?:touch|tap) it"),
     (IN, rf"{_PUT} {_THING} {_INTO} {_TARGET}"),
     (IN, rf"{_TAKE} {_THING} and {_PUT} it {_INTO} {_TARGET}"),
     (AT, rf"{_PUSH} {_THING} {_TO} {_TARGET}"),
@@ -64,12 +62,6 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (HELD, rf"{_TAKE} {_THING}"),
     (HELD, rf"(?:pick|lift) {_THING} up"),
 )  # the first that fits the whole instruction
-_UNSEEN = re.compile(
-    r"(?:,? (?:although|though|even though|even if|while|which|that) (?:\w+ )*?"
-    r"(?:out of (?:view|sight)|hidden|hides it|covered|under the cloth|(?:not|cannot|can't|don't) see)"
-    r"(?: it)?(?: (?:any more|now))?| in the dark| blindly)$"
-)
-"""Says at the end of an instruction that what is meant cannot be seen: it is the same goal."""
 _POLITE = r"(?:(?:please|could you|can you|would you|will you|now),? )+"
 _SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|before|when|while|once|twice|back|again|until it|both|every|each|or)\b")
 """Words of an instruction that asks for more than one thing, or for a state that is over."""
@@ -96,7 +88,6 @@ def goal_of(instruction: str) -> Goal | None:
     asked = re.match(_POLITE, words)
     words = words[asked.end() :].rstrip("?") if asked else words
     words = re.sub(r"(?:,? (?:please|now|once|fully|carefully|gently|slowly))+$", "", words)
-    words = _UNSEEN.sub("", words)
     if _SEVERAL.search(words) or _NEGATED.search(words):
         return None
     for relation, pattern in _PATTERNS:
