@@ -78,7 +78,7 @@ class ImproveConfig:
     rehearsed: int | None = None
     """Episodes of each other task of the policy that it carries out, without a gap, before practice begins: it
     rehearses what it sees there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task,
-    if its card names any. Default: 2 for a policy with a memory of its episode, else 0."""
+    if its card names any. Default: 2 where a policy with a memory of its episode searches, else 0."""
     others: int = 0
     """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
@@ -150,9 +150,13 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     trained = load_policy(config.policy)
     policy = follow(trained)
     if config.rehearsed is None:
-        config = replace(config, rehearsed=2 if getattr(trained, "remembers", False) else 0)
+        config = replace(config, rehearsed=2 if config.search and getattr(trained, "remembers", False) else 0)
     others = tuple(name for name in _known_tasks(config) if name != config.task)
     practice = _practice(config, policy, trained, folder, others)
+    if held := practice.rehearsed:
+        missing = [name for name in others if name not in held]
+        if missing:
+            Console(stderr=True).print(f"not rehearsed, as the policy does not do them: {', '.join(missing)}")
     try:
         before = _of_others(config, practice, policy, others, folder / "others.json")
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
@@ -196,12 +200,13 @@ def _check_words(task: Task, config: ImproveConfig) -> None:
     """Raise InvalidInputError for a task that the memory could never say anything of."""
     from engram.learning.rewards.goal import goal_of
 
-    words = task.instructions[0].format(**dict.fromkeys(task.slots(), "red"))
-    if config.verdict == "memory" and goal_of(words) is None:
-        raise InvalidInputError(
-            f"ImproveConfig.task: {config.task}: no relation says {words!r}, so the memory cannot tell whether it is "
-            "done; choose another task or verdict oracle"
-        )
+    for wording in task.instructions if config.verdict == "memory" else ():
+        words = wording.format(**dict.fromkeys(task.slots(), "red"))
+        if goal_of(words) is None:
+            raise InvalidInputError(
+                f"ImproveConfig.task: {config.task}: no relation says {words!r}, so the memory cannot tell whether it "
+                "is done; choose another task or verdict oracle"
+            )
 
 
 def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> None:

@@ -133,8 +133,8 @@ def memory_practice(results: Results) -> list[str]:
     rows = [[arm, *(percent(cell[arm]) if arm in cell else "–" for cell in found.values())] for arm in arms]
     return [
         "`engram` searches in 50 episodes for a correction of its motions, and what was found becomes part of its "
-        "weights. Of `touch_unseen` its own memory says what went well; of `intercept_grab` the simulator does, as no "
-        "relation of the scene graph says when a thing was caught. *Learner without*: the same correction, learnt in "
+        "weights. The simulator tells what went well (oracle), as no relation of the scene graph says it of these "
+        "tasks. *Learner without*: the same correction, learnt in "
         "the same episodes without what the policy read of that memory. *Policy without*: what was learnt with both "
         "acts without it. Measured on other scenes, "
         f"{result.content['config']['seeds']} practice each.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
-from engram.learning.experience.eligibility import UNREADABLE, WITHOUT_CONTEXT, why_not
+from engram.learning.experience.eligibility import MISFIT, UNREADABLE, WITHOUT_CONTEXT, why_not
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
@@ -28,6 +29,10 @@ CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
 CORRECTED, SHOWN = 3072, 128
 """Control steps in which a correction is learnt, and those of a batch."""
+
+
+class _WithoutContextError(InvalidInputError):
+    """An episode lacks what its policy acts on."""
 
 
 class EpisodeSource(Protocol):
@@ -140,7 +145,7 @@ class Learner:
         state.episodes += 1
         if not info.success:
             return 0
-        reason, transitions = why_not(info.sources, self.lineage), list[Transition]()
+        reason, transitions = self.why_not(info), list[Transition]()
         try:
             transitions = [] if reason else list(self._source.episode(info.number))
         except StoreError:  # the episodes after it are learnt from all the same
@@ -150,14 +155,23 @@ class Learner:
             return 0
         if not transitions:  # the store's bound has let it go
             return 0
-        if self._lacks_context(transitions):
-            state.passed_over[WITHOUT_CONTEXT] = state.passed_over.get(WITHOUT_CONTEXT, 0) + 1
+        try:
+            self._replay.add(info.number, self._read_of(transitions))
+        except _WithoutContextError:
+            reason = WITHOUT_CONTEXT
+        except InvalidInputError:  # of other images or tokens than the network's, or than the buffer's
+            reason = MISFIT
+        if reason:
+            state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
             return 0
-        self._replay.add(info.number, transitions)
         state.experience = _after(state.experience, transitions)
         state.successes += 1
         state.update_credit += self.config.updates_per_episode
         return 1
+
+    def why_not(self, info: EpisodeInfo) -> str:
+        """Return why the episode may not be learnt from, by what is known without its steps; empty: it may."""
+        return why_not(info.sources, self.lineage, blind=self.algorithm.token_width > 0)
 
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
@@ -209,11 +223,16 @@ class Learner:
         state, experience = self._progress, self._progress.experience
         for number, (correction, transitions) in enumerate(practised, 1):
             check()
-            if transitions and not self._lacks_context(transitions):  # the store's bound may have let it go
-                kind = kind_of(transitions[0].instruction)
-                buffer = seen.setdefault((kind, correction), self._buffer())
-                buffer.add(number, transitions)
-                experience = _after(experience, transitions)
+            if not transitions:  # the store's bound may have let it go
+                continue
+            try:
+                steps = self._read_of(transitions)
+            except _WithoutContextError:
+                continue
+            kind = kind_of(steps[-1].task or steps[0].instruction)
+            buffer = seen.setdefault((kind, correction), self._buffer())
+            buffer.add(number, steps)
+            experience = _after(experience, steps)
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
         parts = [(correction, buffer) for (_, correction), buffer in seen.items()]
@@ -293,13 +312,27 @@ class Learner:
     def _packed(self, episodes: Iterable[Sequence[Transition]]) -> list[Episode]:
         buffer = self._buffer()
         for number, transitions in enumerate(episodes, 1):
-            if transitions and not self._lacks_context(transitions):
-                buffer.add(number, transitions)
+            with suppress(_WithoutContextError):
+                if transitions:
+                    buffer.add(number, self._read_of(transitions))
         return buffer.episodes
 
-    def _lacks_context(self, transitions: Sequence[Transition]) -> bool:
-        """Whether an episode lacks what the policy acts on: its records are of before that was kept."""
-        return self.algorithm.reads_context and all(step.context is None for step in transitions)
+    def _read_of(self, transitions: Sequence[Transition]) -> Sequence[Transition]:
+        """Return an episode with what the policy reads of memory/context, and nothing else of it.
+
+        Raises:
+            _WithoutContextError: the policy acts on it, and there is none.
+            InvalidInputError: its tokens are not as long as the network's.
+        """
+        width = self.algorithm.token_width
+        if not width:
+            return [replace(step, context=None) if step.context is not None else step for step in transitions]
+        read = [step.context for step in transitions if step.context is not None]
+        if not read:
+            raise _WithoutContextError
+        if wrong := {context.tokens.shape[1] for context in read} - {width}:
+            raise InvalidInputError(f"Transition.context: tokens of {min(wrong)} numbers, the policy's have {width}")
+        return transitions
 
     def _make_candidate(self) -> tuple[bytes, PolicyManifest]:
         made, state = self._new_weights(), self._progress
@@ -335,7 +368,7 @@ class Learner:
             except StoreError:  # damaged: the training goes on without it
                 continue
             if transitions:  # the store's bound may have let it go
-                self._replay.add(number, transitions)
+                self._replay.add(number, self._read_of(transitions))
 
 
 class _Shown(Sequence[tuple[Batch, MotionCorrection]]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,11 @@ class Practised:
         """Return what :meth:`engram.learning.learner.Learner.correct` takes: each correction with each of its episodes,
         and those of other goals; no transitions of one that is gone. StoreError: the store is damaged."""
         store = ExperienceReader(self._folder)
-        shown = ((one.correction, store.episode(number)) for one in findings.found for number in one.episodes)
+        shown = (
+            (one.correction, [replace(step, task=one.task) for step in store.episode(number)])
+            for one in findings.found
+            for number in one.episodes
+        )
         return shown, (store.episode(number) for number in findings.others)
 
 

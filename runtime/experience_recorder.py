@@ -216,8 +216,13 @@ class ExperienceRecorder:
             policy_version=step.version,
             memory_ids=step.memory_ids,
             source=replace(step.source, covered_cameras=covered_cameras(observation)),
-            context=None if step.context is None else step.context.filled(),
+            context=_filled(step.context),
         )
+
+
+def _filled(context: MemoryTokens | None) -> MemoryTokens | None:
+    """Return the entries of ``context``; None where there is none."""
+    return context.filled() if context is not None and context.mask.any() else None
 
 
 def covered_cameras(observation: Observation) -> tuple[str, ...]:

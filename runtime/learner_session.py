@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from engram.core.errors import EngramError, StoreError, WeightsError
 from engram.core.types import PolicyManifest
-from engram.learning.experience.eligibility import ABLATION, COVERED, why_not
+from engram.learning.experience.eligibility import ABLATION, COVERED
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import worse_than_before
 from engram.learning.practised import Findings
@@ -232,7 +232,7 @@ class LearnerSession(ExperienceSession):
         for info in found:
             # Spoilt or blindfolded, or called off, a version says nothing of itself; what a person had to finish is no
             # success of it.
-            if not info.judged or why_not(info.sources, self.learner.lineage) in (ABLATION, COVERED):
+            if not info.judged or self.learner.why_not(info) in (ABLATION, COVERED):
                 continue
             try:
                 helped = info.success and any(step.intervention for step in self._store.episode(info.number))

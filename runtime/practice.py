@@ -162,6 +162,8 @@ class Practice:
         """Weights that were learnt last."""
         known = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
         self._check(known | asdict(self.config) | dict(about or {}))
+        self.rehearsed: frozenset[str] = frozenset()
+        """Other tasks that the policy carried out, and rehearses."""
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
@@ -192,7 +194,9 @@ class Practice:
             if elsewhere is not None:
                 runtime.world.close()
         if (folder / OTHERS).exists():
-            self.learner.see(ExperienceReader(folder / OTHERS).episodes())
+            others_done = ExperienceReader(folder / OTHERS)
+            self.rehearsed = frozenset(info.task for info in others_done.catalogue())
+            self.learner.see(others_done.episodes())
         controller = pipeline.controller
         record = self._record
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)

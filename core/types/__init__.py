@@ -21,6 +21,7 @@ from engram.core.types.lineage import CORRECTION, NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
     DEPTH_RANGE_M,
     EVENT_KINDS,
+    MOST_TOKENS,
     POSITION_SIGMA_M,
     Advice,
     Body,
@@ -52,6 +53,7 @@ __all__ = [
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
+    "MOST_TOKENS",
     "NOBODY",
     "POSITION_SIGMA_M",
     "STAGES",

@@ -15,6 +15,8 @@ from engram.core.statistics import Rate, wilson
 from engram.core.types.basics import EMBEDDING_DIM, set_fields
 from engram.core.types.sensing import Pose
 
+MOST_TOKENS, WIDEST_TOKEN = 256, 4096
+"""Entries of memory for a policy at one step, and numbers of each: a message that says more is refused."""
 MAX_LABEL = 200
 """Longest label of an object [characters]."""
 MAX_PLACE_M = 1e5
@@ -326,7 +328,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTokens:
-    """k memory entries for the policy's action head; ``mask`` False = padding."""
+    """At most ``MOST_TOKENS`` memory entries (k) for the policy's action head; ``mask`` False = padding."""
 
     stamp_ns: int
     version: int
@@ -339,6 +341,9 @@ class MemoryTokens:
     def __post_init__(self) -> None:
         tokens = checked("MemoryTokens.tokens", self.tokens, (None, None), np.float32)
         k = tokens.shape[0]
+        if k > MOST_TOKENS or tokens.shape[1] > WIDEST_TOKEN:
+            most = f"at most {MOST_TOKENS} of {WIDEST_TOKEN}"
+            raise InvalidInputError(f"MemoryTokens.tokens: {k} of {tokens.shape[1]} numbers, expected {most}")
         if len(self.source_ids) != k:
             raise InvalidInputError(f"MemoryTokens.source_ids: {len(self.source_ids)} ids for {k} tokens")
         set_fields(

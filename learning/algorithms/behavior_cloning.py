@@ -75,13 +75,13 @@ class BehaviorCloning(Algorithm):
         *,
         lineage: Lineage,
         chunk_steps: int = 0,
-        reads_context: bool = False,
+        token_width: int = 0,
         rehearsal: Rehearsal | None = None,
         units: ActionUnits | None = None,
     ) -> None:
         self._rehearsal, self._units = rehearsal, units
         self.can_correct = units is not None
-        self.lineage, self.chunk_steps, self.reads_context = lineage, chunk_steps, reads_context
+        self.lineage, self.chunk_steps, self.token_width = lineage, chunk_steps, token_width
         self.config = config or BehaviorCloningConfig()
         self.policy = policy.train()
         self._averaged = copy.deepcopy(policy).eval().requires_grad_(False)
@@ -131,8 +131,7 @@ class BehaviorCloning(Algorithm):
             return super().correct(shown, seed, check, others)
         torch.manual_seed(seed)
         units, network = self._units, cast(EngramVLAPolicy, self.policy)
-        asked = [self._condition(batch) for batch in self._asked(shown, others, check)]
-        kept = torch.cat(asked) if asked else torch.zeros(0, 0)
+        kept = self._kept(shown, others, check)
         parts: dict[tuple[str, MotionCorrection], list[Tensor]] = {}
         for batch, correction in shown:
             check()
@@ -153,6 +152,13 @@ class BehaviorCloning(Algorithm):
         self._optimizer.state.clear()
         self._averaged.load_state_dict(self.policy.state_dict())
         return {"loss": loss}
+
+    def _kept(
+        self, practised: Sequence[tuple[Any, MotionCorrection]], others: Sequence[Episode], check: Callable[[], None]
+    ) -> Tensor:
+        """Return what the head is conditioned by (m, c) where its answers stay."""
+        asked = [self._condition(batch) for batch in self._asked(practised, others, check)]
+        return torch.cat(asked) if asked else torch.zeros(0, 0)
 
     def _asked(
         self,

@@ -49,7 +49,7 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
     network, preprocess = copy.deepcopy(policy.network), of_shrunk_images(policy.preprocess)
     network.model.flow_start = network.config.noise_scale
     about: dict[str, Any] = {"lineage": policy.lineage, "chunk_steps": int(policy.network.config.chunk_size)}
-    about["reads_context"] = policy.reads_context
+    about["token_width"] = int(policy.network.config.memory_dim) if policy.reads_context else 0
     about["units"] = ActionUnits(policy.postprocess, policy.network.config.action_feature.shape[0])
     if policy.remembers:
         return EpisodeCloning(network, preprocess, config, shrink, instructions=policy.instructions, **about)

@@ -28,8 +28,9 @@ class Algorithm(ABC):
     whole_episodes: bool = False
     """What an update learns from. False = single control steps, a ``Batch``. True = the next ``Windows`` of episodes
     that are walked through from their begin, as a policy with a memory of its episode needs them."""
-    reads_context: bool = False
-    """Whether the policy acts on memory/context: the learner takes no experience without it, which would unlearn it."""
+    token_width: int = 0
+    """Numbers in a token of memory/context that the policy acts on. The learner takes no experience without such
+    tokens, which would unlearn their use. 0: it acts on none, and none reach it."""
     can_correct: bool = False
     """Whether :meth:`correct` can make a correction of the motions part of the weights."""
     chunk_steps: int = 0

@@ -28,7 +28,8 @@ class EpisodeCloning(BehaviorCloning):
 
     What it imitates it does not rehearse other goals beside. A correction of the motions becomes part of the action
     head alone, in what the head was conditioned by at the steps of whole episodes. There it keeps its answers to other
-    goals: in the episodes of :meth:`see` or ``others``, else in the same episodes with other ``instructions``.
+    goals: in the episodes of :meth:`see` and ``others``; of a kind of goal that has none, in the practised episodes
+    with its ``instructions``.
     """
 
     whole_episodes = True
@@ -60,7 +61,22 @@ class EpisodeCloning(BehaviorCloning):
         return feed, here
 
     def _kinds(self, batch: Windows) -> set[str]:
-        return {kind_of(episode.instruction) for episode in batch.episodes}
+        return {kind_of(episode.task) for episode in batch.episodes}
+
+    def _kept(
+        self,
+        practised: Sequence[tuple[Windows, MotionCorrection]],
+        others: Sequence[Episode],
+        check: Callable[[], None],
+    ) -> Tensor:
+        """Return what the head is conditioned by in other goals, each kind as often as any other."""
+        kinds: dict[str, list[Tensor]] = {}
+        for batch in self._asked(practised, others, check):
+            kinds.setdefault(" ".join(sorted(self._kinds(batch))), []).append(self._condition(batch))
+        parts = [torch.cat(conditions) for conditions in kinds.values()]
+        most = max(map(len, parts), default=0)
+        even = [part[torch.randperm(most) % len(part)] for part in parts]
+        return torch.cat(even) if even else torch.zeros(0, 0)
 
     def _asked(
         self,
@@ -68,16 +84,16 @@ class EpisodeCloning(BehaviorCloning):
         others: Sequence[Episode],
         check: Callable[[], None],
     ) -> Iterator[Windows]:
-        """Yield whole episodes of other goals; where none is known, the practised ones with the words of others."""
+        """Yield whole episodes of other goals; of a kind of which none is known, a practised one with its words."""
         if not self.config.rehearsal:
             return
-        done = {kind for batch, _ in practised for kind in self._kinds(batch)}
-        known = [one for one in others or self._others if kind_of(one.instruction) not in done]
-        kinds = [kind for kind in sorted(self._instructions) if kind not in done]
-        for batch, _ in practised if kinds and not known else ():
-            for one in batch.episodes:
-                words = self._instructions[kinds[int(torch.randint(len(kinds), ()))]]
-                known.append(replace(one, instruction=words[int(torch.randint(len(words), ()))]))
+        shown = [episode for batch, _ in practised for episode in batch.episodes]
+        known = [one for one in (*others, *self._others) if not any(_same_goal(one, each) for each in shown)]
+        there = {kind_of(one.instruction) for one in (*shown, *known)}
+        for kind in sorted(self._instructions.keys() - there):
+            words = self._instructions[kind]
+            at, said = (int(torch.randint(len(each), ())) for each in (shown, words))
+            known.append(replace(shown[at], task=words[said], instruction=words[said]))
         for one in known:
             check()
             yield whole(one)
@@ -91,6 +107,13 @@ class EpisodeCloning(BehaviorCloning):
         percept = feed.perceive(network.model, rows, _CPU)
         reading = feed.read(network.model, percept, seen[STATE_KEY], here, np.arange(len(rows)))
         return network.model.condition(seen, replace(percept, reading=reading))
+
+
+def _same_goal(one: Episode, other: Episode) -> bool:
+    """Whether both are of the same task, or where one of them names none, want the same relation."""
+    if one.task != one.instruction and other.task != other.instruction:
+        return one.task == other.task
+    return kind_of(one.instruction) == kind_of(other.instruction)
 
 
 class _OneWindow:

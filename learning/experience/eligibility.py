@@ -9,15 +9,16 @@ from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
 UNREADABLE = "stored record damaged"
-WITHOUT_CONTEXT = "without what was read of memory/context"
+WITHOUT_CONTEXT = "nothing read of memory/context"
 """Of a policy that acts on it: it would learn to do without."""
+MISFIT = "of another shape"
 
 
-def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
+def why_not(sources: Sequence[ActionSource], lineage: Lineage, *, blind: bool = False) -> str:
     """Return why a learner of ``lineage`` must pass over an episode with these ``sources``; empty = it need not.
 
     Steps for which no policy had proposed an action (a person drove, or the robot held) say nothing about whose episode
-    it is, but some step must.
+    it is, but some step must. ``blind``: the policy acts on what it remembers, also with its cameras covered.
     """
     acting = [source for source in sources if source.policy != NOBODY]
     if not acting or any(not source.lineage for source in acting):
@@ -28,6 +29,6 @@ def why_not(sources: Sequence[ActionSource], lineage: Lineage) -> str:
         return CORRECTED
     if any(source.ablation for source in acting):
         return ABLATION
-    if any(source.covered_cameras for source in sources):
+    if not blind and any(source.covered_cameras for source in sources):
         return COVERED
     return ""

@@ -250,8 +250,7 @@ def shown(picks: Sequence[tuple[Episode, int]]) -> Batch:
 def _form(episode: Episode) -> str:
     """Describe the shapes that must be the same in all episodes."""
     cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
-    told = f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
-    return told if episode.context is None else f"{told}; tokens of {episode.context.embeddings.shape[1]}"
+    return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
 
 
 def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from engram.core.errors import InvalidInputError
 from engram.core.types import (
     DEPTH_RANGE_M,
     EMBEDDING_DIM,
+    MOST_TOKENS,
     DetectedObject,
     GraphUpdate,
     MemoryTokens,
@@ -181,6 +183,8 @@ def tokens_to_msg(tokens: MemoryTokens, frame: str = "base_link") -> MemoryConte
 def tokens_from_msg(msg: MemoryContext) -> MemoryTokens:
     """Return the tokens; raises InvalidInputError when an array does not fit ``count`` x ``dim``."""
     k = msg.count
+    if k > MOST_TOKENS:
+        raise InvalidInputError(f"MemoryContext.count: {k}, expected at most {MOST_TOKENS}")
     place = np.array([(p.x, p.y, p.z) for p in msg.place], np.float32)
     return MemoryTokens(
         from_stamp(msg.header.stamp),

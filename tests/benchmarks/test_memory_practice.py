@@ -41,7 +41,8 @@ def test_each_learner_is_conditioned_by_what_is_not_withheld(reading, practised,
         both, graph, episode = (seen[name][part] for name in ("", "scene graph", "episode"))
         assert both.shape == graph.shape == episode.shape == (8, both.shape[1])
         assert np.abs(both - graph).max() > 1e-2 < np.abs(both - episode).max()
-        np.testing.assert_allclose(both[0], graph[0], atol=1e-6)  # at the first step nothing was offered
+    both, graph = seen[""][0], seen["scene graph"][0]
+    np.testing.assert_allclose(both[0], graph[0], atol=1e-6)  # at the first step nothing was offered
 
 
 def test_practices_of_a_cell_are_joined_arm_by_arm():

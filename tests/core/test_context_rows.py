@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from engram.core.context_rows import MEMORY_KEYS, ContextRows, beside
+from engram.core.errors import InvalidInputError
 from engram.core.types import MemoryTokens
 
 
@@ -54,6 +55,14 @@ def test_batches_stand_beside_each_other():
     both = beside([few, many])
     assert both[MEMORY_KEYS[0]][:, :, 0].tolist() == [[1, 0], [2, 3]]
     assert beside([]) == {}
+
+
+@pytest.mark.parametrize(("k", "width"), [(257, 4), (1, 4097)])
+def test_more_than_a_policy_could_read_is_refused(k, width):
+    with pytest.raises(InvalidInputError, match=f"{k} of {width} numbers, expected at most 256 of 4096"):
+        MemoryTokens(
+            0, 1, np.zeros((k, width)), np.zeros(k), np.zeros((k, 3)), np.ones(k, bool), ("",) * k
+        )  # fmt: skip
 
 
 def test_padding_at_the_end_is_cut_off():

@@ -216,7 +216,7 @@ def offered(transitions, seed=0):
     for step, one in enumerate(transitions):
         place = rng.standard_normal((3, 3)).astype(np.float32)
         tokens = MemoryTokens(one.stamp_ns, step, things, np.full(3, 0.1 * step), place, np.ones(3, bool), ("",) * 3)
-        out.append(replace(one, context=tokens if step else None))
+        out.append(replace(one, task="", context=tokens if step else None))  # as a robot's: its words say what it is
     return out
 
 
@@ -292,18 +292,48 @@ def test_whole_episodes_of_other_goals_are_kept_or_the_practised_ones_with_other
     learner, half = Learner(NoExperience(), reading, trainer, config=CONFIG), MotionCorrection(scale=0.5)
     practised = [replace(one, instruction="press the red button") for one in offered(reach(1))]
     learner.correct([(half, practised)])
-    (words, steps), mine = asked
-    assert words in (OTHERS[2], "put the red cube in the bin") and steps == 8 and mine == ("press the red button", 8)
+    *words, mine = asked
+    assert words == [("put the red cube in the bin", 8), ("open the drawer", 8)] and mine == ("press the red button", 8)
     asked.clear()
     learner.see([[replace(one, instruction="open the drawer") for one in offered(reach(2))], practised])
     learner.correct([(half, practised)])
-    assert asked == [("open the drawer", 8), ("press the red button", 8)]
+    assert asked == [("open the drawer", 8), ("put the red cube in the bin", 8), ("press the red button", 8)]
+
+
+def test_a_task_is_told_from_others_by_its_name_where_words_say_the_same(reading):
+    """Of one task some wordings name a relation, which is that of another task."""
+    trainer, replay = clone_policy(reading), ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay.add(1, offered(reach(1)))
+    one = replay.get(1)
+    practised = replace(one, task="touch_unseen", instruction="reach for the red cup")
+    reached = replace(one, task="reach", instruction="reach for the red cup")
+    unnamed = replace(one, task="reach for the red cup", instruction="reach for the red cup")
+    shown = [(whole(practised), MotionCorrection(scale=0.5))]
+    assert [each.episodes[0] for each in trainer._asked(shown, [reached, unnamed, practised], lambda: None)] == [
+        reached
+    ]
+
+
+def test_what_is_kept_is_drawn_of_each_goal_alike(reading, monkeypatch):
+    def condition(self, batch):
+        (one,) = batch.episodes
+        return torch.full((len(one), 1), one.number)
+
+    monkeypatch.setattr(EpisodeCloning, "_condition", condition)
+    trainer, replay = clone_policy(reading), ReplayBuffer(ReplayConfig(chunk_size=6))
+    replay.add(1, offered(reach(1)))
+    one = replay.get(1)
+    said = {"open the drawer": 2, "press the red button": 3, "press the blue button": 4}
+    others = [replace(one, number=number, task=words, instruction=words) for words, number in said.items()]
+    shown = [(whole(replace(one, task="dance", instruction="dance")), MotionCorrection(scale=0.5))]
+    kept = trainer._kept(shown, others, lambda: None)[:, 0].tolist()
+    assert kept.count(2) == kept.count(3) + kept.count(4) == 16
 
 
 def test_experience_without_what_the_policy_read_is_passed_over(reading, store, tmp_path):
     """It would learn to do without. What is stored here is of before that was kept."""
     learner = Learner(store, reading, config=replace(CONFIG, window=4))
-    assert learner.poll() == 0 and learner.passed_over == {"without what was read of memory/context": 4}
+    assert learner.poll() == 0 and learner.passed_over == {"nothing read of memory/context": 4}
     with pytest.raises(InvalidInputError, match="no episode that shows where motions are corrected"):
         learner.correct_all(MotionCorrection(scale=0.5))
     newer = ExperienceStore(tmp_path / "newer")
@@ -312,6 +342,50 @@ def test_experience_without_what_the_policy_read_is_passed_over(reading, store, 
     learner = Learner(newer, reading, config=replace(CONFIG, window=4))
     assert learner.poll() == 1 and np.isfinite(learner.step()["loss"])
     newer.close()
+
+
+def with_tokens(transitions, width):
+    """Return ``transitions``, at the first of which ``width`` numbers of memory were read."""
+    first, *rest = transitions
+    tokens = MemoryTokens(0, 1, np.ones((1, width)), np.zeros(1), np.zeros((1, 3)), np.ones(1, bool), ("",))
+    return [replace(first, context=tokens), *rest]
+
+
+@pytest.mark.parametrize("width", [7, 384])
+def test_tokens_reach_no_policy_that_acts_on_none(policy, tmp_path, width):
+    """Whoever sends them: it would learn to act on them, or learn nothing any more."""
+    store = ExperienceStore(tmp_path / "store")
+    store.append(
+        [step for number in range(4) for step in (with_tokens(reach(0), width) if not number else reach(number))]
+    )
+    store.commit()
+    learner = Learner(store, policy, config=CONFIG)
+    assert learner.poll() == 4 and not learner.passed_over
+    for _ in range(3):
+        learner.step()
+    assert not learner.algorithm.policy.model.memory.gate.any()
+    store.close()
+
+
+def test_an_episode_whose_tokens_do_not_fit_is_passed_over_and_the_others_are_learnt_from(reading, tmp_path):
+    store = ExperienceStore(tmp_path / "store")
+    store.append([*with_tokens(reach(0), 7), *offered(reach(1)), *reach(2), *offered(reach(3))])
+    store.commit()
+    learner = Learner(store, reading, config=replace(CONFIG, window=4))
+    assert learner.poll() == 2
+    assert learner.passed_over == {"of another shape": 1, "nothing read of memory/context": 1}
+    assert np.isfinite(learner.step()["loss"])
+    store.close()
+
+
+def test_who_acts_on_memory_learns_with_covered_cameras_too(policy, reading, tmp_path):
+    covered = [replace(step, source=replace(step.source, covered_cameras=("front",))) for step in offered(reach(0))]
+    store = ExperienceStore(tmp_path / "store")
+    store.append(covered)
+    store.commit()
+    blind, seeing = (Learner(store, one, config=replace(CONFIG, window=4)) for one in (reading, policy))
+    assert (blind.poll(), seeing.poll()) == (1, 0) and seeing.passed_over == {"covered camera": 1}
+    store.close()
 
 
 def test_a_policy_that_reads_and_remembers_nothing_learns_from_steps_with_what_was_read(tmp_path):

@@ -268,6 +268,9 @@ def test_transition():
     msg.context.tokens = msg.context.tokens[:-1]
     with pytest.raises(InvalidInputError, match=r"MemoryContext.tokens"):
         messages.transition_from_msg(msg)
+    msg.context.count = 257
+    with pytest.raises(InvalidInputError, match=r"MemoryContext.count: 257, expected at most 256"):
+        messages.transition_from_msg(msg)
 
 
 def test_manifest_and_weights():

@@ -274,7 +274,8 @@ def test_a_step_keeps_what_the_policy_read_of_memory_without_its_padding(kinemat
         read = MemoryTokens(step * STEP_NS, 7, rows, np.zeros(3), np.zeros((3, 3)), mask, ("a", "b", ""))
         episode.observe(step, read=read)
         episode.execute(step, 0.0)
-    episode.observe(2)  # there was none
+    nothing = MemoryTokens(2 * STEP_NS, 7, np.zeros((1, 4)), np.zeros(1), np.zeros((1, 3)), np.zeros(1, bool), ("",))
+    episode.observe(2, read=nothing)
     episode.execute(2, 0.0)
     episode.recorder.became(episode.status(3, "succeeded"))
     first, second, last = (t.context for t in episode.out)
