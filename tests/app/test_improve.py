@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engram.app import cli
+from engram.learning.experience.reader import ExperienceReader
 from engram.learning.motion_correction import MotionCorrection
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
@@ -39,6 +40,15 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
     assert any(not np.array_equal(a.detach(), b.detach()) for a, b in pairs)
     card = json.loads((Path(whole["policy"]) / "card.json").read_text())
     assert card["practised"]["from"] == "base" and card["practised"]["settings"]["task"] == "reach"
+
+
+def test_a_policy_that_remembers_and_reads_practises_with_its_memories(tmp_path, capsys):
+    words = ["improve", "--policy", "engram", "--task", "shell_touch", "--verdict", "oracle", "--rehearsed", "0"]
+    report = improve(tmp_path, capsys, "--episodes", "1", "--measure-at", "1", "--measured", "1", words=words)
+    assert report["curve"][0]["success"]["n"] == 1
+    (folder,) = tmp_path.iterdir()
+    (steps,) = ExperienceReader(folder / "experience").episodes()
+    assert all(step.context is not None and len(step.context.tokens) for step in steps)  # what lies there was seen
 
 
 def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
