@@ -145,29 +145,27 @@ class Learner:
         state.episodes += 1
         if not info.success:
             return 0
-        reason, transitions = self.why_not(info), list[Transition]()
+        if reason := self.why_not(info):
+            return self._pass_over(reason)
         try:
-            transitions = [] if reason else list(self._source.episode(info.number))
-        except StoreError:  # the episodes after it are learnt from all the same
-            reason = UNREADABLE
-        if reason:
-            state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
-            return 0
-        if not transitions:  # the store's bound has let it go
-            return 0
-        try:
+            transitions = self._source.episode(info.number)
+            if not transitions:  # the store's bound has let it go
+                return 0
             self._replay.add(info.number, self._read_of(transitions))
+        except StoreError:  # the episodes after it are learnt from all the same
+            return self._pass_over(UNREADABLE)
         except _WithoutContextError:
-            reason = WITHOUT_CONTEXT
+            return self._pass_over(WITHOUT_CONTEXT)
         except InvalidInputError:  # of other images or tokens than the network's, or than the buffer's
-            reason = MISFIT
-        if reason:
-            state.passed_over[reason] = state.passed_over.get(reason, 0) + 1
-            return 0
+            return self._pass_over(MISFIT)
         state.experience = _after(state.experience, transitions)
         state.successes += 1
         state.update_credit += self.config.updates_per_episode
         return 1
+
+    def _pass_over(self, reason: str) -> int:
+        self._progress.passed_over[reason] = self._progress.passed_over.get(reason, 0) + 1
+        return 0
 
     def why_not(self, info: EpisodeInfo) -> str:
         """Return why the episode may not be learnt from, by what is known without its steps; empty: it may."""
