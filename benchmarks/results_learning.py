@@ -129,6 +129,7 @@ def memory_practice(results: Results) -> list[str]:
     found: dict[str, dict[str, Mapping[str, object]]] = {}
     for row in result.figures.values():
         found.setdefault(row["cell"], {})[row["arm"]] = row
+    practices = result.content["config"]["seeds"]
     arms = list(dict.fromkeys(arm for cell in found.values() for arm in cell))
     rows = [[arm, *(percent(cell[arm]) if arm in cell else "–" for cell in found.values())] for arm in arms]
     return [
@@ -137,7 +138,7 @@ def memory_practice(results: Results) -> list[str]:
         "tasks. *Learner without*: the same correction, learnt in "
         "the same episodes without what the policy read of that memory. *Policy without*: what was learnt with both "
         "acts without it. Measured on other scenes, "
-        f"{result.content['config']['seeds']} practice each.",
+        f"{'one practice' if practices == 1 else f'{practices} practices'} each.",
         "",
         *table(("", *(f"`{cell}`" for cell in found)), rows),
     ]
