@@ -153,10 +153,9 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         config = replace(config, rehearsed=2 if config.search and getattr(trained, "remembers", False) else 0)
     others = tuple(name for name in _known_tasks(config) if name != config.task)
     practice = _practice(config, policy, trained, folder, others)
-    if held := practice.rehearsed:
-        missing = [name for name in others if name not in held]
-        if missing:
-            Console(stderr=True).print(f"not rehearsed, as the policy does not do them: {', '.join(missing)}")
+    failed = [name for name in others if name not in practice.rehearsed]
+    if config.rehearsed and failed:
+        Console(stderr=True).print(f"not rehearsed, as the policy does not do them: {', '.join(failed)}")
     try:
         before = _of_others(config, practice, policy, others, folder / "others.json")
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
@@ -197,7 +196,7 @@ def folder_of(config: ImproveConfig) -> Path:
 
 
 def _check_words(task: Task, config: ImproveConfig) -> None:
-    """Raise InvalidInputError for a task that the memory could never say anything of."""
+    """Raise InvalidInputError for a task of which the memory cannot judge every wording."""
     from engram.learning.rewards.goal import goal_of
 
     for wording in task.instructions if config.verdict == "memory" else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.types import MemoryTokens
 
 MEMORY_PREFIX = "observation.memory."
+"""Of the names of these features."""
 MEMORY_TOKENS_KEY = f"{MEMORY_PREFIX}tokens"
 """(B, k, e) tokens of ``memory/context``, as datasets and batches of a policy call them."""
 MEMORY_AGE_KEY = f"{MEMORY_PREFIX}age_s"
@@ -87,7 +88,7 @@ class ContextRows:
             begin = sum(len(each) for each in embeddings)
             embeddings.append(part.embeddings)
             arrays = (part.which + np.int32(begin), part.age_s, part.place, part.mask)
-            rows.append(tuple(np.swapaxes(padded(np.swapaxes(a, 0, 1), k), 0, 1) for a in arrays))
+            rows.append(tuple(padded(array, k, axis=1) for array in arrays))
         return ContextRows(np.concatenate(embeddings), *(np.concatenate(each) for each in zip(*rows, strict=True)))
 
 
@@ -115,17 +116,13 @@ class ContextBuilder:
         return row
 
 
-def padded(array: np.ndarray, k: int) -> np.ndarray:
-    """Return ``array`` (j, ...) with zeros behind it, (k, ...)."""
-    return np.concatenate((array, np.zeros((k - len(array), *array.shape[1:]), array.dtype)))
+def padded(array: np.ndarray, k: int, axis: int = 0) -> np.ndarray:
+    """Return ``array`` with zeros behind it, ``k`` long along ``axis``."""
+    behind = [(0, k - length if at == axis else 0) for at, length in enumerate(array.shape)]
+    return np.pad(array, behind)
 
 
-def beside(batches: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the features of several batches one after the other, their entries padded to the same number."""
-    given = list(batches)
-    k = max((batch[MEMORY_MASK_KEY].shape[1] for batch in given), default=0)
-    out = {}
-    for key in MEMORY_KEYS if given else ():
-        rows = [np.swapaxes(padded(np.swapaxes(batch[key], 0, 1), k), 0, 1) for batch in given]
-        out[key] = np.concatenate(rows)
-    return out
+def beside(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the features of two batches one after the other, their entries padded to the same number."""
+    k = max(batch[MEMORY_MASK_KEY].shape[1] for batch in (first, second))
+    return {key: np.concatenate([padded(batch[key], k, axis=1) for batch in (first, second)]) for key in MEMORY_KEYS}

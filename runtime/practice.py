@@ -162,8 +162,6 @@ class Practice:
         """Weights that were learnt last."""
         known = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
         self._check(known | asdict(self.config) | dict(about or {}))
-        self.rehearsed: frozenset[str] = frozenset()
-        """Other tasks that the policy carried out, and rehearses."""
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
@@ -188,15 +186,13 @@ class Practice:
         if self.learner.metrics["updates"]:
             self._take(self.learner.algorithm.weights(), f"practised-{self.learner.metrics['updates']:07d}")
         elif others and self.config.rehearsed and not (folder / OTHERS).exists():
-            runtime = Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
-            runtime = runtime if elsewhere is None else elsewhere()
+            here = Runtime(world, policy, pipeline, detector=detector, fresh_memory=fresh_memory)
+            runtime = here if elsewhere is None else elsewhere()
             oracle_successes(runtime, others, self.config.rehearsed, folder / OTHERS)
-            if elsewhere is not None:
+            if runtime is not here:
                 runtime.world.close()
-        if (folder / OTHERS).exists():
-            others_done = ExperienceReader(folder / OTHERS)
-            self.rehearsed = frozenset(info.task for info in others_done.catalogue())
-            self.learner.see(others_done.episodes())
+        self.rehearsed = self._rehearse()
+        """Other tasks that the policy carried out, and whose answers it keeps."""
         controller = pipeline.controller
         record = self._record
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
@@ -250,6 +246,14 @@ class Practice:
             done = replace(done, updates=self.learner.metrics["updates"])
             self._note(done)
         return done
+
+    def _rehearse(self) -> frozenset[str]:
+        """Show the learner what the policy did of other tasks; return these."""
+        if not (self._folder / OTHERS).exists():
+            return frozenset()
+        done = ExperienceReader(self._folder / OTHERS)
+        self.learner.see(done.episodes())
+        return frozenset(info.task for info in done.catalogue())
 
     def _note(self, done: PracticeEpisode) -> None:
         """Keep what came of an episode, in place of what was kept of it before."""

@@ -113,7 +113,7 @@ def _tokens(asked: Batch, rows: Sequence[int], other: Batch) -> Batch:
     count = len(asked["task"])
     order = np.arange(count)
     order[list(rows)] = count + np.arange(len(rows))
-    both = beside([of(asked, count), of(other, len(rows))])
+    both = beside(of(asked, count), of(other, len(rows)))
     return {key: value[order] for key, value in both.items()}
 
 

@@ -10,10 +10,7 @@ from torch import Tensor, nn
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
 from engram.core.errors import InvalidInputError
-from engram.policies.lerobot.configuration_engram_vla import (
-    LANGUAGE_KEY,
-    EngramVLAConfig,
-)
+from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY, EngramVLAConfig
 from engram.policies.sequence_memory import NONE
 from engram.policies.vla.contract import STATE_KEY, Percept, RememberingNetwork
 from engram.policies.vla.flow import Guide, flow_matching_loss, integrate

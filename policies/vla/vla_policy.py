@@ -21,9 +21,7 @@ from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
-from engram.policies.lerobot.configuration_engram_vla import (
-    EngramVLAConfig,
-)
+from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.policy_config import PolicyConfig
 from engram.policies.lerobot.robot_features import alike

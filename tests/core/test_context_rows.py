@@ -52,9 +52,8 @@ def test_episodes_are_joined_one_after_the_other():
 
 def test_batches_stand_beside_each_other():
     few, many = (ContextRows.of([tokens(*which)]).at(np.array([0])) for which in ((1,), (2, 3)))
-    both = beside([few, many])
+    both = beside(few, many)
     assert both[MEMORY_KEYS[0]][:, :, 0].tolist() == [[1, 0], [2, 3]]
-    assert beside([]) == {}
 
 
 @pytest.mark.parametrize(("k", "width"), [(257, 4), (1, 4097)])

@@ -4,9 +4,7 @@ import torch
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
 from engram.core.errors import InvalidInputError
-from engram.policies.lerobot.configuration_engram_vla import (
-    LANGUAGE_KEY,
-)
+from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.vla.flow import integrate
 from engram.policies.vla.layers import spatial_softmax
 from engram.policies.vla.network import random_shift
