@@ -84,7 +84,7 @@ class ImproveConfig:
     seed: int = 0
     """Of scenes, noise and samples."""
     work: Path = Path("runs/improve")
-    """Folder for everything; each task, twin and seed has one of its own in it."""
+    """Folder for everything; each task, twin, policy and seed has one of its own in it."""
 
 
 def improve(config: ImproveConfig) -> int:
@@ -191,7 +191,8 @@ def folder_of(config: ImproveConfig) -> Path:
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
     helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
     how = f"search{config.search}" if config.search else noise
-    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_{how}{helped}_seed{config.seed}"
+    whose = "" if config.policy == ImproveConfig.policy else f"_{Path(config.policy).name}"
+    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
     return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 

@@ -47,6 +47,7 @@ def test_a_policy_that_remembers_and_reads_practises_with_its_memories(tmp_path,
     report = improve(tmp_path, capsys, "--episodes", "1", "--measure-at", "1", "--measured", "1", words=words)
     assert report["curve"][0]["success"]["n"] == 1
     (folder,) = tmp_path.iterdir()
+    assert folder.name.endswith("_engram_seed0")  # base practises elsewhere
     (steps,) = ExperienceReader(folder / "experience").episodes()
     assert all(step.context is not None and len(step.context.tokens) for step in steps)  # what lies there was seen
 
