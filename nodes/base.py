@@ -24,6 +24,7 @@ from engram.runtime.bounds import check_sizes
 from engram.runtime.health import DROPS, ERROR, TOPIC, Health
 from engram.runtime.parameters import NodeConfig
 from engram.runtime.worker import Worker
+from engram_interfaces.msg import Experience
 
 AHEAD_S = 10.0
 """A message whose stamp is farther ahead of the node's clock is refused [s]; in lock-step it may come before /clock."""
@@ -119,10 +120,13 @@ class EngramNode(LifecycleNode):
         self._live.append((self.destroy_subscription, subscription))
 
     def check_stamp(self, msg: Any) -> None:
-        """Raise InvalidInputError for a stamp that lies in the future; before the first /clock none does."""
+        """Raise InvalidInputError for a stamp that lies in the future; before the first /clock none does.
+
+        Diagnostics may come from other clocks. Experience may be of before the clock was set back: it is a record.
+        """
         header, now_ns = getattr(msg, "header", None), self.get_clock().now().nanoseconds
         ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9 if header is not None else 0.0
-        if now_ns and ahead_s > AHEAD_S and not isinstance(msg, DiagnosticArray):  # these come from other clocks, too
+        if now_ns and ahead_s > AHEAD_S and not isinstance(msg, (DiagnosticArray, Experience)):
             raise InvalidInputError(f"stamp {ahead_s:.1f} s ahead of this node's clock, expected at most {AHEAD_S:g} s")
 
     def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:
