@@ -30,6 +30,9 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("engram.app.demo", "demo", "run the whole loop in simulation and watch it in the browser"),
     "up": Command("engram.app.up", "up", "start the nodes of a launch file and watch over them"),
     "do": Command("engram.app.operate", "do", "give the robot an instruction and wait for the outcome"),
+    "cancel": Command(
+        "engram.app.operate", "cancel", "end the goal that the robot carries out; the arm stays where it is"
+    ),
     "judge": Command("engram.app.operate", "judge", "say that a robot's goal succeeded or failed"),
     "promote": Command("engram.app.operate", "promote", "let weights that the learner made drive"),
     "rollback": Command("engram.app.operate", "rollback", "go back to weights that drove earlier"),

@@ -125,6 +125,12 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
 SERVICES = (
     ("sim/reset", "engram_interfaces/srv/ResetSim", "sim", "begin an episode"),
     ("execute_task", "engram_interfaces/action/ExecuteTask", "policy", "carry out an instruction (action)"),
+    (
+        "execute_task/cancel",
+        "std_srvs/srv/Trigger",
+        "policy",
+        "end the goal, whoever gave it: the arm stays where it is",
+    ),
     ("execute_task/succeeded", "std_srvs/srv/Trigger", "policy", "a person says that the robot's goal is reached"),
     ("execute_task/failed", "std_srvs/srv/Trigger", "policy", "a person says that the robot's goal is missed"),
     ("safety/stop", "std_srvs/srv/Trigger", "safety", "hold until safety/reset"),

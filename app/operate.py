@@ -86,7 +86,7 @@ class DoConfig:
     namespace: str = ""
     """Namespace of its nodes."""
     timeout_s: float = 120.0
-    """Longest wait for the outcome [s]."""
+    """Longest wait for the outcome [s]; then, as at Ctrl-C, the goal is cancelled."""
 
 
 def stop(config: StopConfig) -> int:
@@ -102,6 +102,11 @@ def release(config: StopConfig) -> int:
 def judge(config: JudgeConfig) -> int:
     """Tell the robot how its goal ended; 0 only if a goal ended so."""
     return _trigger(StopConfig(config.domain, config.namespace, config.timeout_s), f"execute_task/{config.outcome}")
+
+
+def cancel(config: StopConfig) -> int:
+    """Cancel the robot's goal, whoever gave it; 0 only if there was one. The arm stays where it is."""
+    return _trigger(config, "execute_task/cancel")
 
 
 def promote(config: PromoteConfig) -> int:

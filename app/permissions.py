@@ -41,6 +41,7 @@ MANAGED = tuple(node for name, node in NODES.items() if name not in ("lifecycle_
 CALLERS: dict[str, tuple[str, ...]] = {
     "sim/reset": ("policy", "operator"),
     "execute_task": ("viewer", "operator"),
+    "execute_task/cancel": ("viewer", "operator"),
     "execute_task/succeeded": ("viewer", "operator"),
     "execute_task/failed": ("viewer", "operator"),
     "safety/stop": ("viewer", "operator"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -129,6 +130,7 @@ class LoopClient(Outsider):
         """Send ``goal`` and wait for its result.
 
         rclpy's server never executes a goal whose acceptance it could not send, so one without an answer is sent anew.
+        Who waits no longer, after ``timeout_s`` or by Ctrl-C, cancels it.
         """
         what = f"execute_task {goal.instruction!r}"
         self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
@@ -136,8 +138,12 @@ class LoopClient(Outsider):
         handle = self._again(lambda: self._execute.send_goal_async(goal), lambda _: None, GOAL_AGAIN_S, timeout_s, what)
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
-        answer = self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}")
-        return answer.result
+        try:
+            return self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}").result
+        except (LoopError, KeyboardInterrupt):  # nobody waits for it any more: the arm must not go on
+            with suppress(LoopError):
+                self._answer(handle.cancel_goal_async(), AGAIN_S, f"cancelling {what}")
+            raise
 
     def do(self, instruction: str, timeout_s: float) -> ExecuteTask.Result:
         """Give ``instruction`` as a goal and wait for its result."""

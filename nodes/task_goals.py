@@ -18,7 +18,7 @@ from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
-from engram.runtime.goal_book import Goal, GoalBook, GoalBookConfig
+from engram.runtime.goal_book import TOLD, Goal, GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
@@ -57,7 +57,7 @@ class TaskGoals:
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
         subscribe_bound(node, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
-        for outcome in ("succeeded", "failed"):
+        for outcome in TOLD:
             node.serve(Trigger, f"execute_task/{outcome}", partial(self._on_told, outcome))
         node.every(0.2, self._check_limits, "execute_task")
         if config.verdict == "memory":

@@ -18,6 +18,7 @@ from engram.core.types import GraphUpdate
 from engram.memory.query.advice import itinerary
 from engram.nodes import messages
 from engram.nodes.base import EngramNode
+from engram.runtime.goal_book import TOLD
 from engram.viewer.page import ViewerPage
 from engram.viewer.values import Answer, PageActions
 from engram_interfaces.action import ExecuteTask
@@ -48,13 +49,11 @@ class VisitorRequests:
         self._policy: Client = node.create_client(SetParametersAtomically, "policy_node/set_parameters_atomically")
         self._task: ActionClient = ActionClient(node, ExecuteTask, "execute_task")
         self.page: ViewerPage  # set before anything is carried out
-        told: dict[str, Client] = {
-            how: node.create_client(Trigger, f"execute_task/{how}") for how in ("succeeded", "failed")
-        }
+        told: dict[str, Client] = {how: node.create_client(Trigger, f"execute_task/{how}") for how in TOLD}
         self.actions = PageActions(
             instruct=self._later(self._instruct),
             ask=self._later(self._ask),
-            tell=lambda how: self._trigger(told[how], f"it {how}"),
+            tell=lambda how: self._trigger(told[how], how),
             stop=lambda: self._trigger(self._stop, "stop"),
             release=lambda: self._trigger(self._release, "release"),
             show_past=self._later(show_past),

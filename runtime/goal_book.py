@@ -19,8 +19,9 @@ RECENT_NS = 2_000_000_000
 AHEAD_NS = 500_000_000
 """One that is farther ahead of the clock is nonsense."""
 
-JUDGED = ("succeeded", "failed")
-"""What a person can say of a goal."""
+CANCEL = "cancel"
+TOLD = ("succeeded", "failed", CANCEL)
+"""What a person can say of a goal: how it ended, or that it shall end."""
 
 
 @dataclass(eq=False)
@@ -179,12 +180,15 @@ class GoalBook:
             self.on_status(self.status)
 
     def told(self, outcome: str) -> tuple[bool, str]:
-        """A person says how the goal at hand ended: ``succeeded`` or ``failed``; return whether it did, and words."""
+        """A person says one of ``TOLD`` of the goal at hand; return whether it ended so, and words."""
         goal = self.goal
-        if outcome not in JUDGED:
-            raise unknown_name("outcome", outcome, JUDGED)
-        if goal is None or goal.episode is None:
+        if outcome not in TOLD:
+            raise unknown_name("outcome", outcome, TOLD)
+        if goal is None or (goal.episode is None and outcome != CANCEL):
             return False, "no goal is being carried out"
+        if outcome == CANCEL:  # the arm stays where it is; nothing is learnt or counted
+            self.finish("stopped", "a person cancelled it")
+            return True, f"{goal.instruction!r}: cancelled"
         if not self.config.own_episodes:
             return False, "in simulation the simulator judges; on a robot (episodes: goal) a person may"
         self.finish(outcome, "a person said so", judged=True)

@@ -14,6 +14,12 @@ from engram.viewer.values import PageActions
 
 NO_EXAMPLE = "choose an example"
 REPLIES_SHOWN = 6
+TOLD = (
+    ("cancel", "Cancel", "End the instruction: the arm stays where it is (service execute_task/cancel)."),
+    ("succeeded", "It is done", "End the instruction as succeeded, for the learner."),
+    ("failed", "It went wrong", "End the instruction as failed, for the learner."),
+)
+"""What a visitor says of the instruction that is carried out: name, label and hint of a button."""
 HOW_TO_RELEASE = 'To let it move again, press "Release stop" (service safety/reset).'
 
 
@@ -52,8 +58,8 @@ class DriveTab:
         with form:
             self._instruction = self._gui.add_text("Instruction", "", hint="What the robot shall do, in words.")
         send = self._gui.add_button("Do it", icon=viser.Icon.SEND, hint="Start a task with these words (execute_task).")
-        for how, label in (("succeeded", "It is done"), ("failed", "It went wrong")):
-            button = self._gui.add_button(label, color="gray", hint=f"End the instruction as {how}, for the learner.")
+        for how, label, hint in TOLD:
+            button = self._gui.add_button(label, color="gray", hint=hint)
             button.on_click(partial(self._tell, how))
         self._examples = self._gui.add_dropdown("Examples", (NO_EXAMPLE,), visible=False)
         self.by_hand = ByHand(server)

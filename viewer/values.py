@@ -22,7 +22,7 @@ class PageActions:
     ask: Callable[[str], None]
     """Ask the memory a question (service memory/query)."""
     tell: Callable[[str], None]
-    """Say that the instruction ``succeeded`` or ``failed`` (services execute_task/succeeded, execute_task/failed)."""
+    """Say that the instruction ``succeeded`` or ``failed``, or ``cancel`` it (services execute_task/succeeded, ...)."""
     stop: Callable[[], None]
     """Stop the robot until it is released (service safety/stop)."""
     release: Callable[[], None]

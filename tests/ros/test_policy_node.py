@@ -338,6 +338,23 @@ def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outc
     assert (result.result().result.outcome, result.result().result.reason) == (outcome, "a person said so")
 
 
+def test_a_goal_ends_when_a_person_cancels_it_or_who_gave_it_waits_no_longer(graph, capsys):
+    Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none")
+    statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
+    cancel = ["cancel", "--domain", str(graph.domain), "--timeout-s", "60"]
+    assert cli.main(cancel) == 1
+    _, result = send_goal(graph, "clean the table")
+    assert cli.main(cancel) == 0
+    graph.wait(result.done, 60, "result")
+    assert (result.result().result.outcome, result.result().result.reason) == ("stopped", "a person cancelled it")
+    capsys.readouterr()
+
+    assert cli.main(["do", "water the plants", "--domain", str(graph.domain), "--timeout-s", "4"]) == 2
+    assert "outcome of execute_task 'water the plants': not within 4 s" in capsys.readouterr().err
+    ended = ("water the plants", "stopped")
+    graph.wait(lambda: statuses and (statuses[-1].instruction, statuses[-1].state) == ended, 60, "its end")
+
+
 def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph, tmp_path):
     own = {"correction": "search", "correction_folder": str(tmp_path), "policy": "engram.benchmarks.faults_policy:Wave"}
     robot = Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", **own)

@@ -167,6 +167,19 @@ def test_a_robots_goal_is_an_episode_of_its_own(robot):
     assert robot.book.halted(1) and not robot.book.halted(2)
 
 
+def test_a_person_cancels_a_goal_whoever_gave_it_and_nothing_is_learnt_of_it(robot, sim):
+    assert robot.book.told("cancel") == (False, "no goal is being carried out")
+    for world in (robot, sim):
+        goal, _ = world.accept()
+        world.book.join(goal, 1)
+        assert world.book.told("cancel") == (True, "'stack': cancelled")
+        assert (world.ends, world.outcomes) == ([("stopped", "a person cancelled it")], [])
+        assert world.book.goal is None and world.book.halted(1)
+    assert robot.told[-1].state == "stopped"
+    robot.accept()  # it has no episode yet
+    assert robot.book.told("cancel")[0] and robot.book.goal is None
+
+
 def test_a_stopped_robot_takes_no_goal(robot):
     robot.book.stopped = True
     with pytest.raises(InvalidInputError):
