@@ -36,7 +36,8 @@ def verdicts(results: Results) -> list[str]:
             task = name.removeprefix("verdict_agreement_")
             rows.append([f"right: `{task}`", percent(row), str(row["n"]), target(row)])
     return [
-        "The memory judges whether the words of a goal are carried out; no simulator ends an episode. "
+        "The memory judges whether the words of a goal are carried out; no simulator ends an episode, it only says "
+        "whether the verdict was right. "
         "[How it does so](explanation/verdicts.md).",
         "",
         *table(("verdicts", "share", "n", "target"), rows),
@@ -59,6 +60,7 @@ def twin(results: Results) -> list[str]:
         rows.append([said, *cells])
     return [
         "The nodes of `engram up robot`, in real time. A simulation plays the hardware behind ros2_control's topics. "
+        "The memory ends the goals; the simulator says whether that was right. "
         "[Late answers](how-to/tune_action_chunks.md) says what `answer_wait` of the safety node is.",
         "",
         *table(("figure", "as shipped", "`answer_wait: 0`"), rows),
@@ -75,10 +77,10 @@ ARMS = {
 def improvement(results: Results) -> list[str]:
     """Success of a policy that practises under a gap, by arm and number of episodes."""
     return [
-        "`base` practises on a *twin*, the simulated tabletop with one thing changed: on `turned` the tool moves 15 "
-        "degrees beside where it is told, on `late` commands come two control steps late and a fifth of the pictures "
-        "is "
-        "missing ([all](how-to/practise.md#on-a-twin)). It imitates what the memory confirmed. "
+        "`base` practises on a *twin*, the simulated tabletop with one thing changed: on `turned` the executed "
+        "translation of the tool is the commanded one, rotated by 15 degrees about the vertical axis; on `late` "
+        "commands are executed two control steps late, and in a fifth of the steps no new pictures come "
+        "([all](how-to/practise.md#on-a-twin)). It imitates what the memory confirmed. "
         "[Let a policy practise](how-to/practise.md). Interquartile means over the seeds, measured without noise on "
         "other scenes. Measured while `base` executed four actions of a chunk before it replanned; it executes two "
         "since, and does otherwise ([decision 39](decisions/0039-what-imitation-unlearns.md)). "
@@ -107,8 +109,8 @@ def shifts(results: Results) -> list[str]:
         results["shifts"],
         "The same search, since a correction can also shift motions "
         "([decision 42](decisions/0042-a-shift-mends-a-camera.md)). "
-        "On `front_moved` the front camera stands 3 cm aside and is turned by 3 degrees; on `mounted` the robot stands "
-        "turned by 5 degrees. The shift was designed while looking at these two.",
+        "On `front_moved` the front camera stands 3 cm aside and is turned by 3 degrees; on `mounted` the robot's base "
+        "is turned by 5 degrees. The shift was designed while looking at these two.",
     )
 
 
@@ -116,9 +118,10 @@ def other_gaps(results: Results) -> list[str]:
     """The same on robots that the search was not designed on."""
     return _searched(
         results["gaps"],
-        "The same search on robots that it was not designed on, one practice each. On `turned_scaled` motions lead 1.4 "
-        "times as far and are turned by 10 degrees to the other side; on `worn` small motions do nothing, friction is "
-        "halved and masses are doubled; on `wrist_moved` the wrist camera sits 6 mm aside. Where the success stays, no "
+        "The same search on robots that it was not designed on, one practice each. On `turned_scaled` the executed "
+        "translation is the commanded one, rotated by 10 degrees the other way and 1.4 times as long; on `worn` it is "
+        "shorter by 0.12 of the longest one of a control step, friction is halved and masses are doubled; on "
+        "`wrist_moved` the wrist camera sits 6 mm aside. Where the success stays, no "
         "correction was surely better than none. A second correction can make worse what the first one mended.",
     )
 
@@ -145,7 +148,7 @@ def memory_practice(results: Results) -> list[str]:
 
 
 def _searched(result: ResultFile, words: str) -> list[str]:
-    judged = "The memory's verdicts alone say what went well. Measured on other scenes."
+    judged = "The memory's verdicts alone say what went well. The simulator scores, on other scenes."
     return [f"{words} {judged} {_false_successes(result)}", "", *_practised(result)]
 
 
@@ -161,7 +164,8 @@ def demo(results: Results) -> list[str]:
         "`LEARNING=1 make demo` ([how](tutorials/first_run.md#5-watch-it-learn)): all nodes in lock-step; goals of "
         f"`{config['task']}` on a robot with the gap `{config['on']}`, which nothing tells the nodes. It works, the "
         "gate finds the gap in its record, the policy practises in a simulation that has it, and what the gate lets "
-        "drive gets the same goals in the same scenes. From the first goal until it drove: "
+        "drive gets the same goals in the same scenes. The simulator judges, the goals as well as the practice and the "
+        "gate's trials. From the first goal until it drove: "
         f"{minutes['value']:g} minutes on two "
         f"cores (target {minutes['target']}). One run, and the robot is a simulation, too.",
         "",
@@ -232,10 +236,11 @@ def promise(results: Results) -> list[str]:
     gone = f"after {back['value']:g} goals" if back["met"] else "not within the goals that it got"
     return [
         f"All nodes of a robot run in real time; a simulation plays its hardware, `{config['on']}` of "
-        "[the gaps](how-to/validate.md#a-robot-that-differs-from-the-simulation). The memory alone says what went "
-        f"well: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
-        "record, searches for corrections in a simulation that has it, and lets a candidate drive only after its "
-        f"verdict. Then the robot is knocked (`{config['knocked']}`): the learner is to go back to the weights of "
+        "[the gaps](how-to/validate.md#a-robot-that-differs-from-the-simulation). The memory alone judges the robot's "
+        f"goals: {percent(right)} of its verdicts were right (n {right['n']}). The gate finds the gap in the robot's "
+        "record, and searches for corrections in a simulation that has it. There the simulator judges (oracle), the "
+        "practice as well as the trials of a candidate, which drives only after the gate's verdict. "
+        f"Then the robot is knocked (`{config['knocked']}`): the learner is to go back to the weights of "
         f"before, and did so {gone}. At the end a ruined candidate is offered. "
         f"One run; candidates that the gate promoted: {promoted['value']:g} (target {promoted['target']}). "
         "[How](how-to/practise.md#in-a-simulation-that-follows-the-robot).",

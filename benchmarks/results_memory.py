@@ -40,6 +40,8 @@ def household_now(results: Results) -> list[str]:
         "looked there since the thing left. The sensor model was fitted to rendered frames through the real",
         "perception. The rest is *outdated*: wrong, and nobody has looked there since. [What is scored]"
         "(explanation/household.md) defines every word.",
+        "Questions about one home depend on each other: in this section and the two below, the intervals are narrower",
+        "than the truth.",
         "",
         *table(head, rows),
     ]

@@ -24,8 +24,8 @@ BEGIN, END = "<!-- results: written by python -m engram.benchmarks.results_page 
 
 EXPERT = "scripted expert that sees the simulator's state"
 MOVED = "pick_place_on_front_moved"
-PRACTISED = "a cube into the bin, after the camera was moved and 100 goals of practice"
-ALIKE = "twelve memory tasks, all memories trained with the same data and steps"
+PRACTISED = "a cube into the bin: camera moved, then 100 episodes of practice (the method was designed on this case)"
+ALIKE = "twelve memory tasks, memories trained alike, by a recipe that was found with ours"
 
 Results = Mapping[str, ResultFile]
 Section = Callable[[Results], list[str]]
@@ -95,7 +95,8 @@ HEAD = """# Results
 
 Written by `python -m engram.benchmarks.results_page` from the files in `benchmarks/results/`; a test compares the two.
 Square brackets hold 95 % intervals: Wilson intervals for rates, bootstrap intervals for means and ratios. *n* is the
-number of episodes, questions or repetitions. "Target" is the figure that was fixed before the measurement.
+number of episodes, questions or repetitions. "Target" is the figure that was fixed before the measurement. Where a
+section says so, brackets hold quartiles instead.
 `base` and `engram` are the two shipped policies: `base` for the six tabletop tasks, `engram` for all tasks, with a
 memory. `memory` is an earlier policy that `engram` replaced. Engram is this software.
 [Where each figure comes from](#provenance) lists commit, seeds and machine of every file.
@@ -143,6 +144,7 @@ def readme_table(results: Results) -> str:
     tasks = results["memory_tasks"]
     arms = {arm: tasks.figure(f"memory_tasks_mean_{arm}") for arm in ("bank", "hcam")}
     emptied = policies.suite(results["eval_engram_zeroed"].content["per_task"], "memory")
+    no_memory = f"its memory emptied {percent(emptied)}; chance {percent(tasks.figure('memory_tasks_mean_chance'))}"
     ours, covered = results["eval_engram"].content["per_task"], results["eval_engram_no_context"].content["mean"]
     remembers, seen = (policies.suite(ours, name) for name in ("memory", "unseen"))
     home, fetch, loop = results["household"], results["fetch"], results["loop"]
@@ -155,7 +157,7 @@ def readme_table(results: Results) -> str:
     ratio = loop.figure("loop_overhead_p99_over_raw_rest_later_p99")
     rows = [
         _row("six tabletop tasks", base, f"upper bound, {EXPERT}: {percent(experts)}", "six-tabletop-tasks"),
-        _row("twelve memory tasks", remembers, f"its memory emptied {percent(emptied)}", "one-policy-for-all-tasks"),
+        _row("twelve memory tasks", remembers, no_memory, "one-policy-for-all-tasks"),
         _row(ALIKE, arms["bank"], f"HCAM {percent(arms['hcam'])}", "which-sequence-memory"),
         _row("target out of view", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),

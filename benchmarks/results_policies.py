@@ -79,7 +79,10 @@ def every_task(results: Results) -> list[str]:
     return [
         "The policy `engram` remembers its episode and acts on the scene graph. *Without*: in the suite `memory` its",
         "own memory is emptied at every step (`--ablation zeroed`), in the suite `unseen` it gets nothing of the",
-        f"scene graph (`no_context`); n = {_episodes(emptied)} and {_episodes(without)} a task.",
+        f"scene graph (`no_context`); n = {_episodes(emptied)} and {_episodes(without)} a task. An emptied memory in",
+        "mid-episode is a state that training never saw: this shows what the policy does with its memory, not what one",
+        "without a memory could do. *Chance*, in [the table of sequence memories](#which-sequence-memory), is the",
+        "success of who guesses the cue and then acts perfectly.",
         "",
         *table(("task", "success", "n", "without"), rows),
     ]
@@ -156,7 +159,9 @@ def memory_arms(results: Results) -> list[str]:
         "The arms from *bank* to *no memory* were trained alike: the same demonstrations, the same steps, the same",
         "frozen perception, from the same start. *`memory`*, which was shipped when this was measured, was trained",
         "longer and on more demonstrations, and its perception learned too; `engram` has taken its place. The",
-        "ablations are `memory` with its memory tampered with at run time. Chance is not measured: it follows from the",
+        "ablations are `memory` with its memory tampered with at run time, a state that training never saw. Recipe and",
+        "start were found with a bank; no other memory had a recipe of its own",
+        "([decision 16](decisions/0016-the-shipped-checkpoints.md)). Chance is not measured: it follows from the",
         "number of alternatives.",
         "",
         *table(head, rows),

@@ -58,8 +58,12 @@ def latency(results: Results) -> list[str]:
             peer = name.split("_over_raw_")[1].removesuffix("_p99").replace("_", " ")
             ratios.append([f"overhead over raw rclpy, {peer}", short(row["p50"]), number(row), target(row)])
     return [
-        "Wall clock, processes over Fast DDS on two shared cores.",
-        "[Decision 8](decisions/0008-the-same-bytes.md) defines the raw loops.",
+        "Wall clock, processes over Fast DDS on two shared cores. The rows from *publish a step* to *safety to "
+        "simulation* are the parts of *everything but the forward pass*, in control steps at which a chunk was due. "
+        "*Raw rclpy* rows are round trips of plain processes that send the same bytes "
+        "([decision 8](decisions/0008-the-same-bytes.md) defines them, in this order). The ratios divide *everything "
+        "but the forward pass* by each of them, percentile by percentile. *Bare* is the first raw row, *rest later* "
+        "the one in our order.",
         "",
         *table(("stage", "p50, ms", "p99, ms", "n"), rows),
         *table(("ratio", "at p50", "at p99", "target, p99"), ratios),
@@ -75,6 +79,11 @@ def simulation(results: Results) -> list[str]:
         rows.append([name, row["kind"], *rates])
     goals = [[f"`{name}`", number(row), target(row)] for name, row in result.figures.items()]
     return [
+        "The contenders take turns. Medians over the turns; brackets hold quartiles. A step of ours is a control "
+        "step. "
+        "`state_only_ratio`: speed of `MujocoWorld.step` over that of bare `mj_step`; `state_only_env_ratio`: of the "
+        "environment with inverse kinematics and safety filter, over the same.",
+        "",
         *table(("environment", "what", "steps per second", "steps per CPU second"), rows),
         *table(("figure", "value", "target"), goals),
     ]
@@ -104,7 +113,12 @@ def policy_speed(results: Results) -> list[str]:
     rows = [
         [name, number(row := results["policy"].figure(key)), str(row["n"]), target(row)] for key, name in POLICY.items()
     ]
-    return table(("figure", "value", "n", "target"), rows)
+    return [
+        "CPU time of one thread. The contenders take turns; medians over n turns, brackets hold quartiles. An *answer* "
+        "is a new observation of two 128 px cameras, its preprocessing, the memory where there is one, and a chunk.",
+        "",
+        *table(("figure", "value", "n", "target"), rows),
+    ]
 
 
 def first_hour(results: Results) -> list[str]:
@@ -131,10 +145,69 @@ def first_hour(results: Results) -> list[str]:
     ]
 
 
+ABOUT = {
+    "executors": (
+        "Simulation, policy and safety node run in lock-step, as two sets that take turns on the same episodes: *kept* "
+        "has Engram's executor, which keeps its wait set from one wait to the next, *rclpy* has rclpy's own. *Kept "
+        "over rclpy* is the first divided by the second; below 1, ours needs less. *Message*: CPU time in which a node "
+        "takes in one message. *A step*: CPU time of a process in one control step. *Overhead*: time from camera to "
+        "command without the network, where a chunk was due. *No chunk*: the same time while a chunk lasts."
+    ),
+    "barrier": (
+        "A hostile policy asks the simulated Panda for random joint positions, and has no workspace: the barrier alone "
+        "keeps the arm apart from itself and the table. *Link in link* and *link below table* count episodes in which "
+        "the makers' collision meshes overlap, or lie below the table; *without barrier* are the same episodes. *Step "
+        "cpu ms*: CPU time of the barrier in a control step, of the scripted experts and of the hostile policy."
+    ),
+    "learner": (
+        "One CPU core; 1,000 stored control steps with two 128 px cameras, batches of 64. *Per cpu s*: batches or "
+        "updates in a second of CPU time; brackets hold quartiles. *As recorded* has the cameras' pictures, *as the "
+        "policy sees them* smaller ones. *Sampling over lerobot*: batches as recorded over those of LeRobot's "
+        "`ReplayBuffer`. *Update over network alone*: updates over *forward and backward alone*."
+    ),
+    "fsync": (
+        "Two memories of the same objects take the same frames, and their commits take turns. *With fsync* a commit is "
+        "on the disk before it is acknowledged, *without* it survives `kill -9` alone. *Ratio*: of the two commits of "
+        "a turn. The brackets of times hold quartiles."
+    ),
+    "stores": (
+        "Full stores: 100 recent changes, 4,000 events of 500 tasks, 100 classes. *Recall* answers a question, "
+        "*update* takes in a change of the scene graph, *consolidation* computes the habits of a class in the "
+        "background. Brackets hold quartiles."
+    ),
+    "faults": (
+        "[What is done](how-to/reproduce.md#faults-on-purpose) to the running nodes, and what is checked. *Kills*: a "
+        "killed node has *recovered* if it is active again within 60 s. One that is not counts as not recovered, and "
+        "is in no recovery time. *Moved before released*: the safety node was killed in an episode, and the arm moved "
+        "before somebody released it. *Hostile*: random and wrong messages from outside. *Sensors*: faults of joint "
+        "sensors and cameras; *declared reactions* is the share of faults to which the nodes reacted as "
+        "[Reactions](reference/reactions.md) says. n of the rows on limits and motions: what was checked."
+    ),
+    "limits": (
+        "The safety filter of the Panda and of the SO-101 meets hostile policies, faults of the encoders, servos that "
+        "lag or are blocked, and people who stop and release. Its commands are checked as a sequence. *Largest share* "
+        "1: a limit was used in full, and not exceeded. In half of the episodes the robot's jerk limits are divided by "
+        "100: as they are, ten commands a second cannot exceed them. *Decision cpu ms*: CPU time of one decision."
+    ),
+    "link": (
+        "The nodes on two machines, as [Spread the nodes over two machines](how-to/several_machines.md) says, with "
+        "`base`; six episodes of each condition, one of each tabletop task. *Clean*: a perfect link. *Lossy*: a tenth "
+        "of the Ethernet frames is lost each way, and the others come 0.1 s late. *Lossy and cut*: besides, nothing "
+        "passes for 10 s from each goal on. *Policy far*: the policy runs on the other machine, which is not "
+        "recommended. *Images of front arrived*: share of this camera's pictures that the page got. Rows that begin "
+        "with *images* are streams of 80 pictures, ten a second, over the lossy link, and the share that arrived. They "
+        "name the Fast DDS profile (`config/fastdds.xml`, `config/fastdds_link.xml`), the reliability, the depth of "
+        "the queue and the size of a picture."
+    ),
+}
+"""What stands above the rows of a benchmark that has no table of its own, by the name of its result file."""
+
+
 def plain(result: ResultFile) -> list[str]:
     """Return every row of a benchmark that has no table of its own."""
     rows = []
     for name, row in result.figures.items():
         words = name.removeprefix(f"{result.name}_").replace("_", " ")
         rows.append([words, number(row), str(row.get("n") or "–"), target(row)])
-    return table(("figure", "value", "n", "target"), rows)
+    about = [ABOUT[result.name], ""] if result.name in ABOUT else []
+    return [*about, *table(("figure", "value", "n", "target"), rows)]
