@@ -21,13 +21,23 @@ from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
 
+REACH_OF_SCALE = 2.2
+REACH_OF_YAW_RAD = 0.45
+REACH_OF_SHIFT = 0.12
+"""How far one search goes, unless it is told otherwise."""
+ADDED = 3
+"""So many searches may add up to a correction. Turned as far as that, a motion still leads towards its goal."""
 _JITTER = 1e-6
 """Variance that is added to each success that is drawn, so that their covariance can be factored."""
 
 
 @dataclass(frozen=True)
 class MotionCorrection:
-    """Turns, scales and shifts the translation of every motion; only of ``ee_delta`` actions."""
+    """Turns, scales and shifts the translation of every motion; only of ``ee_delta`` actions.
+
+    Raises:
+        InvalidInputError: it is more than ``ADDED`` searches reach, or not finite.
+    """
 
     scale: float = 1.0
     """How far a motion leads, as a multiple of what the policy says."""
@@ -38,8 +48,11 @@ class MotionCorrection:
     """What is added to it along base_link's axes [1 = the most a control step can do]."""
 
     def __post_init__(self) -> None:
-        if not (0.0 < self.scale < np.inf and np.isfinite((self.yaw_rad, self.shift_x, self.shift_y)).all()):
-            raise InvalidInputError(f"MotionCorrection: {self!r}, expected finite numbers, and a scale above 0")
+        for name, (least, most) in BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise InvalidInputError(
+                    f"MotionCorrection.{name}: {getattr(self, name)}, expected {least:.3g} .. {most:.3g}"
+                )
 
     def __str__(self) -> str:
         told = {
@@ -60,9 +73,12 @@ class MotionCorrection:
         return np.array([self.shift_x, self.shift_y, 0.0])
 
     def then(self, other: MotionCorrection) -> MotionCorrection:
-        """Return the correction that does what this one does, and then what ``other`` does."""
+        """Return the correction that does what this one does, and then what ``other`` does, within what may be."""
         x, y, _ = (other.matrix() @ self.shift + other.shift).tolist()
-        return MotionCorrection(self.scale * other.scale, self.yaw_rad + other.yaw_rad, x, y)
+        both = {
+            "scale": self.scale * other.scale, "yaw_rad": self.yaw_rad + other.yaw_rad, "shift_x": x, "shift_y": y
+        }  # fmt: skip
+        return MotionCorrection(**{name: float(np.clip(value, *BOUNDS[name])) for name, value in both.items()})
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` corrected, within what actions may be."""
@@ -73,8 +89,14 @@ class MotionCorrection:
         return replace(chunk, actions=actions)
 
 
-NUMBERS = 4
-"""Of a correction."""
+BOUNDS = {
+    "scale": (REACH_OF_SCALE**-ADDED, REACH_OF_SCALE**ADDED),
+    "yaw_rad": (-ADDED * REACH_OF_YAW_RAD, ADDED * REACH_OF_YAW_RAD),
+    "shift_x": (-ADDED * REACH_OF_SHIFT, ADDED * REACH_OF_SHIFT),
+    "shift_y": (-ADDED * REACH_OF_SHIFT, ADDED * REACH_OF_SHIFT),
+}
+"""What each number of a correction may be: least and most."""
+NUMBERS = len(BOUNDS)
 
 
 def outcome_of(success: bool, progress: float) -> float:
@@ -92,11 +114,11 @@ class CorrectionSearchConfig:
     smooth, and best without one.
     """
 
-    reach_of_scale: float = 2.2
+    reach_of_scale: float = REACH_OF_SCALE
     """Motions are scaled by 1 / this to this."""
-    reach_of_yaw_rad: float = 0.45
+    reach_of_yaw_rad: float = REACH_OF_YAW_RAD
     """Motions are turned by this at most, either way [rad]."""
-    reach_of_shift: float = 0.12
+    reach_of_shift: float = REACH_OF_SHIFT
     """Motions are shifted by this at most, either way, along each axis."""
     steps: int = 13
     """Values of each number; odd, so that no correction is among them."""
@@ -118,8 +140,12 @@ class CorrectionSearchConfig:
     def __post_init__(self) -> None:
         if self.steps < 3 or self.steps % 2 == 0:
             raise InvalidInputError(f"CorrectionSearchConfig.steps: {self.steps}, expected an odd number from 3 on")
-        if not self.reach_of_scale > 1.0:
-            raise InvalidInputError(f"CorrectionSearchConfig.reach_of_scale: {self.reach_of_scale}, expected above 1")
+        for name, least, bound in (("scale", 1.0, "scale"), ("yaw_rad", 0.0, "yaw_rad"), ("shift", 0.0, "shift_x")):
+            reach, most = getattr(self, f"reach_of_{name}"), BOUNDS[bound][1]
+            if not least < reach <= most:
+                raise InvalidInputError(
+                    f"CorrectionSearchConfig.reach_of_{name}: {reach}, expected above {least:g}, at most {most:.3g}"
+                )
 
 
 class CorrectionSearch:

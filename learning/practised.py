@@ -5,13 +5,12 @@ Another process practises, at any time; the learner looks, and takes each correc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engram.core.durable import write_atomic
+from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import Transition
 from engram.learning.experience.reader import ExperienceReader
@@ -53,7 +52,7 @@ class Practised:
         if not path.exists():
             return None
         try:
-            about = json.loads(path.read_text())
+            about = unseal(path.read_bytes())
             found = tuple(map(_found_correction, about["found"]))
             return Findings(int(about["number"]), found, tuple(map(int, about["others"])))
         except (*DAMAGED, InvalidInputError) as error:
@@ -61,7 +60,7 @@ class Practised:
 
     def tell(self, findings: Findings) -> None:
         """Leave ``findings`` for the learner, in place of what was found before."""
-        write_atomic(self._folder / FOUND, json.dumps(asdict(findings)).encode())
+        write_atomic(self._folder / FOUND, seal(asdict(findings)))
 
     def episodes(
         self, findings: Findings

@@ -7,11 +7,11 @@ from pathlib import Path
 from engram.core.contracts import Kinematics
 from engram.core.robot import RobotConfig
 from engram.core.types import Transition
-from engram.learning.experience.spool import Spool, SpoolConfig
+from engram.learning.experience.spool import SpoolConfig
 from engram.learning.experience.spool_stream import Gone
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
-from engram.runtime.experience_outbox import ExperienceOutbox
+from engram.runtime.experience_outbox import ExperienceOutbox, open_spool_or_report
 from engram_interfaces.msg import Experience, ExperienceAck
 
 PERIOD_S = 0.2
@@ -38,9 +38,15 @@ class ExperiencePublisher:
         self._node.destroy_publisher(self._publisher)
 
 
-def open_outbox(node: EngramNode, folder: Path, kinematics: Kinematics, robot: RobotConfig) -> ExperienceOutbox:
-    """Return what sends the experience of ``node`` from a spool in ``folder``, for as long as the node is active."""
-    spool = Spool(folder, node.config.robot_id, SpoolConfig(window=qos.EXPERIENCE.depth))
+def open_outbox(node: EngramNode, folder: Path, kinematics: Kinematics, robot: RobotConfig) -> ExperienceOutbox | None:
+    """Return what sends the experience of ``node`` from a spool in ``folder``, for as long as the node is active.
+
+    None: the disk refuses it. The robot works on without.
+    """
+    config = SpoolConfig(window=qos.EXPERIENCE.depth)
+    spool = open_spool_or_report(folder, node.config.robot_id, config, node.health)
+    if spool is None:
+        return None
     link = ExperiencePublisher(node)
     thread = node.worker("experience", lambda job: job(), capacity=4096)
     outbox = ExperienceOutbox(spool, kinematics, robot, thread, link, node.health, node.report)

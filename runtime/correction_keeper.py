@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -10,8 +9,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from engram.core.durable import write_atomic
+from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, EngramError, StoreError
+from engram.learning.experience.database import set_aside
 from engram.learning.motion_correction import CorrectionSearch, MotionCorrection
 from engram.learning.rewards.goal import kind_of
 
@@ -96,7 +96,8 @@ class CorrectionKeeper:
         goals: of a search.
         margin: how far a search may lower the mean outcome of the newest ``WINDOW`` goals; 1: however far.
         seed: of what is tried.
-        on_problem: is told what cannot be read or written; nothing is corrected then.
+        on_problem: is told what cannot be read or written. A file that cannot be read is set aside: nothing that was
+            found drives then, and a search begins anew.
     """
 
     def __init__(
@@ -115,11 +116,7 @@ class CorrectionKeeper:
         self._begun: dict[int, tuple[str, MotionCorrection]] = {}  # episode -> key, and what is tried
         self._said = "nothing"
         self._lock = threading.Lock()
-        try:
-            self._known = {} if self._path is None else read(self._path)
-        except StoreError as error:
-            self.mode, self._said = "none", f"nothing: {error}"
-            on_problem(self._said)
+        self._read()
 
     @property
     def said(self) -> str:
@@ -157,6 +154,20 @@ class CorrectionKeeper:
             self._known = {**dict(list(self._known.items())[1 - KEPT :]), key: known}
             self._write()
 
+    def _read(self) -> None:
+        """Take up what is kept; what cannot be read is set aside, and not written over."""
+        if self._path is None:
+            return
+        try:
+            self._known = read(self._path)
+        except StoreError as error:
+            try:
+                aside = f"; it lies in {set_aside(self._path.parent, [FILE])} now"
+            except OSError as stays:
+                self.mode, aside = "none", f"; it cannot be moved aside ({stays}), so nothing is searched for"
+            self._said = f"nothing: {error}{aside}"
+            self._on_problem(self._said)
+
     def _search(self, key: str, known: Searched) -> CorrectionSearch:
         """Return the search for ``key`` as it stands, with what was tried at other kinds of goals."""
         search = CorrectionSearch(seed=self._seed * 1_000_003 + len(known.past))
@@ -179,22 +190,22 @@ class CorrectionKeeper:
         about = {key: _plain(one) for key, one in self._known.items()}
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path, json.dumps(about, indent=1).encode())
+            write_atomic(self._path, seal(about))
         except (OSError, EngramError) as error:
             self._on_problem(f"{self._path}: cannot be written, what was tried is lost with this process: {error}")
 
 
 def read(path: Path) -> dict[str, Searched]:
-    """Return what is kept in ``path``; nothing where there is no file. StoreError: it is damaged, and left as it is."""
-    if not path.exists():
-        return {}
+    """Return what is kept in ``path``; nothing where there is no file. StoreError: it is damaged."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        if not path.exists():
+            return {}
+        found: dict[str, Any] = unseal(path.read_bytes())
         known = {}
         for key, one in found.items():
             known[key] = _searched(one)
     except (*DAMAGED, EngramError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); mend or remove it") from error
+        raise StoreError(f"{path} cannot be read: {error}") from error
     return known
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -21,7 +23,7 @@ class EpisodeKeeper:
     """Writes the policy's sequence memory after every step and restores it in the next process.
 
     The file is replaced atomically: a killed process leaves either the previous step or this one. The file is not
-    fsynced, so it survives the process but not a power cut.
+    fsynced, so it survives the process but not a power cut. What the disk has changed is found by its checksum.
     """
 
     def __init__(self, folder: Path, on_problem: Callable[[str], None] = lambda _: None) -> None:
@@ -39,7 +41,7 @@ class EpisodeKeeper:
         partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(dict(arrays), partial, metadata={"about": about})
+            save_file(dict(arrays), partial, metadata={"about": about, "crc32": _checksum(about, arrays)})
             partial.replace(self.path)
         except OSError as error:  # a full disk must not stop the robot
             self._on_problem(f"{self.path}: the memory of this episode would not survive a restart: {error}")
@@ -53,13 +55,25 @@ class EpisodeKeeper:
             return ""
         try:
             with safe_open(self.path, framework="np") as file:
-                about = json.loads(file.metadata()["about"])
+                said = file.metadata()
+            kept = load_file(self.path)
+            if said["crc32"] != _checksum(said["about"], kept):
+                raise ValueError("its checksum does not fit")
+            about = json.loads(said["about"])
             gap_ns = stamp_ns - about["stamp_ns"]
             same = (about["episode"], about["instruction"]) == (episode, instruction)
             if not same or not 0 <= gap_ns <= LONGEST_GAP_NS:
                 return ""
-            policy.restore_memory(load_file(self.path))
+            policy.restore_memory(kept)
         except (*DAMAGED, SafetensorError) as error:
             self._on_problem(f"{self.path}: the memory of this episode is lost: {error}")
             return ""
         return str(about.get("version", ""))
+
+
+def _checksum(about: str, arrays: Mapping[str, np.ndarray]) -> str:
+    value = zlib.crc32(about.encode())
+    for name, array in sorted(arrays.items()):
+        value = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), value)
+        value = zlib.crc32(array.tobytes(), value)
+    return str(value)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from engram.core.contracts import Kinematics
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, StoreError, StoreLockedError
 from engram.core.robot import RobotConfig
 from engram.core.types import ActionChunk, ActionSource, EpisodeStatus, MemoryTokens, Observation, Transition
-from engram.learning.experience.spool import Spool
+from engram.learning.experience.spool import Spool, SpoolConfig, open_spool
 from engram.learning.experience.spool_stream import Gone
 from engram.runtime.experience_recorder import ExperienceRecorder
-from engram.runtime.health import DROPS, Health
+from engram.runtime.health import DROPS, ERROR, Health
 from engram.runtime.worker import Worker
 
 BATCH = 16
@@ -38,6 +39,27 @@ class ExperienceLink(Protocol):
 
 UNSEEN = ", steps whose execution nobody told"
 """Ends the counter of steps that are not recorded: a message of the safety node was lost, or it was not ready yet."""
+
+
+def open_spool_or_report(folder: Path, robot_id: str, config: SpoolConfig, health: Health) -> Spool | None:
+    """Return the spool in ``folder``; None where the disk refuses one: the robot works on, and nothing is recorded.
+
+    What is wrong is a lasting problem in ``health``.
+
+    Raises:
+        StoreLockedError: another process writes there; it may drive the same robot.
+    """
+    try:
+        spool, why = open_spool(folder, robot_id, config)
+    except StoreLockedError:
+        raise
+    except StoreError as error:
+        health.problem("spool", f"nothing is recorded: {error}", ERROR, lasting=True)
+        return None
+    health.clear("spool")
+    if why:
+        health.problem("spool set aside", why, ERROR, lasting=True)
+    return spool
 
 
 class ExperienceOutbox:
@@ -105,7 +127,10 @@ class ExperienceOutbox:
     def close(self) -> None:
         """Write what is recorded and let go of the spool."""
         self._thread.stop(30.0)
-        self.spool.close()
+        try:
+            self.spool.close()
+        except EngramError as error:  # a full disk: the node stops all the same
+            self._report("experience", error)
         self._link.close()
 
     # -- in the worker's thread ------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
 from engram.runtime.curve_note import CURVE, Went, curve_note
 from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
-from engram.runtime.health import Health
+from engram.runtime.health import ERROR, WARN, Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram.runtime.policy_notes import DRIVING
 
@@ -78,6 +78,8 @@ class LearnerSession(ExperienceSession):
         self._refused: Findings | None = None  # what cannot be made part of the weights
         self._trouble = ""  # why
         self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that is not in the library yet
+        self._told: set[int] = set()  # episodes whose entry in the list is damaged
+        self._unjudged = True  # whether episodes were counted after which nobody judged
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
         super().__init__(store, outputs, health)
         self._config, self._key = config, key
@@ -123,14 +125,36 @@ class LearnerSession(ExperienceSession):
     def train(self, goes_on: Callable[[], bool]) -> None:
         """Look for new episodes and take a few updates, while ``goes_on``; announce a candidate that is due.
 
-        Before, what drives now is rolled back if the new episodes show that it is worse on the robots.
+        Before, what drives now is rolled back if the new episodes show that it is worse on the robots. Each of these
+        parts is carried out, whatever becomes of the others.
+
+        Raises:
+            Exception: what the first part that failed raised; all of them are problems in the diagnostics.
         """
-        self._watch()
+        parts: dict[str, Callable[[], object]] = {
+            "watch over what drives": self._watch,
+            "candidate that waits": self._offer_due,
+            "correction that practice found": lambda: self._take_correction(goes_on),
+            "new episodes": self.learner.poll,
+            "updates": lambda: self._update(goes_on),
+        }
+        failed = []
+        for name, part in parts.items():
+            try:
+                part()
+            except Exception as error:
+                failed.append(error)
+                level, words = (WARN, "") if isinstance(error, EngramError) else (ERROR, f"{type(error).__name__}: ")
+                self._health.problem(name, f"{words}{error}", level)
+        if failed:
+            raise failed[0]
+
+    def _offer_due(self) -> None:
         if self._due is not None:
             self._take_candidate(*self._due)
             self.learner.save()  # who practises goes on from there
-        self._take_correction(goes_on)
-        self.learner.poll()
+
+    def _update(self, goes_on: Callable[[], bool]) -> None:
         for _ in range(BURST):
             if not goes_on():
                 break
@@ -229,6 +253,8 @@ class LearnerSession(ExperienceSession):
     def _watch(self) -> None:
         """Count new episodes; roll back what is worse on the robots, or let a canary drive them all."""
         found = self._store.catalogue(self.live.cursor)
+        self._tell_unreadable()
+        self._unjudged = self._unjudged or bool(found)
         for info in found:
             # Spoilt or blindfolded, or called off, a version says nothing of itself; what a person had to finish is no
             # success of it.
@@ -241,13 +267,23 @@ class LearnerSession(ExperienceSession):
                 self._health.problem("experience", str(error))
                 continue
             self.live.add(info.number, info.policy_version, kind_of(info.task), info.success, helped=helped)
-        if not found:
+        if found:
+            self.live.cursor = found[-1].number
+        if not self._unjudged:
             return
-        self.live.cursor = found[-1].number
-        self.live.keep(self.library.versions)
-        self.live.save()
         with self._deciding:
             self._judge_live()
+        self.live.keep(self.library.versions)
+        self.live.save()
+        self._unjudged = False
+
+    def _tell_unreadable(self) -> None:
+        """Count and show episodes whose entry in the list is damaged, each once."""
+        for number, why in list(self._store.unreadable.items()):
+            if number not in self._told:
+                self._told.add(number)
+                self._health.count("episodes unreadable")
+                self._health.problem("experience", why)
 
     def _judge_live(self) -> None:
         deployed, config = self.library.deployed, self._config

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engram.core import errors
-from engram.core.durable import write_atomic
+from engram.core.durable import seal, unseal, write_atomic
 from engram.core.types import EpisodeStatus
 
 DAMAGED = "the file of the latched stop is damaged"
@@ -95,10 +93,8 @@ class StopLatch:
         if self.path is None or not self.path.exists():
             return Latched()
         try:
-            kept = json.loads(self.path.read_text())
-            state = Latched(**kept["state"])
-            types = (type(state.stopped), type(state.episode), type(state.writers))
-            if kept["crc32"] == _checksum(state) and types == (str, int, str):
+            state = Latched(**unseal(self.path.read_bytes()))
+            if (type(state.stopped), type(state.episode), type(state.writers)) == (str, int, str):
                 return state
         except errors.DAMAGED:
             pass
@@ -109,12 +105,8 @@ class StopLatch:
         if self.path is None:
             return
         try:
-            write_atomic(self.path, json.dumps({"state": asdict(state), "crc32": _checksum(state)}).encode())
+            write_atomic(self.path, seal(asdict(state)))
         except OSError as error:
             self.problem = f"{self.path}: the latched stop would not survive a restart: {error.strerror}"
         else:
             self.problem = ""
-
-
-def _checksum(state: Latched) -> int:
-    return zlib.crc32(json.dumps(asdict(state), sort_keys=True).encode())

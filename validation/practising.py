@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engram.core.durable import write_atomic
+from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
 from engram.learning.experience.reader import ExperienceReader
@@ -148,7 +148,7 @@ class SearchBook:
     def __init__(self, folder: Path) -> None:
         self._folder, path = folder, folder / SEARCHES
         try:
-            read = json.loads(path.read_text()) if path.exists() else []
+            read = unseal(path.read_bytes()) if path.exists() else []
             self._searches = [_searched(one) for one in read]
             for one in self._searches:
                 one.search()
@@ -199,7 +199,7 @@ class SearchBook:
         one.tell(job, tried, outcome, number, self.others(one))
         if one.found is not None:  # first: who is killed now has left it
             self._leave(job, one.after)
-        write_atomic(self._folder / SEARCHES, json.dumps([asdict(each) for each in self._searches]).encode())
+        write_atomic(self._folder / SEARCHES, seal([asdict(each) for each in self._searches]))
 
     def _leave(self, job: PracticeJob, after: int) -> None:
         """Leave what the searches on weights with ``after`` corrections found, if all have ended and any did."""

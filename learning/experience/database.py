@@ -14,6 +14,20 @@ from engram.core.durable import sync
 from engram.core.errors import StoreError
 from engram.core.lock import WriterLock
 
+_UNREADABLE = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_NOTADB,
+)
+"""What SQLite says of a file that is not what was written. Else it is the disk: full, read-only, gone."""
+
+
+class UnreadableStoreError(StoreError):
+    """A file is there, but is damaged or of another version: without it a new one could be begun."""
+
 
 class Database:
     """The one writer of ``path``; anybody may :func:`read`.
@@ -23,8 +37,9 @@ class Database:
     A file of an older ``version`` is brought to this one by ``migrations``, version by version, in one transaction.
 
     Raises:
-        StoreError: another process writes it (naming its id), the file is damaged or of a schema version that no
-            migration leads from.
+        StoreLockedError: another process writes it (naming its id).
+        UnreadableStoreError: the file is damaged or of a schema version that no migration leads from.
+        StoreError: the disk refuses it.
     """
 
     def __init__(self, path: Path, schema: str, version: int, migrations: Mapping[int, str] | None = None) -> None:
@@ -50,6 +65,16 @@ class Database:
             raise StoreError(f"{self.path}: already closed")
         with _as_store_error(self.path):
             return self._connection.execute(statement, values)
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
+        """Return the rows that ``statement`` selects, those of the open transaction included.
+
+        Raises:
+            StoreError: they cannot be read; names the file.
+        """
+        cursor = self.execute(statement, values)
+        with _as_store_error(self.path):
+            return cursor.fetchall()
 
     def begin(self) -> None:
         """Begin a transaction unless one is open."""
@@ -100,7 +125,7 @@ class Database:
         (found,) = self.execute("PRAGMA user_version").fetchone()
         steps = {0: schema} if found == 0 else {n: migrations.get(n) for n in range(found, version)}
         if found > version or None in steps.values():
-            raise StoreError(f"{self.path}: schema version {found}, this version reads {version}")
+            raise UnreadableStoreError(f"{self.path}: schema version {found}, this version reads {version}")
         if not steps:
             return
         self.begin()
@@ -127,7 +152,11 @@ def read(path: Path, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
 def _as_store_error(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError, OverflowError) as error:  # an overflow: a number of more than 63 bits
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)  # none: the module cannot decode what was read
+        kind = UnreadableStoreError if code & 0xFF in _UNREADABLE else StoreError
+        raise kind(f"{path}: {error}") from error
+    except (OSError, OverflowError) as error:  # an overflow: a number of more than 63 bits
         raise StoreError(f"{path}: {error}") from error
 
 

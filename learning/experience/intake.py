@@ -13,8 +13,15 @@ from engram.learning.experience.database import Database
 
 LARGEST = 2**63 - 1
 """Largest integer of SQLite."""
-ROW = "robot_id = ? AND boot_id = ? AND sequence = ?"
-OF_EPISODE = "robot_id = ? AND boot_id = ? AND episode = ?"
+_NUMBERS = 64
+"""Bytes of the numbers in a row and its indices."""
+NAME_MAX = 200
+"""Longest name of a robot or a boot [characters]."""
+OF_STREAM = "robot_id = ? AND boot_id = ?"
+ROW = f"{OF_STREAM} AND sequence = ?"
+OF_EPISODE = f"{OF_STREAM} AND episode = ?"
+Stream = tuple[str, str]
+"""Robot and boot."""
 
 
 class TakenIdError(EngramError):
@@ -32,12 +39,19 @@ class TakenIdError(EngramError):
 
 def payload_of(one: Transition) -> bytes:
     """Return ``one`` encoded; raises InvalidInputError."""
-    if not (1 <= one.sequence < LARGEST and 0 <= one.episode <= LARGEST and one.robot_id and one.boot_id):
+    numbers = 1 <= one.sequence < LARGEST and 0 <= one.episode <= LARGEST
+    if not (numbers and are_names(one.robot_id, one.boot_id)):
         raise InvalidInputError(
-            f"Transition {one.robot_id!r}/{one.boot_id!r}/{one.sequence} of episode {one.episode}: expected two names, "
-            f"a sequence of 1 or more and an episode of 0 or more, below 2**63"
+            f"Transition {one.robot_id[:NAME_MAX]!r}/{one.boot_id[:NAME_MAX]!r}/{one.sequence} of episode "
+            f"{one.episode}: expected two names of 1 to {NAME_MAX} characters, a sequence of 1 or more and an episode "
+            "of 0 or more, below 2**63"
         )
     return encode(one)
+
+
+def are_names(*texts: str) -> bool:
+    """Tell whether each of ``texts`` can be the name of a robot or a boot."""
+    return all(1 <= len(text) <= NAME_MAX for text in texts)
 
 
 class Intake:
@@ -54,13 +68,17 @@ class Intake:
         1..``acked`` of its stream were acknowledged.
         """
         key = (one.robot_id, one.boot_id, one.sequence)
-        row = self._database.execute(f"SELECT episode, payload FROM transitions WHERE {ROW}", key).fetchone()
-        if row is None:
+        found = self._database.rows(
+            "SELECT episode, CAST(payload AS BLOB), coalesce(length(CAST(source AS BLOB)), 0) "
+            f"FROM transitions WHERE {ROW}",
+            key,
+        )
+        if not found:
             if one.sequence > acked or self._was_skipped(key):
                 self._insert(one, payload)
                 self.touched[*key[:2], one.episode] = None
             return True
-        episode, stored = row
+        ((episode, stored, source),) = found
         if stored == payload:
             return True
         try:
@@ -70,7 +88,8 @@ class Intake:
             self._database.execute(f"UPDATE transitions SET payload = ? WHERE {ROW}", (payload, *key))
             return True
         if one.sequence > acked and not self._is_listed((*key[:2], episode)):
-            self._remove(key, episode, len(stored))  # which of them is the robot's own? It will send that again
+            # which of them is the robot's own? It will send that again
+            self._remove(key, episode, _bytes_of(key, len(stored) + source))
         return False
 
     def _insert(self, one: Transition, payload: bytes) -> None:
@@ -82,12 +101,17 @@ class Intake:
             "INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes) VALUES (?,?,?,?,?) "
             "ON CONFLICT (robot_id, boot_id, episode) DO UPDATE SET bytes = bytes + excluded.bytes, "
             "last_sequence = max(last_sequence, excluded.last_sequence)",
-            (*stream, one.episode, one.sequence, len(payload)),
+            (*stream, one.episode, one.sequence, _bytes_of((*stream, one.sequence), len(payload) + len(source))),
+        )
+        # It was deleted before it was acknowledged, and comes again: that is deleted, too, and not listed anew.
+        self._database.execute(
+            f"UPDATE episodes SET stored = 1 WHERE {OF_EPISODE} AND NOT stored", (*stream, one.episode)
         )
 
     def _remove(self, key: tuple[str, str, int], episode: int, size: int) -> None:
         self._database.execute(f"DELETE FROM transitions WHERE {ROW}", key)
         self._database.execute(f"UPDATE sizes SET bytes = bytes - ? WHERE {OF_EPISODE}", (size, *key[:2], episode))
+        self._database.execute(f"DELETE FROM sizes WHERE {OF_EPISODE} AND bytes <= 0", (*key[:2], episode))
 
     def _is_listed(self, key: tuple[str, str, int]) -> bool:
         return bool(self._database.execute(f"SELECT 1 FROM episodes WHERE {OF_EPISODE}", key).fetchone())
@@ -97,3 +121,8 @@ class Intake:
             "SELECT 1 FROM skipped WHERE robot_id = ? AND boot_id = ? AND ? BETWEEN first AND last", key
         )
         return bool(found.fetchone())
+
+
+def _bytes_of(key: tuple[str, str, int], content: int) -> int:
+    """Return about how many bytes a transition takes on disk: its id is in the table and in two indices."""
+    return content + 3 * (len(key[0]) + len(key[1])) + _NUMBERS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import ActionSource, Transition
 from engram.learning.experience.codec import DamagedRecordError, decode, source_from
 from engram.learning.experience.database import read
@@ -38,12 +38,17 @@ class EpisodeInfo:
 class ExperienceReader:
     """What is stored in a folder, beside the one process that writes it; ``~`` is the home folder.
 
+    Attributes:
+        unreadable: number of each episode that was passed over, as its entry in the list is damaged, and why.
+
     Raises:
         StoreError: nothing is stored there, or the file is damaged or of another version.
     """
 
+    unreadable: dict[int, str]
+
     def __init__(self, folder: Path | str) -> None:
-        self._path = experience_file(folder)
+        self._path, self.unreadable = experience_file(folder), {}
         if not self._path.is_file():
             raise StoreError(f"{self._path}: no experience is stored there")
         ((version,),) = self._read("PRAGMA user_version")
@@ -61,26 +66,24 @@ class ExperienceReader:
                 yield transitions
 
     def catalogue(self, after: int = 0) -> list[EpisodeInfo]:
-        """Return the complete committed episodes with a number above ``after``, oldest first."""
-        columns = (
-            "number, robot_id, boot_id, episode, task, instruction, success, steps, policy_version, sources, judged"
-        )
-        where = f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number"
-        names = columns.split(", ")
-        found = [dict(zip(names, row, strict=True)) for row in self._read(where, (after,))]
-        return [
-            EpisodeInfo(
-                **one
-                | {"success": bool(one["success"]), "judged": bool(one["judged"]), "sources": _sources(one["sources"])}
-            )
-            for one in found
-        ]
+        """Return the complete committed episodes with a number above ``after``, oldest first.
+
+        One whose entry is damaged is passed over, see ``unreadable``.
+        """
+        columns = ", ".join(f"CAST({name} AS BLOB)" if kind is str else name for name, kind in COLUMNS.items())
+        found = []
+        for row in self._read(f"SELECT {columns} FROM episodes WHERE kept AND number > ? ORDER BY number", (after,)):
+            try:
+                found.append(_info(row))
+            except DAMAGED as error:
+                self.unreadable[row[0]] = f"{self._path}: the entry of episode {row[0]} is damaged: {error}"
+        return found
 
     def episode(self, number: int) -> tuple[Transition, ...]:
         """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
         rows = self._read(
-            "SELECT t.sequence, t.payload FROM transitions t JOIN episodes e USING (robot_id, boot_id, episode) "
-            "WHERE e.number = ? AND e.kept ORDER BY t.step",
+            "SELECT t.sequence, CAST(t.payload AS BLOB) FROM transitions t "
+            "JOIN episodes e USING (robot_id, boot_id, episode) WHERE e.number = ? AND e.kept ORDER BY t.step",
             (number,),
         )
         found = []
@@ -97,7 +100,27 @@ def experience_file(folder: Path | str) -> Path:
     return Path(folder).expanduser() / "experience.sqlite"
 
 
+COLUMNS = {
+    **{"number": int, "robot_id": str, "boot_id": str, "episode": int, "task": str, "instruction": str},
+    **{"success": bool, "steps": int, "policy_version": str, "sources": str, "judged": bool},
+}
+"""Of the list of episodes, with what they hold."""
+
+
+def _info(row: Sequence[Any]) -> EpisodeInfo:
+    """Return what a row of ``COLUMNS`` says, texts as bytes; raises one of ``DAMAGED``."""
+    values: dict[str, Any] = {}
+    for (name, kind), value in zip(COLUMNS.items(), row, strict=True):
+        if kind is str:
+            values[name] = None if name == "sources" and value is None else value.decode()
+        elif not isinstance(value, int) or (kind is bool and value not in (0, 1)):
+            raise ValueError(f"{name} is {value!r}, expected a {kind.__name__}")
+        else:
+            values[name] = kind(value)
+    return EpisodeInfo(**values | {"sources": _sources(values["sources"])})
+
+
 def _sources(text: str | None) -> tuple[ActionSource, ...]:
     """Return the sources of an episode; rows of before there were any are of an unknown one."""
-    found = [None] if text is None else json.loads(text)
+    found = [None] if text is None else list(json.loads(text))
     return tuple(ActionSource() if one is None else source_from(one) for one in found)

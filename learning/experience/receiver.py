@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
-from engram.learning.experience.intake import TakenIdError
+from engram.learning.experience.intake import Stream, TakenIdError
 from engram.learning.experience.spool_stream import Gone
-from engram.learning.experience.store import ExperienceStore, Stream
+from engram.learning.experience.store import ExperienceStore
 
 CONTESTED_S = 60.0
 """For so long after a second transition came under a stored id, that id is not acknowledged: its sender, who sends
@@ -60,6 +60,8 @@ class ExperienceReceiver:
             StoreError: the disk refuses it. Nothing is acknowledged, so the robots send it again.
         """
         waiting, self._waiting = self._waiting, []
+        now_s = self._now_s()
+        self._contested = {stream: about for stream, about in self._contested.items() if now_s < about[1]}
         result = Received()
         if not waiting:
             return result
@@ -87,8 +89,4 @@ class ExperienceReceiver:
 
     def _bound(self, stream: Stream) -> int:
         """Return up to which sequence ``stream`` may be acknowledged now."""
-        lowest, until_s = self._contested.get(stream, (2**63, 0.0))
-        if self._now_s() < until_s:
-            return lowest - 1
-        self._contested.pop(stream, None)
-        return 2**63 - 1
+        return self._contested.get(stream, (2**63, 0.0))[0] - 1

@@ -1,21 +1,31 @@
 """Which episodes the experience store deletes: all but a sample of each task's, and the oldest beyond a bound on disk.
 
-Rows are deleted only once they are acknowledged: before that, the robot would send them again.
+Rows are deleted at best once they are acknowledged: before that, the robot would send them again. But the bound holds,
+whatever is sent: then what was deleted and comes again is not listed a second time.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from engram.core.errors import InvalidInputError
 from engram.learning.experience.database import Database
-from engram.learning.experience.intake import OF_EPISODE
+from engram.learning.experience.intake import OF_EPISODE, OF_STREAM, Stream
 
 TRIMMED_TO = 0.95
 """Share of the bound down to which a full store is emptied, so that not every commit has to delete."""
+YOUNG = 1000
+"""Newest episodes that go last where they are not acknowledged, or may still grow."""
+STREAMS = 10_000
+"""Most streams that are known. Each start of a robot begins one. Once nothing of it is stored, it may be forgotten."""
+REMEMBERED = 10_000
+"""Most episodes of which it is known that they were deleted before they were acknowledged, and most ranges of numbers
+that never came."""
 
 
 @dataclass(frozen=True)
@@ -62,34 +72,87 @@ class Retention:
 
     def delete(self) -> None:
         """Delete the steps of dropped episodes; then the oldest episodes, whole or not, until the bound holds."""
-        rows = self._database.execute(
+        rows = self._database.rows(
             "SELECT e.robot_id, e.boot_id, e.episode FROM episodes e "
             "JOIN streams s USING (robot_id, boot_id) WHERE e.stored AND NOT e.kept AND e.last_sequence <= s.acked"
-        ).fetchall()
+        )
         for key in rows:
             self._delete_episode(key)
+        self._trim()
+        self._database.execute(
+            "DELETE FROM episodes WHERE NOT stored AND last_sequence <= (SELECT acked FROM streams s "
+            "WHERE s.robot_id = episodes.robot_id AND s.boot_id = episodes.boot_id)"
+        )
+
+    def forget(self, streams: Collection[Stream]) -> set[Stream]:
+        """Forget what is remembered beside the steps, beyond a number of each kind; the oldest goes first.
+
+        Args:
+            streams: all, those that were heard of last at the end.
+
+        Returns:
+            streams that are no longer known: nothing of them is stored.
+        """
+        gone: set[Stream] = set()
+        if len(streams) >= STREAMS:
+            stored = set(self._database.rows("SELECT DISTINCT robot_id, boot_id FROM sizes"))
+            idle = [stream for stream in streams if stream not in stored]
+            gone = set(idle[: len(streams) - int(TRIMMED_TO * STREAMS)])
+        for stream in gone:
+            self._database.execute(f"DELETE FROM streams WHERE {OF_STREAM}", stream)
+            self._database.execute(f"DELETE FROM episodes WHERE {OF_STREAM} AND NOT stored", stream)
+            self._forget_skipped(OF_STREAM, stream)
+        self._forget_skipped("rowid <= (SELECT rowid FROM skipped ORDER BY rowid DESC LIMIT 1 OFFSET ?)", (REMEMBERED,))
+        self._database.execute(
+            "DELETE FROM episodes WHERE NOT stored AND number <= "
+            "(SELECT number FROM episodes WHERE NOT stored ORDER BY number DESC LIMIT 1 OFFSET ?)",
+            (REMEMBERED,),
+        )
+        return gone
+
+    def _trim(self) -> None:
         limit = self._config.max_mb * 1e6
         stored = self._bytes() if limit else 0
         if stored <= limit:
             return
-        for *key, size in self._oldest():
-            self._delete_episode(tuple(key))
+        for robot, boot, episode, size in self._in_turn():
+            self._delete_episode((robot, boot, episode))
             stored -= size
             if stored <= TRIMMED_TO * limit:
-                return
+                break
+        if self._config.episodes_per_task:
+            self._database.execute(
+                "DELETE FROM reservoirs WHERE (task, success) NOT IN (SELECT task, success FROM episodes WHERE kept)"
+            )
 
     def _bytes(self) -> int:
-        return int(self._database.execute("SELECT coalesce(sum(bytes), 0) FROM sizes").fetchone()[0])
+        return int(self._database.rows("SELECT coalesce(sum(bytes), 0) FROM sizes")[0][0])
 
-    def _oldest(self) -> list[tuple[str, str, int, int]]:
-        """Return (robot, boot, episode, bytes), oldest first; not the newest of a robot, which still grows."""
-        return self._database.execute(
-            "SELECT robot_id, boot_id, episode, bytes FROM sizes JOIN streams s USING (robot_id, boot_id) "
-            "WHERE last_sequence <= s.acked "
-            "AND place NOT IN (SELECT max(place) FROM sizes GROUP BY robot_id) ORDER BY place"
-        ).fetchall()
+    def _in_turn(self) -> list[tuple[str, str, int, int]]:
+        """Return (robot, boot, episode, bytes) in the order in which they go, the oldest first.
+
+        What is not acknowledged, or is the newest of a robot, which may still grow, goes last while it is young.
+        """
+        return self._database.rows(
+            "SELECT robot_id, boot_id, episode, CAST(coalesce(bytes, 0) AS INTEGER) "
+            "FROM sizes LEFT JOIN streams s USING (robot_id, boot_id) "
+            "ORDER BY place > (SELECT max(place) FROM sizes) - ? AND (last_sequence > coalesce(s.acked, 0) "
+            "OR place IN (SELECT max(place) FROM sizes GROUP BY robot_id)), place",
+            (YOUNG,),
+        )
 
     def _delete_episode(self, key: tuple[str, str, int]) -> None:
+        """Delete the steps of an episode. If it was listed, that stays known until all of it is acknowledged."""
         self._database.execute(f"DELETE FROM transitions WHERE {OF_EPISODE}", key)
         self._database.execute(f"DELETE FROM sizes WHERE {OF_EPISODE}", key)
-        self._database.execute(f"UPDATE episodes SET kept = 0, stored = 0 WHERE {OF_EPISODE}", key)
+        self._database.execute(
+            "UPDATE episodes SET kept = 0, stored = 0, task = '', instruction = '', policy_version = '', "
+            f"sources = '[]' WHERE {OF_EPISODE}",
+            key,
+        )
+
+    def _forget_skipped(self, where: str, values: Sequence[Any]) -> None:
+        """Forget which numbers were skipped, but not how many transitions never came."""
+        ((missing,),) = self._database.rows(f"SELECT coalesce(sum(missing), 0) FROM skipped WHERE {where}", values)
+        if self._database.execute(f"DELETE FROM skipped WHERE {where}", values).rowcount:
+            self._database.execute("INSERT INTO skipped VALUES ('', '', 0, 0, ?)", (missing,))  # of no robot

@@ -11,9 +11,12 @@ from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import Transition
 from engram.learning.experience.codec import DamagedRecordError, decode, encode
-from engram.learning.experience.database import Database
+from engram.learning.experience.database import Database, UnreadableStoreError, set_aside
 from engram.learning.experience.spool_stream import Gone, Stream
 
+FILE = "spool.sqlite"
+LAST_PLACE = 2**62
+"""No spool gets that far: a number beyond it is damaged."""
 VERSION = 3
 SCHEMA = """
 CREATE TABLE spool (place INTEGER PRIMARY KEY, payload BLOB);
@@ -53,12 +56,36 @@ class SpoolConfig:
         positive_int("SpoolConfig.window", self.window)
 
 
+def open_spool(folder: Path, robot_id: str, config: SpoolConfig | None = None) -> tuple[Spool, str]:
+    """Return the spool in ``folder``; one that cannot be read is set aside, and a new one begins.
+
+    The text says why, and where the old one lies now; empty: it could be read.
+
+    Raises:
+        StoreLockedError: another process has it.
+        StoreError: the disk refuses it.
+    """
+    try:
+        return Spool(folder, robot_id, config), ""
+    except UnreadableStoreError as error:
+        try:
+            aside = set_aside(folder, (FILE, f"{FILE}-wal", f"{FILE}-shm"))
+        except OSError as stays:
+            raise StoreError(f"{error}; it cannot be moved aside: {stays}") from error
+        return Spool(folder, robot_id, config), f"{error}; it lies in {aside} now, and what waited in it is not sent"
+
+
 class Spool:
     """Transitions in order, numbered 1, 2, 3, ... under a boot id; each opening begins a stream with a new one.
 
     What an earlier opening left is sent under the ids that it was given. So a copy of a spool, or one that was restored
     from a backup, never gives an id to a second transition. A number is given only to what was written, so a failed
     :meth:`add` leaves no gap. Only committed transitions are handed out.
+
+    Raises:
+        StoreLockedError: another process has it.
+        UnreadableStoreError: its file is damaged, or of another version.
+        StoreError: the disk refuses it.
     """
 
     def __init__(self, folder: Path | str, robot_id: str, config: SpoolConfig | None = None) -> None:
@@ -66,9 +93,9 @@ class Spool:
             raise InvalidInputError("Spool.robot_id: empty, expected the robot's name")
         self.robot_id = robot_id
         self.config = config or SpoolConfig()
-        self._database = Database(Path(folder) / "spool.sqlite", SCHEMA, VERSION, MIGRATIONS)
+        self._database = Database(Path(folder) / FILE, SCHEMA, VERSION, MIGRATIONS)
         try:
-            self._dropped = self._dropped_on_disk = int(self._state("dropped", 0))
+            self._dropped = self._dropped_on_disk = self._counted("dropped")
             self._waiting = self._count()
             self._streams = self._restore()
         except StoreError:
@@ -211,14 +238,36 @@ class Spool:
             self._database.close()
 
     def _restore(self) -> list[Stream]:
-        """Return the streams that earlier openings left, oldest first, and at the end a new one."""
-        run = self._database.execute
-        found = [Stream(*row) for row in run("SELECT base, boot_id, acknowledged FROM streams ORDER BY base")]
-        top = int(run("SELECT coalesce(max(place), 0) FROM spool").fetchone()[0])
+        """Return the streams that earlier openings left, oldest first, and at the end a new one.
+
+        Raises:
+            UnreadableStoreError: the file does not say what a spool can say.
+        """
+        rows = self._database.rows
+        found = [self._stream(*row) for row in rows("SELECT base, boot_id, acknowledged FROM streams ORDER BY base")]
+        ((top,),) = rows("SELECT coalesce(max(place), 0) FROM spool")
         bases = [*(one.base for one in found), max([top, *(one.base + one.acknowledged for one in found)])]
+        if bases[-1] > LAST_PLACE:
+            raise UnreadableStoreError(f"{self._database.path}: place {bases[-1]}, expected at most {LAST_PLACE}")
         for stream, end in zip(found, bases[1:], strict=True):
             stream.last = end - stream.base
+            if min(stream.last, self._oldest(stream) - 1) < stream.acknowledged:
+                raise UnreadableStoreError(
+                    f"{self._database.path}: boot {stream.boot_id} has 1..{stream.acknowledged} acknowledged, but "
+                    f"has sequence {self._oldest(stream)} of 1..{stream.last}"
+                )
         return [*(one for one in found if self._oldest(one) <= one.last), Stream(bases[-1], uuid.uuid4().hex)]
+
+    def _stream(self, base: int, boot_id: object, acknowledged: object) -> Stream:
+        """Return what a row of ``streams`` says; raises UnreadableStoreError for one that nobody wrote so."""
+        if not (
+            isinstance(boot_id, str) and boot_id and isinstance(acknowledged, int) and min(base, acknowledged) >= 0
+        ):
+            raise UnreadableStoreError(
+                f"{self._database.path}: the stream at {base} has boot id {boot_id!r} and acknowledged "
+                f"{acknowledged!r}, expected a name and a number from 0 on"
+            )
+        return Stream(base, boot_id, acknowledged)
 
     def _due_of(self, stream: Stream, now_s: float, limit: int) -> list[Transition]:
         if stream.begins_round(now_s, self.config.resend_s) and stream.tells_gone:
@@ -229,10 +278,10 @@ class Spool:
         limit = min(limit, self.config.window - (stream.sent - stream.acknowledged))
         if limit <= 0:
             return []
-        rows = self._database.execute(
-            "SELECT place, payload FROM spool WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
+        rows = self._database.rows(
+            "SELECT place, CAST(payload AS BLOB) FROM spool WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
             (stream.base + stream.sent, stream.base + stream.last, limit),
-        ).fetchall()
+        )
         stream.sent = rows[-1][0] - stream.base if len(rows) == limit else stream.last
         found = [one for place, payload in rows if (one := self._read(place, payload)) is not None]
         if len(found) < len(rows) and stream is not self._own and self._oldest(stream) > stream.last:
@@ -251,10 +300,10 @@ class Spool:
 
     def _oldest(self, stream: Stream) -> int:
         """Return the lowest sequence of ``stream`` that is here; the one after the last when nothing is."""
-        row = self._database.execute(
+        ((place,),) = self._database.rows(
             "SELECT min(place) FROM spool WHERE place > ? AND place <= ?", (stream.base, stream.base + stream.last)
-        ).fetchone()
-        return stream.last + 1 if row[0] is None else row[0] - stream.base
+        )
+        return stream.last + 1 if place is None else place - stream.base
 
     def _delete(self, stream: Stream, sequence: int) -> int:
         """Delete 1..``sequence`` of ``stream``; return how many went."""
@@ -276,11 +325,16 @@ class Spool:
         self._waiting = self._count()
 
     def _count(self) -> int:
-        return int(self._database.execute("SELECT count(*) FROM spool").fetchone()[0])
+        ((count,),) = self._database.rows("SELECT count(*) FROM spool")
+        return int(count)
 
-    def _state(self, name: str, default: str | int) -> str | int:
-        row = self._database.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
-        return default if row is None else row[0]
+    def _counted(self, name: str) -> int:
+        """Return the counter ``name``; raises UnreadableStoreError if it is none."""
+        for (value,) in self._database.rows("SELECT value FROM state WHERE name = ?", (name,)):
+            if not (isinstance(value, int) and value >= 0):
+                raise UnreadableStoreError(f"{self._database.path}: {name} is {value!r}, expected a number from 0 on")
+            return value
+        return 0
 
     def _put_state(self, name: str, value: str | int) -> None:
         self._database.execute("INSERT OR REPLACE INTO state VALUES (?,?)", (name, value))

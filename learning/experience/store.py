@@ -6,22 +6,30 @@ Why SQLite: docs/decisions/0004-experience-store.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
-from engram.core.errors import StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import UNJUDGED, Transition
 from engram.learning.experience.codec import DamagedRecordError, decode
-from engram.learning.experience.database import Database
-from engram.learning.experience.intake import LARGEST, OF_EPISODE, ROW, Intake, TakenIdError, payload_of
+from engram.learning.experience.database import Database, UnreadableStoreError
+from engram.learning.experience.intake import (
+    LARGEST,
+    OF_EPISODE,
+    OF_STREAM,
+    ROW,
+    Intake,
+    Stream,
+    TakenIdError,
+    are_names,
+    payload_of,
+)
 from engram.learning.experience.reader import ExperienceReader, experience_file
-from engram.learning.experience.retention import ExperienceStoreConfig, Retention
+from engram.learning.experience.retention import STREAMS, ExperienceStoreConfig, Retention
 from engram.learning.experience.store_schema import MIGRATIONS, SCHEMA, VERSION
 
 _STREAMS_WAITING = 1024
 """Most streams of which it is remembered what is gone; a robot says it again."""
-
-Stream = tuple[str, str]
 
 
 class ExperienceStore(ExperienceReader):
@@ -34,11 +42,10 @@ class ExperienceStore(ExperienceReader):
 
     def __init__(self, folder: Path | str, config: ExperienceStoreConfig | None = None) -> None:
         self.config = config or ExperienceStoreConfig()
-        self._path = experience_file(folder)
+        self._path, self.unreadable = experience_file(folder), {}
         self._database = Database(self._path, SCHEMA, VERSION, MIGRATIONS)
-        rows = self._database.execute("SELECT robot_id, boot_id, acked FROM streams")
         self._retention = Retention(self._database, self.config)
-        self._acked: dict[Stream, int] = {(robot, boot): acked for robot, boot, acked in rows}
+        self._acked: dict[Stream, int] = self._known_streams()  # those that were heard of last at the end
         self._intake = Intake(self._database)
         self._gone: dict[Stream, int] = {}  # what robots say they no longer have, until it is needed
 
@@ -46,11 +53,12 @@ class ExperienceStore(ExperienceReader):
         """Take in ``transitions`` in any order; those that are or were here already are skipped.
 
         Raises:
-            InvalidInputError: a sequence below 1, an empty id or a reward that is not finite; nothing of
-                ``transitions`` is stored.
+            InvalidInputError: a sequence below 1, an id that is empty or too long, a reward that is not finite, or one
+                stream too many; nothing of ``transitions`` is stored.
             TakenIdError: another transition of the same id is stored; all others are taken in.
         """
         payloads = [payload_of(one) for one in transitions]
+        self._check_streams({(one.robot_id, one.boot_id) for one in transitions})
         taken = []
         try:
             self._database.begin()
@@ -69,32 +77,35 @@ class ExperienceStore(ExperienceReader):
         It is believed at the :meth:`commit` at which ``sequence + 1`` is here.
         """
         stream = (robot_id, boot_id)
-        if self._acked.get(stream, 0) < sequence < LARGEST:
+        if are_names(*stream) and self._acked.get(stream, 0) < sequence < LARGEST:
             self._gone[stream] = max(sequence, self._gone.pop(stream, 0))
             while len(self._gone) > _STREAMS_WAITING:
                 del self._gone[next(iter(self._gone))]
 
     def commit(self) -> Mapping[Stream, int]:
         """Make what was appended durable and return the acknowledgements: per stream, 1..n are on disk or gone."""
-        acked = dict(self._acked)
+        acked, forgotten = dict(self._acked), set[Stream]()
         try:
             if self._intake.touched or self._gone:
                 self._database.begin()
             changed = {key[:2] for key in self._intake.touched}
             for stream in sorted(changed | (self._gone.keys() & acked.keys())):
+                acked.pop(stream, None)
                 acked[stream] = self._advance(stream)
             for key in self._intake.touched:
                 self._register(key)
             if changed:
                 self._retention.delete()
+            if changed or self._gone:
+                forgotten = self._retention.forget(acked)
             self._database.commit()
         except BaseException:
             self._forget_uncommitted()
             raise
         self._intake.touched.clear()
         self._gone = {stream: last for stream, last in self._gone.items() if last > acked.get(stream, 0)}
-        self._acked = acked
-        return dict(acked)
+        self._acked = {stream: last for stream, last in acked.items() if stream not in forgotten}
+        return acked
 
     def size(self) -> int:
         """Return how many transitions are committed."""
@@ -110,11 +121,33 @@ class ExperienceStore(ExperienceReader):
             self.commit()
         self._database.close()
 
+    def _known_streams(self) -> dict[Stream, int]:
+        """Return up to where each stream is acknowledged; UnreadableStoreError: the file does not say."""
+        found = {}
+        for robot, boot, acked in self._database.rows("SELECT robot_id, boot_id, acked FROM streams"):
+            if not isinstance(acked, int):
+                self._database.close()
+                raise UnreadableStoreError(f"{self._path}: stream {robot}/{boot} is acknowledged up to {acked!r}")
+            found[robot, boot] = acked
+        return found
+
+    def _check_streams(self, streams: Set[Stream]) -> None:
+        """Raise InvalidInputError for one more than there may be."""
+        if not streams - self._acked.keys():
+            return
+        new = (streams | {key[:2] for key in self._intake.touched}) - self._acked.keys()
+        if len(self._acked) + len(new) > STREAMS:
+            robot, boot = next(iter(streams - self._acked.keys()))
+            raise InvalidInputError(
+                f"stream {robot}/{boot}: experience of {len(self._acked)} streams is stored, of {STREAMS} it may be; a "
+                "smaller store.max_mb lets older ones go"
+            )
+
     def _advance(self, stream: Stream) -> int:
         """Return, and store, the highest sequence of ``stream`` below which nothing is missing that may still come."""
         acked = self._skip(stream, self._acked.get(stream, 0))
         rows = self._database.execute(
-            "SELECT sequence FROM transitions WHERE robot_id = ? AND boot_id = ? AND sequence > ? ORDER BY sequence",
+            f"SELECT sequence FROM transitions WHERE {OF_STREAM} AND sequence > ? ORDER BY sequence",
             (*stream, acked),
         )
         for (sequence,) in rows:
@@ -131,7 +164,7 @@ class ExperienceStore(ExperienceReader):
         if gone <= acked or not follows:
             return acked
         (here,) = self._database.execute(
-            "SELECT count(*) FROM transitions WHERE robot_id = ? AND boot_id = ? AND sequence > ? AND sequence <= ?",
+            f"SELECT count(*) FROM transitions WHERE {OF_STREAM} AND sequence > ? AND sequence <= ?",
             (*stream, acked, gone),
         ).fetchone()
         missing = gone - acked - here
@@ -149,27 +182,30 @@ class ExperienceStore(ExperienceReader):
             f"FROM transitions WHERE {OF_EPISODE}",
             key,
         ).fetchone()
-        if not steps or not steps == distinct == last + 1 or ends != 1:
+        if not isinstance(last, int) or not steps == distinct == last + 1 or ends != 1:  # none, or damaged
             return
         (payload,) = self._database.execute(
-            f"SELECT payload FROM transitions WHERE {OF_EPISODE} ORDER BY step DESC LIMIT 1", key
+            f"SELECT CAST(payload AS BLOB) FROM transitions WHERE {OF_EPISODE} ORDER BY step DESC LIMIT 1", key
         ).fetchone()
+        rows = self._database.rows(
+            f"SELECT DISTINCT CAST(source AS BLOB) AS told FROM transitions WHERE {OF_EPISODE} ORDER BY told", key
+        )
         try:
             final = decode(payload)
-        except DamagedRecordError:
+            sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
+        except (*DAMAGED, DamagedRecordError):
             return
         if not (final.terminated or final.truncated):
             return
-        rows = self._database.execute(
-            f"SELECT DISTINCT source FROM transitions WHERE {OF_EPISODE} ORDER BY source", key
-        )
-        sources = json.dumps([None if source is None else json.loads(source) for (source,) in rows])
         task = final.task or final.instruction
         outcome = (task, final.instruction, final.success, steps, final.policy_version, last_sequence)
         judged = final.reward_source != UNJUDGED
-        self._database.execute(
+        listed = self._database.execute(
             "INSERT OR IGNORE INTO episodes (robot_id, boot_id, episode, task, instruction, success, steps, "
             "policy_version, last_sequence, kept, stored, sources, judged) VALUES (?,?,?,?,?,?,?,?,?,1,1,?,?)",
             (*key, *outcome, sources, judged),
         )
-        self._retention.sample(task, final.success)
+        if listed.rowcount:  # else it was listed before, and deleted before it was acknowledged
+            texts = sum(map(len, (task, final.instruction, final.policy_version, sources)))
+            self._database.execute(f"UPDATE sizes SET bytes = bytes + ? WHERE {OF_EPISODE}", (texts, *key))
+            self._retention.sample(task, final.success)

@@ -64,16 +64,20 @@ class WeightsReceiver:
         self._assembler: Assembler | None = None
         self._early: deque[tuple[str, int, bytes]] = deque()
         self.early_bytes = 0
-        self._done = ""
+        self._newest: PolicyManifest | None = None  # taken last, whether its bytes have come or not
+        self._done: PolicyManifest | None = None  # whose bytes lie in the folder
         self._refused = ""  # version whose slices are not kept
 
     def begin(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
-        """Start to assemble a new version, if this robot takes it at all.
+        """Let ``manifest`` take the place of what was announced before, if this robot takes it at all.
+
+        What was being assembled is given up. The new version is assembled, or offered at once where its bytes are here:
+        the learner has gone back to it.
 
         Raises:
             WeightsError: it does not, and why.
         """
-        if manifest.version == self._done or (self._assembler and self._assembler.manifest == manifest):
+        if manifest == self._newest:  # latched: it comes more than once
             return
         try:
             self._check(manifest, signature, chunk_size)
@@ -81,11 +85,15 @@ class WeightsReceiver:
             if self._assembler is None or self._assembler.manifest.version != manifest.version:
                 self._refused = manifest.version  # what is being assembled goes on: others send manifests, too
             raise
-        self._assembler, self._refused = None, manifest.version
+        self._newest, self._assembler, self._refused = manifest, None, manifest.version
         if manifest.stage in ("retired", "rejected", "rolled_back"):
             self._forget_early()
             return
         self._refused = ""
+        if self._is_here(manifest):
+            self._forget_early()
+            self._hand_over(manifest, "weights offered again")
+            return
         self._assembler = Assembler(manifest, chunk_size)
         early = list(self._early)
         self._forget_early()
@@ -131,7 +139,7 @@ class WeightsReceiver:
                 raise WeightsError(f"weights slice of {len(data)} bytes, expected at most {SLICE_MAX}")
         assembler = self._assembler
         if assembler is None or assembler.manifest.version != version:
-            if version not in (self._done, self._refused):
+            if version != self._refused and (self._done is None or version != self._done.version):
                 self._keep_early(version, index, data)
             return
         with self._counted("slice"):
@@ -152,20 +160,37 @@ class WeightsReceiver:
         self.early_bytes = 0
 
     def _finish(self, assembler: Assembler) -> None:
-        manifest = assembler.manifest
+        manifest, self._newest = assembler.manifest, None  # until it is here: what is damaged may come again
         with self._counted("content"):
             data = verify(assembler.data(), manifest)
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{manifest.sha256}.safetensors"
+        path = self._path(manifest)
         partial = path.with_suffix(f".{os.getpid()}.part")
         partial.write_bytes(data)
         partial.replace(path)
         for old in self._folder.glob("*.safetensors"):
             if old != path:
                 old.unlink()
-        self._done = manifest.version
-        self._offer(path, manifest.version, manifest.lineage)
-        self._count("weights received")  # who sees this count may rely on the offer
+        self._newest = manifest
+        self._hand_over(manifest, "weights received")
+
+    def _is_here(self, manifest: PolicyManifest) -> bool:
+        """Tell whether its bytes lie whole in the folder."""
+        if self._done is None or self._done.sha256 != manifest.sha256:
+            return False
+        try:
+            verify(self._path(manifest), manifest)
+        except WeightsError:
+            return False
+        return True
+
+    def _hand_over(self, manifest: PolicyManifest, counter: str) -> None:
+        self._done = manifest
+        self._offer(self._path(manifest), manifest.version, manifest.lineage)
+        self._count(counter)  # who sees this count may rely on the offer
+
+    def _path(self, manifest: PolicyManifest) -> Path:
+        return self._folder / f"{manifest.sha256}.safetensors"
 
     @contextmanager
     def _counted(self, reason: str) -> Iterator[None]:

@@ -178,7 +178,7 @@ def test_a_candidate_is_judged_once_the_gate_has_told_more_than_progress():
 
 
 def test_a_gap_that_the_simulation_cannot_have_is_refused_before_anything_runs():
-    with pytest.raises(InvalidInputError, match="'turned' has yaw_deg, which no world has that gets joint targets"):
+    with pytest.raises(InvalidInputError, match="'turned' has yaw_deg, and that cannot be built into the simulated"):
         PromiseBenchmark(on="turned")
     with pytest.raises(UnknownNameError, match="unknown gap 'nonsense'"):
         PromiseBenchmark(knocked="nonsense")

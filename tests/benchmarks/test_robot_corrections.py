@@ -6,6 +6,7 @@ import os
 import pytest
 
 from engram.benchmarks.robot_corrections import RobotCorrectionsBenchmark, figures, main
+from engram.core.durable import unseal
 
 
 def goal(arm, outcome, truth):
@@ -37,7 +38,7 @@ def test_the_nodes_of_a_robot_try_corrections_and_keep_how_they_ended(tmp_path):
     files = {"work": tmp_path / "work", "output": tmp_path / "robot_corrections.json"}
     main(RobotCorrectionsBenchmark(task="reach", on="none", quick=True, goal_s=6.0, domain=domain, **files))
     (written,) = tmp_path.glob("**/corrections.json")
-    (known,) = json.loads(written.read_text()).values()
+    (known,) = unseal(written.read_bytes()).values()
     ((_, times, _),) = known["trials"]
     assert times == 2  # the first goals are driven without a trial
     (line,) = {row["corrected_by"] for row in _goals(tmp_path) if row["arm"] == "found"}

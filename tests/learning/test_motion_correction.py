@@ -6,7 +6,18 @@ import pytest
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionChunk
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.motion_correction import CorrectionSearch, CorrectionSearchConfig, MotionCorrection
+from engram.learning.motion_correction import (
+    ADDED,
+    REACH_OF_SCALE,
+    REACH_OF_SHIFT,
+    REACH_OF_YAW_RAD,
+    CorrectionSearch,
+    CorrectionSearchConfig,
+    MotionCorrection,
+)
+
+TURN = float(np.arctan2(0.8, 0.6))
+"""A yaw whose cosine is 0.6 and whose sine is 0.8 [rad]."""
 
 
 def chunk(row, space="ee_delta"):
@@ -14,9 +25,9 @@ def chunk(row, space="ee_delta"):
 
 
 def test_a_translation_is_turned_and_scaled_and_nothing_else():
-    correction = MotionCorrection(scale=0.5, yaw_rad=np.pi / 2)
+    correction = MotionCorrection(scale=0.5, yaw_rad=TURN)
     done = correction.apply(chunk([0.4, 0.2, -0.6, 0.1, 0.2, 0.3, 1.0]))
-    np.testing.assert_allclose(done.actions[1], [-0.1, 0.2, -0.3, 0.1, 0.2, 0.3, 1.0], atol=1e-12)
+    np.testing.assert_allclose(done.actions[1], [0.04, 0.22, -0.3, 0.1, 0.2, 0.3, 1.0], atol=1e-12)
     assert MotionCorrection(scale=4.0).apply(chunk([0.4, -0.4, 0.1, 0, 0, 0, 0])).actions[0, :3].tolist() == [
         1.0,
         -1.0,
@@ -27,20 +38,39 @@ def test_a_translation_is_turned_and_scaled_and_nothing_else():
 
 
 def test_a_translation_is_shifted_once_it_is_turned_and_scaled():
-    correction = MotionCorrection(scale=0.5, yaw_rad=np.pi / 2, shift_x=0.1, shift_y=-0.05)
+    correction = MotionCorrection(scale=0.5, yaw_rad=TURN, shift_x=0.1, shift_y=-0.05)
     done = correction.apply(chunk([0.4, 0.2, -0.6, 0.1, 0.2, 0.3, 1.0]))
-    np.testing.assert_allclose(done.actions[1], [0.0, 0.15, -0.3, 0.1, 0.2, 0.3, 1.0], atol=1e-12)
+    np.testing.assert_allclose(done.actions[1], [0.14, 0.17, -0.3, 0.1, 0.2, 0.3, 1.0], atol=1e-12)
     twice = correction.then(MotionCorrection(scale=2.0, yaw_rad=0.2, shift_x=0.03))
     each = MotionCorrection(scale=2.0, yaw_rad=0.2, shift_x=0.03).apply(done)
     np.testing.assert_allclose(twice.apply(chunk([0.4, 0.2, -0.6, 0.1, 0.2, 0.3, 1.0])).actions, each.actions)
-    assert str(correction) == "times 0.50, turned by 90 degrees, shifted by +0.10, -0.05"
+    assert str(correction) == "times 0.50, turned by 53 degrees, shifted by +0.10, -0.05"
     assert str(MotionCorrection()) == "as they are"
 
 
-@pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"scale": np.inf}, {"yaw_rad": np.nan}, {"shift_y": np.inf}])
-def test_a_correction_that_cannot_be_is_refused(wrong):
-    with pytest.raises(InvalidInputError, match="MotionCorrection"):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"scale": 0.0}, {"scale": np.inf}, {"scale": -1.0}, {"scale": 11.0}, {"scale": 0.09}),
+        *({"yaw_rad": np.nan}, {"yaw_rad": 3.35}, {"yaw_rad": -1.4}),
+        *({"shift_y": np.inf}, {"shift_x": 8.0}, {"shift_y": -0.37}),
+    ],
+)
+def test_a_correction_that_cannot_be_is_refused_by_the_number_and_its_range(wrong):
+    (name,) = wrong
+    with pytest.raises(InvalidInputError, match=rf"MotionCorrection\.{name}: .*, expected -?[\d.]+ \.\. [\d.]+$"):
         MotionCorrection(**wrong)
+
+
+def test_however_many_corrections_add_up_to_what_a_correction_may_be():
+    for sign in (1, -1):
+        one = MotionCorrection(REACH_OF_SCALE**sign, sign * REACH_OF_YAW_RAD, REACH_OF_SHIFT, -REACH_OF_SHIFT)
+        added = MotionCorrection()
+        for _ in range(10):
+            added = added.then(one)
+        assert abs(added.yaw_rad) == pytest.approx(ADDED * REACH_OF_YAW_RAD) and abs(added.yaw_rad) < np.pi / 2
+        assert added.scale == pytest.approx(REACH_OF_SCALE ** (sign * ADDED))
+        assert max(abs(added.shift)) <= ADDED * REACH_OF_SHIFT
 
 
 def test_what_drives_is_corrected_with_and_without_noise():
@@ -138,7 +168,13 @@ def test_an_outcome_that_is_none_is_refused(outcome):
         CorrectionSearch().tell(MotionCorrection(), outcome)
 
 
-@pytest.mark.parametrize("how", [{"steps": 4}, {"steps": 1}, {"reach_of_scale": 1.0}, {"reach_of_scale": np.nan}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *({"steps": 4}, {"steps": 1}, {"reach_of_scale": 1.0}, {"reach_of_scale": np.nan}, {"reach_of_scale": 20.0}),
+        *({"reach_of_yaw_rad": 2.0}, {"reach_of_shift": 0.0}, {"reach_of_shift": 1.0}),
+    ],
+)
 def test_a_search_that_cannot_be_is_refused_by_name(how):
     with pytest.raises(InvalidInputError, match=rf"CorrectionSearchConfig\.{next(iter(how))}"):
         CorrectionSearchConfig(**how)

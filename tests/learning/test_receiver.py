@@ -48,11 +48,16 @@ class Inbox:
 
     def send(self, version, sequence, *, value=1.0, robots=("r1",), key=KEY, stage="approved", **changes):
         """Announce and send weights as a learner does."""
+        self.announce(version, sequence, value=value, robots=robots, key=key, stage=stage, **changes)
+        for index, piece in enumerate(split(data(value), SLICE)):
+            self.receiver.take(version, index, piece)
+
+    def announce(self, version, sequence, *, value=1.0, robots=("r1",), key=KEY, stage="approved", **changes):
+        """Send the manifest alone; return the weights."""
         manifest = make_manifest(data(value), version, parent="v0", stage=stage, lineage=LINEAGE)
         manifest = announced(replace(manifest, **changes), robots, sequence)
         self.receiver.begin(manifest, sign(manifest, key) if key is not None else b"", SLICE)
-        for index, piece in enumerate(split(data(value), SLICE)):
-            self.receiver.take(version, index, piece)
+        return data(value)
 
 
 def test_approved_weights_of_a_trusted_key_are_offered(tmp_path):
@@ -123,6 +128,60 @@ def test_a_manifest_that_is_refused_ends_no_transfer(tmp_path):
     for index, piece in enumerate(split(data(1.0), SLICE)):
         inbox.receiver.take("v1", index, piece)
     assert inbox.offered == [("v1", data(1.0))]
+
+
+@pytest.mark.parametrize("keys", [TRUSTED, {}], ids=["signed", "unsigned"])
+def test_a_rollback_reaches_a_robot_that_has_the_older_weights_while_newer_ones_are_under_way(tmp_path, keys):
+    inbox = Inbox(tmp_path, keys=keys)
+    inbox.send("v1", 1)
+    newer = inbox.announce("v2", 2, value=2.0)
+    *first, last = enumerate(split(newer, SLICE))
+    for index, piece in first:
+        inbox.receiver.take("v2", index, piece)
+    inbox.send("v1", 3)  # the learner went back
+    inbox.receiver.take("v2", *last)
+    assert inbox.offered == [("v1", data(1.0))] * 2  # once more: an offer of v2 might wait to be loaded
+    assert (inbox.counts["weights received"], inbox.counts["weights offered again"]) == (1, 1)
+    inbox.send("v2", 4, value=2.0)  # promoted after all
+    assert inbox.offered[-1] == ("v2", data(2.0))
+
+
+def test_a_rollback_to_weights_that_are_here_makes_the_newer_ones_an_old_announcement(tmp_path):
+    """v2 was lost on its way. Somebody recorded it."""
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 1)
+    inbox.send("v1", 3)
+    for receiver in (inbox, Inbox(tmp_path)):
+        with pytest.raises(WeightsError, match="'v2': announcement 2 is not newer than 3, which this robot has taken"):
+            receiver.send("v2", 2, value=2.0)
+    assert inbox.offered == [("v1", data(1.0))] * 2
+
+
+def test_what_names_the_version_that_drives_is_checked_like_any_other(tmp_path):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 5)
+    for how in ({"key": None}, {"robots": ("r2",)}, {"sequence": 4}, {"lineage": Lineage("x", "a", "n")}):
+        with pytest.raises(WeightsError):
+            inbox.send("v1", **{"sequence": 6, **how})
+    assert inbox.offered == [("v1", data(1.0))]
+
+
+def test_an_announcement_that_comes_again_changes_nothing(tmp_path):
+    inbox = Inbox(tmp_path)
+    for _ in range(3):
+        inbox.send("v1", 1)
+    assert inbox.offered == [("v1", data(1.0))]
+
+
+@pytest.mark.parametrize("harm", [lambda file: file.unlink(), lambda file: file.write_bytes(data(5.0))])
+def test_weights_that_no_longer_lie_whole_on_the_disk_are_taken_from_the_network_again(tmp_path, harm):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 1)
+    (kept,) = tmp_path.glob("*.safetensors")
+    harm(kept)
+    inbox.send("v1", 2)
+    assert inbox.offered == [("v1", data(1.0))] * 2
+    assert inbox.counts["weights received"] == 2
 
 
 def test_a_damaged_log_of_announcements_lets_no_old_weights_in(tmp_path):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 from engram.core.types import ActionSource
-from engram.learning.experience.spool import Spool, SpoolConfig
+from engram.learning.experience.database import UnreadableStoreError
+from engram.learning.experience.spool import Spool, SpoolConfig, open_spool
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
@@ -181,6 +184,81 @@ def test_a_spool_of_version_1_still_sends_what_it_holds_of_an_unknown_source(tmp
     assert [(one.sequence, one.source) for one in sent] == [(n, ActionSource()) for n in (1, 2, 3, 4)]
     assert spool.add(episode(1)[0]).source == OWN
     spool.close()
+
+
+def zero_header(file):
+    file.write_bytes(bytes(100) + file.read_bytes()[100:])
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:4096])
+
+
+def change(statement):
+    def do(file):
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    return do
+
+
+HARM = {
+    "file is not a database": zero_header,
+    "malformed": cut,
+    "schema version 9, this version reads 3": change("PRAGMA user_version=9"),
+    "already exists": change("PRAGMA user_version=0"),
+    "acknowledged 'many', expected a name and a number": change("UPDATE streams SET acknowledged = 'many'"),
+    "acknowledged None": change("UPDATE streams SET acknowledged = NULL"),
+    "acknowledged -1": change("UPDATE streams SET acknowledged = -1"),
+    r"has 1\.\.500 acknowledged, but has sequence 2": change("UPDATE streams SET acknowledged = 500"),
+    "boot id b'x'": change("UPDATE streams SET boot_id = x'78'"),
+    "boot id None": change("UPDATE streams SET boot_id = NULL"),
+    "Could not decode to UTF-8": change("UPDATE streams SET boot_id = CAST(x'ff' AS TEXT)"),
+    "place 9223372036854775807": change("UPDATE spool SET place = 9223372036854775807 WHERE place = 4"),
+    "dropped is 'x'": change("INSERT INTO state VALUES ('dropped', 'x')"),
+    "no such table": change("DROP TABLE spool"),
+}
+
+
+@pytest.mark.parametrize(("words", "harm"), HARM.items(), ids=HARM)
+def test_a_damaged_spool_is_set_aside_and_a_new_stream_begins(tmp_path, words, harm):
+    spool = Spool(tmp_path, "panda")
+    fill(spool)
+    spool.acknowledge(1, 0.0)
+    first = spool.boot_id
+    spool.close()
+    harm(tmp_path / "spool.sqlite")
+    kept = (tmp_path / "spool.sqlite").read_bytes()
+    with pytest.raises(UnreadableStoreError, match=words):
+        Spool(tmp_path, "panda")
+    spool, why = open_spool(tmp_path, "panda")
+    (aside,) = tmp_path.glob("set-aside-*")
+    assert re.search(words, why) and f"it lies in {aside} now" in why
+    assert (aside / "spool.sqlite").read_bytes() == kept
+    assert spool.boot_id != first and spool.add(episode(1)[0]).sequence == 1
+    spool.close()
+    spool, why = open_spool(tmp_path, "panda")
+    assert (why, len(spool)) == ("", 1)
+    spool.close()
+
+
+def test_a_spool_that_the_disk_or_another_process_keeps_is_not_set_aside(tmp_path, monkeypatch):
+    spool = Spool(tmp_path, "panda")
+    with pytest.raises(StoreLockedError):
+        open_spool(tmp_path, "panda")
+    spool.close()
+
+    def full(*_, **__):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engram.learning.experience.database.sqlite3.connect", full)
+        with pytest.raises(StoreError, match="disk is full"):
+            open_spool(tmp_path, "panda")
+    assert not list(tmp_path.glob("set-aside-*"))
+    Spool(tmp_path, "panda").close()
 
 
 def test_two_writers_are_refused(tmp_path, spool):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import UNJUDGED, ActionSource, MemoryTokens
+from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from tests.contracts.experience_store import ExperienceStoreContract
@@ -254,19 +257,168 @@ def test_beyond_the_bound_the_oldest_episodes_go_whatever_their_outcome(tmp_path
     assert [info.episode for info in store.catalogue()] == kept
 
 
-def test_what_is_not_acknowledged_is_not_deleted_and_fragments_go_in_their_turn(tmp_path):
-    """Two episodes of 49.5 kB fit into 0.11 MB."""
-    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.11))
-    store.append([one for number in range(1, 5) for one in episode(number, image_size=64)])  # 1..4 are missing
-    assert store.commit() == {("panda", "boot"): 0}
-    assert store.size() == 16
-    store.append(episode(0, image_size=64, finished=False))  # comes last, and is never completed
-    assert store.commit() == {("panda", "boot"): 20}
-    assert ([info.episode for info in store.catalogue()], store.size()) == ([4], 8)
-    for number in (5, 6):
+def test_what_is_not_acknowledged_and_what_may_still_grow_goes_last_while_it_is_young(tmp_path, monkeypatch):
+    """Four episodes of 52.6 kB fit into 0.23 MB."""
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.23))
+
+    def stored(*numbers, robot):
+        for number in numbers:
+            store.append(episode(number, robot=robot, image_size=64))
+            store.commit()
+        return [(info.robot_id, info.episode) for info in store.catalogue()]
+
+    store.append(episode(0, robot="slow", image_size=64, finished=False)[:2])
+    assert stored(1, 2, robot="gap") == [("gap", 1), ("gap", 2)]  # 1..4 are missing
+    assert stored(0, 1, 2, robot="other") == [("gap", 1), ("gap", 2), ("other", 2)]
+    store.append(episode(0, robot="slow", image_size=64)[2:])
+    assert stored(3, robot="other") == [("gap", 1), ("gap", 2), ("slow", 0), ("other", 3)]
+    monkeypatch.setattr("engram.learning.experience.retention.YOUNG", 2)
+    assert stored(4, 5, robot="other") == [("gap", 2), ("other", 3), ("other", 4), ("other", 5)]
+    assert stored(6, 7, robot="other") == [("other", number) for number in (4, 5, 6, 7)]
+    store.close()
+
+
+def test_fragments_go_in_their_turn(tmp_path):
+    """Two episodes of 52.6 kB fit into 0.12 MB."""
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.12))
+    store.append(episode(0, image_size=64, finished=False))  # is never completed
+    for number in (1, 2, 3):
         store.append(episode(number, image_size=64))
+        assert store.commit() == {("panda", "boot"): 4 * number + 4}
+    assert ([info.episode for info in store.catalogue()], store.size()) == ([2, 3], 8)
+    store.close()
+
+
+def used_mb(store):
+    """Return what the tables take in the file."""
+    (pages,), (free,) = (store._database.rows(f"PRAGMA {name}_count")[0] for name in ("page", "freelist"))
+    return (pages - free) * 4096 / 1e6
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        lambda number: {"robot": f"robot {number}"},
+        lambda number: {"boot": f"boot {number}", "first": 1000},
+        lambda number: {"first": 1000 * (number + 1)},
+        lambda number: {"robot": f"robot {number}", "first": 1000, "finished": False},
+        lambda number: {"robot": "r" * 200, "boot": f"{number:0200}", "task": "t" * 60_000},
+    ],
+    ids=["robots", "boots with gaps", "gaps", "unfinished", "long names"],
+)
+def test_whoever_sends_what_the_bound_holds(tmp_path, ids):
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=1.0, episodes_per_task=3))
+    for number in range(40):
+        store.append(episode(number, image_size=64, **ids(number)))
         store.commit()
-    assert ([info.episode for info in store.catalogue()], store.size()) == ([5, 6], 8)
+        assert megabytes(store) <= 1.0 and used_mb(store) <= 1.6
+    assert used_mb(store) > 0.7  # no more goes than has to
+    ((rows,),) = store._database.rows("SELECT count(*) FROM episodes WHERE stored")
+    assert rows <= 40
+    store.close()
+
+
+def test_small_steps_count_with_their_names_and_rows(tmp_path):
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.5))
+    for number in range(1500):
+        store.append(episode(number, steps=1, image_size=1))
+        if number % 50 == 0:
+            store.commit()
+            assert used_mb(store) <= 0.8
+    ((rows,),) = store._database.rows("SELECT count(*) FROM episodes")
+    assert rows < 1000  # of what is deleted and acknowledged, none stays
+    numbers = [info.number for info in store.catalogue()]
+    store.close()
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.5))
+    store.append(episode(1500, steps=1, image_size=1))
+    store.commit()
+    assert store.catalogue()[-1].number > numbers[-1]  # numbers are never used twice
+
+
+def test_what_was_deleted_before_it_was_acknowledged_is_listed_once_and_acknowledged_when_it_came_again(tmp_path):
+    """The sender sends again until everything is acknowledged; the learner shall not learn from it twice."""
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.12, episodes_per_task=50))
+    given = [one for number in range(6) for one in episode(number, image_size=64)]
+    listed = []
+    for first in range(4, 24, 4):  # 1..4 are missing
+        store.append(given[first : first + 4])
+        assert store.commit() == {("panda", "boot"): 0}
+        listed += [info.episode for info in store.catalogue(after=len(listed))]
+    assert listed == [1, 2, 3, 4, 5] and store.size() == 8
+    acked = 0
+    while acked < 24:
+        for one in given[acked:]:
+            store.append([one])
+            before, acked = acked, store.commit()["panda", "boot"]
+            listed += [info.episode for info in store.catalogue(after=len(listed))]
+            assert before <= acked <= max(one.sequence, 24)
+    assert sorted(listed) == [0, 1, 2, 3, 4, 5]
+    assert megabytes(store) <= 0.12
+    assert store._database.rows("SELECT met FROM reservoirs") == [(6,)]
+    assert not store._database.rows("SELECT 1 FROM episodes WHERE NOT stored")
+    store.close()
+
+
+def few_streams(monkeypatch, most):
+    monkeypatch.setattr("engram.learning.experience.store.STREAMS", most)
+    monkeypatch.setattr("engram.learning.experience.retention.STREAMS", most)
+
+
+def test_of_too_many_streams_the_new_ones_are_refused_and_those_that_are_known_go_on(tmp_path, monkeypatch):
+    few_streams(monkeypatch, 4)
+    store = ExperienceStore(tmp_path)
+    for number in range(3):
+        store.append(episode(0, robot=f"robot {number}"))
+    store.commit()
+    store.append(episode(0, robot="robot 3"))
+    with pytest.raises(InvalidInputError, match=r"stream robot 4/boot: experience of 3 streams is stored, of 4 it may"):
+        store.append(episode(0, robot="robot 4"))
+    store.append(episode(1, robot="robot 1"))
+    store.append(episode(1, robot="robot 3"))
+    acked = store.commit()
+    assert acked == {("robot 0", "boot"): 4, ("robot 1", "boot"): 8, ("robot 2", "boot"): 4, ("robot 3", "boot"): 8}
+    store.close()
+
+
+def test_streams_of_which_nothing_is_stored_make_room_the_longest_silent_first(tmp_path, monkeypatch):
+    few_streams(monkeypatch, 4)
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.06))  # one episode of 52.6 kB
+    for number in (0, 1, 2, 0, 3, 4, 5):
+        store.append(episode(number, steps=4, image_size=64, robot=f"robot {number}", first=1))
+        assert store.commit()[f"robot {number}", "boot"] == 4
+        known = [robot for robot, _ in store.commit()]
+    assert known == ["robot 3", "robot 4", "robot 5"]
+    assert len(store._database.rows("SELECT 1 FROM streams")) == 3
+    store.gone("robot 0", "boot", 4)  # forgotten: its sender says what it no longer has
+    store.append(episode(1, robot="robot 0"))
+    assert store.commit()["robot 0", "boot"] == 8
+    store.close()
+
+
+def test_what_is_remembered_of_gaps_is_bounded_and_their_number_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("engram.learning.experience.retention.REMEMBERED", 5)
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.05))
+    for number in range(1, 40):  # each second one never came
+        store.gone("panda", "boot", 8 * number)
+        store.append(episode(0, first=8 * number + 1))
+        store.commit()
+    assert len(store._database.rows("SELECT 1 FROM skipped")) <= 6
+    assert store.missing() == 8 + 38 * 4
+    for number in range(40):  # listed and deleted before it is acknowledged
+        store.append(episode(number, robot="gaps", steps=1, image_size=64, first=10 * number + 10))
+        store.commit()
+    assert len(store._database.rows("SELECT 1 FROM episodes WHERE NOT stored")) <= 5
+    store.close()
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path):
+    store = ExperienceStore(tmp_path)
+    for names in ({"robot": "r" * 201}, {"boot": "b" * 201}, {"boot": ""}):
+        with pytest.raises(InvalidInputError, match="expected two names of 1 to 200 characters"):
+            store.append(episode(0, **names))
+    store.gone("r" * 201, "boot", 5)
+    assert not store._gone
+    store.close()
 
 
 def test_a_robot_that_was_started_often_stays_within_the_bound(tmp_path):
@@ -338,3 +490,61 @@ def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path):
         for mine, theirs in zip(transitions, episode(number), strict=True):
             assert_same(mine, theirs)
     assert number + 1 == acknowledged // 4
+
+
+def change(folder, statement):
+    with closing(sqlite3.connect(folder / "experience.sqlite")) as file, file:
+        file.execute(statement)
+
+
+DAMAGED_ENTRIES = {
+    "unexpected keyword argument 'policx'": "sources = replace(sources, 'policy', 'policx')",
+    "Expecting": "sources = '['",
+    "'int' object": "sources = '7'",
+    "must be a mapping|not a mapping|argument after": "sources = '[7]'",
+    "can't decode byte 0xff": "task = CAST(x'ff' AS TEXT)",
+    "no attribute 'decode'": "instruction = NULL",
+    "steps is 'x', expected a int": "steps = 'x'",
+    "success is 7, expected a bool": "success = 7",
+    "judged is None": "judged = NULL",
+}
+
+
+@pytest.mark.parametrize(("words", "harm"), DAMAGED_ENTRIES.items(), ids=DAMAGED_ENTRIES)
+def test_a_damaged_entry_is_passed_over_and_named_and_the_others_are_listed(tmp_path, words, harm):
+    store = ExperienceStore(tmp_path)
+    store.append([one for number in range(3) for one in episode(number)])
+    store.commit()
+    change(tmp_path, f"UPDATE episodes SET {harm} WHERE number = 2")
+    for reader in (store, ExperienceReader(tmp_path)):
+        for _ in range(2):
+            assert [info.episode for info in reader.catalogue()] == [0, 2]
+        assert list(reader.unreadable) == [2] and re.search(words, reader.unreadable[2])
+        assert f"{tmp_path / 'experience.sqlite'}: the entry of episode 2 is damaged: " in reader.unreadable[2]
+        assert [info.episode for info in reader.catalogue(after=1)] == [2]
+    store.append(episode(3))
+    assert store.commit() == {("panda", "boot"): 16}
+    store.close()
+
+
+@pytest.mark.parametrize("harm", ["source = '{'", "source = CAST(x'ff' AS TEXT)", "step = 'x'"])
+def test_a_damaged_row_of_a_step_does_not_keep_others_from_being_stored(tmp_path, harm):
+    store = ExperienceStore(tmp_path)
+    store.append(episode(0)[:2])
+    store.commit()
+    change(tmp_path, f"UPDATE transitions SET {harm} WHERE sequence = 2")
+    store.append(episode(0)[2:])
+    store.append(episode(1))
+    assert store.commit() == {("panda", "boot"): 8}
+    assert [info.episode for info in store.catalogue()] == [1]
+    store.close()
+
+
+def test_a_stream_that_is_acknowledged_up_to_no_number_is_named(tmp_path):
+    store = ExperienceStore(tmp_path)
+    store.append(episode(0))
+    store.commit()
+    store.close()
+    change(tmp_path, "UPDATE streams SET acked = 'x'")
+    with pytest.raises(StoreError, match="stream panda/boot is acknowledged up to 'x'"):
+        ExperienceStore(tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from engram.core.durable import seal, unseal
 from engram.learning.motion_correction import MotionCorrection
 from engram.runtime import correction_keeper
 from engram.runtime.correction_keeper import FILE, PLAIN, WINDOW, CorrectionKeeper, Searched
@@ -15,6 +16,10 @@ GOOD = {"found": {}, "trials": [], "past": [], "recent": [], "plain": [], "breac
 """What is kept of a kind of goals of which nothing is known."""
 IN = "in"
 PICK, STACK = "put the red cube in the bin", "stack the red cube on the blue cube"
+
+
+def kept_in(folder):
+    return unseal((folder / FILE).read_bytes())
 
 
 def practise(keeper, goals, best, words=PICK, version="v0", first=1):
@@ -140,7 +145,7 @@ def test_a_search_that_finds_nothing_sure_goes_on(tmp_path):
     for episode in range(10):
         keeper.begin(episode, PICK, "v0")
         keeper.tell(episode, 0.0)
-    (known,) = json.loads((tmp_path / FILE).read_text()).values()
+    (known,) = kept_in(tmp_path).values()
     assert known["found"] == asdict(NONE) and sum(times for *_, times, _ in known["trials"]) == 10
 
 
@@ -150,12 +155,12 @@ def test_what_is_kept_does_not_grow_with_the_goals(tmp_path, monkeypatch):
     for episode in range(100):
         keeper.begin(episode, PICK, "v0")
         keeper.tell(episode, 0.0)
-    (known,) = json.loads((tmp_path / FILE).read_text()).values()
+    (known,) = kept_in(tmp_path).values()
     assert len(known["trials"]) <= 49 and sum(times for *_, times, _ in known["trials"]) == 100
     for version in ("v1", "v2", "v0", "v3", "v4"):  # v1 and v2 are the oldest then
         keeper.begin(1, PICK, version)
         keeper.tell(1, 0.0)
-    assert list(json.loads((tmp_path / FILE).read_text())) == [f"{version}: in" for version in ("v0", "v3", "v4")]
+    assert list(kept_in(tmp_path)) == [f"{version}: in" for version in ("v0", "v3", "v4")]
     assert "(101 goals tried)" in _said(tmp_path)
 
 
@@ -179,43 +184,86 @@ def test_without_corrections_nothing_is_read_or_written(tmp_path):
     assert (tmp_path / FILE).read_text() == "{"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("{", "[]", '{"a": 1}', "[" * 100_000),
-        *(
-            json.dumps({"a": GOOD | wrong})
-            for wrong in (
-                {"found": {"scale": float("nan")}},
-                {"found": {"size": 1.0}},
-                {"found": [1]},
-                {"trials": [[{}, 1, 7]]},
-                {"trials": [[{"scale": -1}, 1, 1]]},
-                {"trials": [[{}, 0, 1]]},
-                {"past": [[{}]]},
-                {"past": [[{"scale": "x"}, []]]},
-                {"recent": [2.0]},
-                {"recent": None},
-                {"plain": [float("nan")]},
-                {"breaches": -1},
-                {"breaches": float("inf")},
-            )
-        ),
-    ],
-)
-def test_a_damaged_file_is_named_and_left_and_nothing_is_corrected(tmp_path, text):
-    (tmp_path / FILE).write_text(text)
+DAMAGED = [
+    *(b"", b"{", b"[]", b'{"a": 1}', b"[" * 100_000, json.dumps({"v0: in": GOOD}).encode()),
+    seal([]),
+    *(
+        seal({"v0: in": GOOD | wrong})
+        for wrong in (
+            {"found": {"scale": float("nan")}},
+            {"found": {"scale": 20.0}},
+            {"found": {"yaw_rad": 3.35}},
+            {"found": {"shift_x": 8.0}},
+            {"found": {"size": 1.0}},
+            {"found": [1]},
+            {"trials": [[{}, 1, 7]]},
+            {"trials": [[{"scale": -1}, 1, 1]]},
+            {"trials": [[{}, 0, 1]]},
+            {"past": [[{}]]},
+            {"past": [[{"scale": "x"}, []]]},
+            {"recent": [2.0]},
+            {"recent": None},
+            {"plain": [float("nan")]},
+            {"breaches": -1},
+            {"breaches": float("inf")},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", ["found", "search"])
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_is_named_and_set_aside_and_nothing_of_it_drives(tmp_path, data, mode):
+    (tmp_path / FILE).write_bytes(data)
+    problems = []
+    keeper = CorrectionKeeper(tmp_path, mode, 5, on_problem=problems.append)
+    (aside,) = tmp_path.glob("set-aside-*")
+    (problem,) = problems
+    assert f"{tmp_path / FILE} cannot be read" in problem and str(aside) in problem and keeper.said == problem
+    assert keeper.begin(1, PICK, "v0") == NONE
+    keeper.tell(1, 1.0)  # a search begins anew
+    assert (aside / FILE).read_bytes() == data
+    again = CorrectionKeeper(tmp_path, mode, 5, on_problem=problems.append)
+    assert len(problems) == 1 and list(again._known) == (["v0: in"] if mode == "search" else [])
+
+
+def test_a_digit_that_the_disk_has_changed_turns_no_motion(tmp_path):
+    """The numbers stay within what a correction may be: only the checksum tells."""
+    found = GOOD | {"found": asdict(MotionCorrection(yaw_rad=0.35, shift_x=0.05))}
+    whole = seal({"v0: in": found})
+    for old, new in ((b'"yaw_rad": 0.35', b'"yaw_rad": 0.95'), (b'"shift_x": 0.05', b'"shift_x": 0.35')):
+        (tmp_path / FILE).write_bytes(whole.replace(old, new))
+        problems = []
+        keeper = CorrectionKeeper(tmp_path, "found", 5, on_problem=problems.append)
+        assert keeper.begin(1, PICK, "v0") == NONE and "its checksum does not fit" in problems[0]
+
+
+def test_a_damaged_file_that_cannot_be_moved_stays_and_nothing_is_searched_for(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("read-only")
+
+    (tmp_path / FILE).write_text("{")
+    monkeypatch.setattr(correction_keeper, "set_aside", refuse)
     problems = []
     keeper = CorrectionKeeper(tmp_path, "search", 5, on_problem=problems.append)
-    assert keeper.begin(1, PICK, "v0") == NONE
+    assert keeper.begin(1, PICK, "v0") == NONE and "cannot be moved aside (read-only)" in problems[0]
     keeper.tell(1, 1.0)
-    assert (tmp_path / FILE).read_text() == text and "cannot be read" in problems[0] and str(tmp_path) in problems[0]
-    assert keeper.said.startswith("nothing: ")
+    assert (tmp_path / FILE).read_text() == "{" and keeper.said == problems[0]
 
 
 def test_what_is_whole_is_read(tmp_path):
-    (tmp_path / FILE).write_text(json.dumps({"v0: in": GOOD | {"found": {"scale": 0.5}}}))
+    (tmp_path / FILE).write_bytes(seal({"v0: in": GOOD | {"found": {"scale": 0.5}}}))
     assert CorrectionKeeper(tmp_path, "found", 5).begin(1, PICK, "v0") == MotionCorrection(scale=0.5)
+
+
+def test_corrections_add_up_no_farther_than_they_may(tmp_path):
+    most = {"scale": 10.0, "yaw_rad": 1.3, "shift_x": 0.35, "shift_y": -0.35}
+    (tmp_path / FILE).write_bytes(seal({"v0: in": GOOD | {"found": most, "plain": [1.0] * PLAIN}}))
+    keeper = CorrectionKeeper(tmp_path, "search", 50)
+    for episode in range(30):
+        drives = keeper.begin(episode, PICK, "v0")
+        assert drives.scale <= 10.7 and abs(drives.yaw_rad) < np.pi / 2 and max(abs(drives.shift)) <= 0.36
+        keeper.tell(episode, 0.5)
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_the_search_goes_on(tmp_path):

@@ -112,6 +112,17 @@ def test_a_damaged_file_is_named_and_the_episode_goes_on_without_it(restart):
     assert "episode.safetensors: the memory of this episode is lost" in restart.problems[0]
 
 
+def test_a_bit_that_the_disk_has_changed_is_found(restart):
+    restart().step(step(0))
+    whole = restart.file.read_bytes()
+    for place in range(len(whole) - 8, len(whole)):  # the count itself
+        restart.file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        runner = restart()
+        runner.step(step(1))
+        assert runner.policy.count == 1
+    assert len(restart.problems) == 8 and "its checksum does not fit" in restart.problems[0]
+
+
 def test_a_folder_that_cannot_be_written_is_named_and_the_robot_goes_on(tmp_path):
     problems = []
     (tmp_path / "file").write_text("")

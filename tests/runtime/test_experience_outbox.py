@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from engram.core.errors import StoreLockedError
 from engram.core.types import ActionChunk, EpisodeStatus, Observation
 from engram.learning.experience.spool import Spool, SpoolConfig
 from engram.learning.experience.spool_stream import Gone
-from engram.runtime.experience_outbox import BATCH, ExperienceOutbox
-from engram.runtime.health import Health
+from engram.runtime.experience_outbox import BATCH, ExperienceOutbox, open_spool_or_report
+from engram.runtime.health import ERROR, Health
 from engram.runtime.worker import Worker
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics, joints
@@ -154,3 +155,42 @@ def test_receipts_of_other_robots_and_of_what_never_was_change_nothing(desk):
     desk.settle()
     assert len(desk.spool) == 1
     assert desk.reported[0].startswith(f"experience/ack: ack 9 of r1/{desk.spool.boot_id}: only 1..1 exist")
+
+
+def test_a_damaged_spool_is_a_lasting_error_and_the_robot_records_on(tmp_path):
+    (tmp_path / "spool.sqlite").write_bytes(bytes(100))
+    health = Health()
+    spool = open_spool_or_report(tmp_path, "r1", SpoolConfig(), health)
+    spool.close()
+    told = health.condition("active")
+    assert told.level == ERROR and "spool set aside: " in told.message and "file is not a database" in told.message
+    again = open_spool_or_report(tmp_path, "r1", SpoolConfig(), health)
+    again.close()
+    assert health.condition("active").message == told.message  # until the process ends
+
+
+def test_where_the_disk_refuses_a_spool_the_robot_works_on_and_nothing_is_recorded(tmp_path):
+    (tmp_path / "file").write_text("")
+    health = Health()
+    assert open_spool_or_report(tmp_path / "file", "r1", SpoolConfig(), health) is None
+    told = health.condition("active")
+    assert told.level == ERROR and told.message.startswith("spool: nothing is recorded: ")
+    (tmp_path / "file").unlink()
+    open_spool_or_report(tmp_path / "file", "r1", SpoolConfig(), health).close()
+    assert health.condition("active").level == "ok"
+
+
+def test_two_processes_that_record_for_one_robot_are_still_refused(tmp_path):
+    spool = Spool(tmp_path, "r1")
+    with pytest.raises(StoreLockedError, match="already being written by process"):
+        open_spool_or_report(tmp_path, "r1", SpoolConfig(), Health())
+    spool.close()
+
+
+def test_a_disk_that_refuses_the_last_steps_does_not_keep_the_node_from_stopping(tmp_path):
+    desk = Desk(tmp_path / "spool")
+    desk.act(2)
+    desk.settle()
+    (tmp_path / "spool").rename(tmp_path / "elsewhere")
+    desk.outbox.close()
+    assert desk.closed and "it was there when it was opened" in desk.reported[0]

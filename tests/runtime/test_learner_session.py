@@ -1,5 +1,6 @@
 """Experience is stored and acknowledged, candidates are made, announced and driven, and an approval lasts."""
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load
 
+from engram.core.durable import seal
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.core.types import UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
@@ -260,6 +262,89 @@ def test_a_record_that_cannot_be_read_stops_neither_watch_nor_training(tmp_path)
     again.close()
 
 
+def test_a_damaged_entry_in_the_list_of_episodes_stops_neither_watch_nor_training(tmp_path):
+    desk = Desk(tmp_path)
+    drive(desk, "v0", "1" * 20, 100)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    file = tmp_path / "experience" / "experience.sqlite"
+    for first in (200, 300):  # one is followed by others, the other one is the newest at first
+        drive(desk, version, "0" * 4, first)
+        for one in episode(first + 50, source=OWN):
+            told = {"boot_id": f"b{first}+", "sequence": one.step + 1, "policy_version": version}
+            desk.session.take(replace(one, **told))
+        desk.session.commit()
+        with closing(sqlite3.connect(file)) as opened, opened:
+            opened.execute(
+                "UPDATE episodes SET sources = replace(sources, 'policy', 'policx') WHERE number = "
+                "(SELECT max(number) FROM episodes)"
+            )
+        for _ in range(3):
+            desk.session.train(lambda: False)
+    assert desk.health.counts["episodes unreadable"] == 2
+    assert "the entry of episode" in desk.health.condition("active").message
+    drive(desk, version, "0" * 4, 400)
+    assert desk.session.library.current == "v0" and desk.health.counts["rollbacks"] == 1
+    assert desk.session.live.of(version)["reach"] == "0" * 12
+    desk.session.train(lambda: True)
+    assert desk.session.learner.metrics["episodes"] == 20 + 1 + 12
+    desk.close()
+
+
+def fails(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "error", "told"),
+    [
+        ("store", "catalogue", StoreError("a page is gone"), "drives: a page is gone; new episodes: a page is gone"),
+        ("library", "roll_back", WeightsError("v0 is damaged"), "watch over what drives: v0 is damaged"),
+        ("_practised", "findings", TypeError("no number"), "correction that practice found: TypeError: no number"),
+        ("learner", "poll", RuntimeError("a bug"), "new episodes: RuntimeError: a bug"),
+        ("learner", "step", ValueError("a bug"), "updates: ValueError: a bug"),
+    ],
+)
+def test_what_fails_keeps_nothing_else_from_being_done_and_is_shown(tmp_path, monkeypatch, place, name, error, told):
+    desk = Desk(tmp_path, algorithm="Corrected")
+    drive(desk, "v0", "1" * 20, 100)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    before = weight(desk), desk.session.learner.metrics["updates"], len(desk.versions)
+    practised(tmp_path)
+    for i in range(20):
+        for one in episode(200 + i, success=False, source=OWN):
+            own = {"boot_id": f"b{200 + i}", "sequence": one.step + 1, "policy_version": version}
+            desk.session.take(replace(one, **own))
+    desk.session.commit()
+    with monkeypatch.context() as patch, pytest.raises(type(error), match=str(error)):
+        patch.setattr(desk.store if place == "store" else getattr(desk.session, place), name, fails(error))
+        desk.session.train(lambda: True)
+    assert told in desk.health.condition("active").message
+    rolled_back = name not in ("catalogue", "roll_back")
+    assert desk.session.library.current == ("v0" if rolled_back else version)
+    assert (weight(desk) != before[0]) and desk.session.learner.metrics["corrections"] == (name != "findings")
+    assert (desk.session.learner.metrics["updates"] > before[1] + 1) == (name != "step")
+    desk.session.train(lambda: True)  # it is made good for, with no new episode
+    assert desk.session.library.current == "v0" and desk.session.learner.metrics["corrections"] == 1
+    desk.close()
+
+
+def test_experience_of_one_stream_too_many_is_refused_and_counted(desk, monkeypatch):
+    monkeypatch.setattr("engram.learning.experience.store.STREAMS", 1)
+    for robot in ("r1", "r2"):
+        for one in episode(0, robot=robot):
+            desk.session.take(one)
+        desk.session.commit()
+    assert desk.health.counts["experience refused"] == 4
+    shown = desk.health.condition("active").message
+    assert "stream r2/boot: experience of 1 streams is stored, of 1 it may be" in shown
+    assert [(receipt.robot_id, receipt.sequence) for receipt, _ in desk.receipts] == [("r1", 4), ("r2", 0)]
+
+
 def test_the_newest_goals_are_told_in_their_order(tmp_path):
     desk = Desk(tmp_path)
     drive(desk, "v0", "101", 100)
@@ -486,12 +571,13 @@ def test_a_correction_that_cannot_be_made_is_told_and_tried_once(tmp_path, desk)
     practised(tmp_path, episodes=(7,))
     desk.session.train(lambda: True)
     assert "there is no episode" in desk.shown()[told]
-    one = '{"task": "", "correction": {"scale": NaN, "yaw_rad": 0}, "episodes": []}'
-    nan = f'{{"number": 1, "found": [{one}], "others": []}}'
-    endless = '{"number": Infinity, "found": [], "others": []}'
-    wrong = (nan, nan.replace("NaN", "-1"), endless, '{"number": 1, "found": [7], "others": []}')
-    for damaged in ("{", "[]", "[" * 100_000, *wrong):
-        (tmp_path / PRACTICE / FOUND).write_text(damaged)
+    whole = (tmp_path / PRACTICE / FOUND).read_bytes()
+    empty, one = {"number": 1, "found": [], "others": []}, {"task": "", "episodes": []}
+    scales = [seal(empty | {"found": [one | {"correction": {"scale": scale}}]}) for scale in (float("nan"), -1.0, 50.0)]
+    wrong = (seal(empty | {"number": float("inf")}), seal(empty | {"found": [7]}), json.dumps(empty).encode())
+    for damaged in (b"{", b"[]", b"[" * 100_000, *scales, *wrong, whole.replace(b'"scale": 0.5', b'"scale": 0.9')):
+        assert damaged != whole
+        (tmp_path / PRACTICE / FOUND).write_bytes(damaged)
         desk.session.train(lambda: True)
         assert "found.json cannot be read" in desk.shown()[told]
     (tmp_path / PRACTICE / FOUND).unlink()

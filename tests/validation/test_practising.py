@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 from safetensors.numpy import load_file, save
 
+from engram.core.durable import seal
 from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.experience.reader import ExperienceReader
@@ -198,7 +199,8 @@ def test_what_was_found_is_left_again_where_it_was_removed_or_is_of_other_weight
     file.unlink()
     about = job(tmp_path, search=16, most=16)
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
-    file.write_text(told.replace('"number": 1', '"number": 7'))  # of a learner that had more, and began anew
+    left = Practised(tmp_path / PRACTICE)
+    left.tell(replace(left.findings(), number=7))  # of a learner that had more, and began anew
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
 
 
@@ -222,17 +224,19 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
 def test_searches_that_cannot_be_read_are_named(tmp_path):
     kept = tmp_path / PRACTICE
     kept.mkdir()
+    nothing = {"task": "reach", "robot": "", "after": 0, "found": None, "trials": []}
     for nonsense in (
-        "{",
-        "[1]",
-        '[{"task": "reach"}]',
-        '[{"task": "reach", "robot": "", "after": 0, "found": null, "trials": [[1]]}]',
-        '[{"task": "reach", "robot": "", "after": 0, "found": {"scale": -1}, "trials": []}]',
-        '[{"task": "reach", "robot": "", "after": 0, "found": null, "trials": '
-        '[{"tried": {}, "outcome": 7, "number": 1}]}]',
-        "[" * 100_000,
+        b"{",
+        b"[]",  # without its checksum
+        seal([1]),
+        seal([{"task": "reach"}]),
+        seal([nothing | {"trials": [[1]]}]),
+        seal([nothing | {"found": {"scale": -1}}]),
+        seal([nothing | {"trials": [{"tried": {}, "outcome": 7, "number": 1}]}]),
+        seal([nothing | {"trials": [{"tried": {}, "outcome": 0.5, "number": 1}]}]).replace(b"0.5", b"0.6"),
+        b"[" * 100_000,
     ):
-        (kept / SEARCHES).write_text(nonsense)
+        (kept / SEARCHES).write_bytes(nonsense)
         with pytest.raises(StoreError, match=r"searches\.json cannot be read"):
             nothing_to_do(job(tmp_path))
 
