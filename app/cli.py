@@ -34,6 +34,9 @@ COMMANDS: dict[str, Command] = {
         "engram.app.operate", "cancel", "end the goal that the robot carries out; the arm stays where it is"
     ),
     "judge": Command("engram.app.operate", "judge", "say that a robot's goal succeeded or failed"),
+    "classifier": Command(
+        "engram.app.classifier", "classifier", "learn from judged goals to judge those that the memory cannot"
+    ),
     "promote": Command("engram.app.operate", "promote", "let weights that the learner made drive"),
     "rollback": Command("engram.app.operate", "rollback", "go back to weights that drove earlier"),
     "weights": Command("engram.app.weights", "weights", "what a learner made, where it comes from, what became of it"),

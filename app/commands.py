@@ -67,7 +67,7 @@ class EvalConfig:
     """Tamper with the policy's sequence memory: zeroed, noise, or swapped (with that of the previous episode); or
     withhold memory/context: no_context."""
     execute_steps: int = 0
-    """Replan after so many steps of an action chunk; 0: the policy's own setting."""
+    """Replan after so many steps of an action chunk: 1 to the policy's chunk size; 0: its own setting."""
     ensemble: bool = False
     """Replan at every step and average the chunks where they overlap (temporal ensembling)."""
     adaptive_m: float | None = None
@@ -79,8 +79,8 @@ class EvalConfig:
     randomise_looks: bool = False
     """Draw lights, table colour and a small displacement of the perception camera from each seed."""
     world: str = "tabletop"
-    """World to run in: tabletop, tabletop:gap=late (any gap of engram improve that lies in the world), or
-    package.module:attribute of your own."""
+    """World to run in: tabletop, tabletop:gap=late (any gap of engram improve that can be built into the simulated
+    world, but no file), or package.module:attribute of your own."""
     detector: str = "geometric"
     """What finds the objects for a policy that acts on memory/context: geometric, zero_shot, or
     package.module:attribute of your own."""
@@ -131,7 +131,7 @@ def evaluate(config: EvalConfig) -> int:
 
 
 def _check_options(config: EvalConfig) -> None:
-    """Raise InvalidInputError for options that would have no effect."""
+    """Raise InvalidInputError for options that would have no effect, or cannot be had."""
     taken = SCRIPTED.get(config.policy, WAYS)
     idle = [name for name in chosen(config, WAYS) if name not in taken]
     why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
@@ -142,6 +142,8 @@ def _check_options(config: EvalConfig) -> None:
         idle, why = ["execute_steps"], "ensemble asks at every step"
     if idle:
         raise InvalidInputError(f"{', '.join(idle)}: would change nothing: {why}")
+    if config.execute_steps < 0:
+        raise InvalidInputError(f"EvalConfig.execute_steps: {config.execute_steps}, expected 0 or more")
 
 
 def _writable(output: str) -> Path | None:

@@ -109,7 +109,8 @@ class DemoConfig:
     """What it learns."""
     learning_on: str = "front_moved"
     """How it differs from the robot that the policy was trained on, which nothing tells the nodes: front_moved (its
-    camera was moved), late, mounted, or another gap of engram improve that lies in the world."""
+    camera was moved), late, mounted, or another gap of engram improve that can be built into the simulated world, but
+    no file."""
     learning_timeout_s: float = 3600.0
     """Longest time from the first goal until something better drives [s]; then the demo says that nothing does."""
     learner: bool = True

@@ -13,7 +13,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from engram.app.launch_graph import LaunchGraph
@@ -72,7 +71,7 @@ class LearningShow:
     policy: str
     task: str
     gap: str
-    """How the robot differs: a name of :mod:`engram.sim.gaps`, or a file of ``engram identify``."""
+    """How the robot differs: one of :data:`engram.sim.gap_world.WORLD_GAPS`."""
     goals: int
     """Before it learns, and again afterwards."""
     longest_s: float
@@ -95,8 +94,7 @@ class LearningShow:
     @property
     def world(self) -> str:
         """The world to simulate."""
-        file = self.gap.endswith(".json")
-        return f"tabletop:gap={Path(self.gap).expanduser().resolve() if file else self.gap}"
+        return f"tabletop:gap={self.gap}"
 
     def check_launch(self, names: Iterable[str]) -> None:
         """Raise InvalidInputError for launch arguments that would keep the robot from learning, or from differing."""

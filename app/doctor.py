@@ -27,6 +27,7 @@ import psutil
 from engram.app.process import check_domain
 from engram.app.shared_memory import dead_files
 from engram.core.ports import port_owner
+from engram.core.system_packages import LIBRARIES
 
 Level = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -164,7 +165,7 @@ def check_egl(_: DoctorConfig) -> Check:
     if result.returncode == 0 and int(last_line(result.stdout)) > 60:
         return Check("EGL rendering", "ok", "a picture was rendered")
     found = "the picture is black" if result.returncode == 0 else last_line(result.stderr)
-    return Check("EGL rendering", "fail", found, "apt-get install libegl1 libgl1 libgles2, or MUJOCO_GL=osmesa")
+    return Check("EGL rendering", "fail", found, f"apt-get install {LIBRARIES}, or MUJOCO_GL=osmesa")
 
 
 def check_interfaces(_: DoctorConfig) -> Check:

@@ -18,7 +18,8 @@ from rich.table import Table
 from engram.core.errors import InvalidInputError
 from engram.core.provenance import commit
 from engram.core.registry import make_robot
-from engram.sim.gaps import get_gap
+from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.sim.gaps import ROBOT, get_gap
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,28 @@ class IdentifyConfig:
     shots: int = 32
     """Steps whose pictures are compared."""
     robot: str = "panda_2f85"
-    """Which robot it is: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
+    """Which robot it is: panda_2f85, so101, or package.module:attribute of your own RobotConfig. The gap from another
+    one than panda_2f85 is for you to read: gate and practice simulate a panda_2f85."""
     output: Path | None = None
-    """File for the gap; default: gap.json here, or that of the learner's gate."""
+    """File for the gap; default: gap.json here, or that of the learner's gate (of panda_2f85 alone)."""
 
 
 def identify(config: IdentifyConfig) -> int:
     """Find the gap; the last line is what was found as JSON."""
-    from engram.validation.following import GAP, identify_stored
+    from engram.validation.following import identify_stored
     from engram.validation.identify import IdentificationConfig
-    from engram.validation.of_learner import GATE
 
     if (config.experience is None) == (config.learner is None):
         raise InvalidInputError("IdentifyConfig.experience: name a folder of experience, or a learner's (--learner)")
     folder = config.experience if config.learner is None else config.learner.expanduser() / "experience"
     assert folder is not None
-    output = config.output or (Path(GAP) if config.learner is None else config.learner.expanduser() / GATE / GAP)
+    robot = make_robot(config.robot)
+    output = _output(config, robot)
     try:
         sample = IdentificationConfig(config.episodes, config.shots)
     except InvalidInputError as error:
         raise InvalidInputError(str(error).replace("IdentificationConfig.", "IdentifyConfig.")) from None
-    found, last = identify_stored(folder, get_gap(config.besides), sample, make_robot(config.robot))
+    found, last = identify_stored(folder, get_gap(config.besides), sample, robot)
     console, table = Console(stderr=True), Table("value", "found", "95 % interval", title=f"How {folder} differs")
     for name, one in found.estimates.items():
         told = f"{one.low:.4g} .. {one.high:.4g}" if math.isfinite(one.low) else "too few episodes to say"
@@ -66,8 +68,28 @@ def identify(config: IdentifyConfig) -> int:
         table.add_row(name, "cannot be told", why)
     console.print(table)
     command = " ".join(sys.argv[1:])
-    found.write(output.expanduser(), episode=last, command=command, commit=commit())
+    about = {} if robot is PANDA_2F85 else {ROBOT: config.robot}
+    found.write(output, episode=last, command=command, commit=commit(), **about)
     console.print(f"written: {output}")
     estimates = {name: one.told() for name, one in found.estimates.items()}
     print(json.dumps({"gap": asdict(found.gap), "found": estimates, "untold": found.untold, "kept": str(output)}))
     return 0
+
+
+def _output(config: IdentifyConfig, robot: RobotConfig) -> Path:
+    """Return the file for the gap of ``robot``.
+
+    Raises:
+        InvalidInputError: it is that of the learner's gate, which simulates another robot.
+    """
+    from engram.validation.following import GAP
+    from engram.validation.of_learner import GATE
+
+    gates = None if config.learner is None else config.learner.expanduser() / GATE / GAP
+    output = gates or Path(GAP) if config.output is None else config.output.expanduser()
+    if robot is not PANDA_2F85 and gates is not None and output.resolve() == gates.resolve():
+        raise InvalidInputError(
+            f"IdentifyConfig.output: the learner's gate reads {output} for the {PANDA_2F85.name} that it simulates; "
+            f"name another file for the gap from {config.robot}"
+        )
+    return output

@@ -24,6 +24,7 @@ from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
 from engram.core.registry import split_options
+from engram.core.robot import PANDA_2F85
 from engram.core.statistics import Rate
 from engram.sim.gap_world import GapWorld, gap_pipeline
 from engram.sim.gaps import get_gap
@@ -32,6 +33,7 @@ from engram.sim.world import WorldConfig
 
 if TYPE_CHECKING:
     from engram.core.contracts import Policy
+    from engram.learning.rewards.contract import RewardSource
     from engram.runtime.loop import Runtime
     from engram.runtime.practice import Practice
     from engram.sim.tasks import Task
@@ -41,6 +43,7 @@ FIRST_TEST_SEED = 70_000
 FIRST_SEED, SEEDS = 20_000, 1_000
 """Scenes that are practised on: so many for each seed."""
 JUDGES = ("memory", "oracle")
+"""Who may judge, beside the folder of a success classifier."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class ImproveConfig:
     measured: int = 100
     """Episodes of each measurement."""
     verdict: str = "memory"
-    """Who says what went well: memory, or oracle (the simulator, which no robot has)."""
+    """Who says what went well: memory; the folder of a classifier (engram classifier), for what the memory cannot
+    judge; or oracle (the simulator, which no robot has)."""
     algorithm: str = "behavior_cloning"
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
@@ -118,8 +122,9 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     from engram.policies.vla.chunking import follow
     from engram.sim.tasks import get_task
 
-    if config.verdict not in JUDGES:
-        raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected one of {', '.join(JUDGES)}")
+    if config.verdict not in JUDGES and not Path(config.verdict).expanduser().is_dir():
+        expected = f"one of {', '.join(JUDGES)} or the folder of a classifier"
+        raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected {expected}")
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
@@ -145,14 +150,15 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
     if config.search:
         refuse(config, ("exploration", "updates"), f": nothing is imitated while search is {config.search}")
-    _check_words(get_task(config.task), config)
+    judge = _judge(config)
+    _check_words(get_task(config.task), judge)
     folder = folder_of(config)
     trained = load_policy(config.policy)
     policy = follow(trained)
     if config.rehearsed is None:
         config = replace(config, rehearsed=2 if config.search and getattr(trained, "remembers", False) else 0)
     others = tuple(name for name in _known_tasks(config) if name != config.task)
-    practice = _practice(config, policy, trained, folder, others)
+    practice = _practice(config, policy, trained, folder, others, judge)
     failed = [name for name in others if name not in practice.rehearsed]
     if config.rehearsed and failed:
         Console(stderr=True).print(f"not rehearsed, as the policy does not do them: {', '.join(failed)}")
@@ -192,20 +198,34 @@ def folder_of(config: ImproveConfig) -> Path:
     helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
     how = f"search{config.search}" if config.search else noise
     whose = "" if config.policy == ImproveConfig.policy else f"_{Path(config.policy).name}"
-    name = f"{config.task}_{on}_{config.verdict}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
+    name = f"{config.task}_{on}_{Path(config.verdict).name}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
     return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 
-def _check_words(task: Task, config: ImproveConfig) -> None:
-    """Raise InvalidInputError for a task of which the memory cannot judge every wording."""
-    from engram.learning.rewards.goal import goal_of
+def _judge(config: ImproveConfig) -> RewardSource | None:
+    """Return who says what went well; None: the simulator."""
+    from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
 
-    for wording in task.instructions if config.verdict == "memory" else ():
+    if config.verdict == "oracle":
+        return None
+    memory = MemoryVerdict(MemoryVerdictConfig(opening_m=PANDA_2F85.gripper_opening_m))
+    if config.verdict == "memory":
+        return memory
+    from engram.learning.rewards.success_classifier import ClassifierVerdict, FirstThatTells
+
+    return FirstThatTells((memory, ClassifierVerdict.load([config.verdict])))
+
+
+def _check_words(task: Task, judge: RewardSource | None) -> None:
+    """Raise InvalidInputError for a task of which ``judge`` cannot judge every wording."""
+    if judge is None:
+        return
+    for wording in task.instructions:
         words = wording.format(**dict.fromkeys(task.slots(), "red"))
-        if goal_of(words) is None:
+        if not judge.knows(words):
             raise InvalidInputError(
-                f"ImproveConfig.task: {config.task}: no relation says {words!r}, so the memory cannot tell whether it "
-                "is done; choose another task or verdict oracle"
+                f"ImproveConfig.task: {task.name}: {judge.name} cannot judge {words!r}; choose another task, a "
+                "classifier that has learnt these words (engram classifier), or verdict oracle"
             )
 
 
@@ -224,20 +244,25 @@ def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> None:
 
 def _settings(config: ImproveConfig) -> dict[str, Any]:
     """Return ``config`` for JSON, without where the folder lies."""
-    return {**asdict(config), "on": Path(config.on).name, "work": config.work.name}
+    names = {name: Path(getattr(config, name)).name for name in ("on", "verdict", "work")}
+    return {**asdict(config), **names}
 
 
 def _practice(
-    config: ImproveConfig, policy: Policy, trained: Policy, folder: Path, others: tuple[str, ...]
+    config: ImproveConfig,
+    policy: Policy,
+    trained: Policy,
+    folder: Path,
+    others: tuple[str, ...],
+    judge: RewardSource | None,
 ) -> Practice:
-    from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
     from engram.runtime.oracle_helper import HelpConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
 
-    by_memory, gap = config.verdict == "memory", get_gap(config.on)
-    world = GapWorld(gap, WorldConfig(depth=by_memory or policy.reads_context))
-    detector, fresh_memory = make_perception() if by_memory or policy.reads_context else (None, None)
+    gap, looks = get_gap(config.on), judge is not None or policy.reads_context
+    world = GapWorld(gap, WorldConfig(depth=looks))
+    detector, fresh_memory = make_perception() if looks else (None, None)
     settings = PracticeConfig(
         algorithm=config.algorithm,
         exploration=config.exploration,
@@ -248,7 +273,6 @@ def _practice(
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
     )
-    judge = MemoryVerdict(MemoryVerdictConfig(opening_m=world.robot.gripper_opening_m)) if by_memory else None
     pipeline = gap_pipeline(world)
     return Practice(
         world,

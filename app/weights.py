@@ -1,21 +1,29 @@
 """``engram weights``: every version of the weights that a learner made, where it comes from, and what became of it.
 
-The last line is JSON.
+It also makes a checkpoint of a version. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+import shutil
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.app.options import refuse
+from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
+from engram.core.provenance import commit
+from engram.core.types import Lineage, PolicyManifest
 from engram.learning.weights.keys import keys_folder
 from engram.learning.weights.library import UNREADABLE, WeightsLibrary
+
+KEPT = ("policy", "tasks", "instructions", "parameters")
+"""What stays on the card of a checkpoint that gets other weights; its figures are of those that it had."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +34,23 @@ class WeightsConfig:
     """Folder of the learner (its parameter folder); default: learner in the robot's data folder."""
     robot: str = "robot0"
     """robot_id of the robot whose data folder is meant: its namespace with _ for /, robot0 without one."""
+    export: str = ""
+    """Version to make a checkpoint of, which engram eval and the nodes take, in place of the list."""
+    output: Path | None = None
+    """New folder for that checkpoint."""
+    policy: str = "base"
+    """Checkpoint that the learner began with (policy of the launch): a shipped name or a folder."""
 
 
 def weights(config: WeightsConfig) -> int:
-    """List the versions; the last line is what is known of them as JSON."""
+    """List the versions, or export one; the last line is what is known of them as JSON."""
     learner = (config.learner or keys_folder(config.robot).with_name("learner")).expanduser()
     library = WeightsLibrary(learner / "weights", read_only=True)
     if not library.versions:
         raise InvalidInputError(f"WeightsConfig.learner: {learner} holds no weights of a learner")
+    if config.export:
+        return _export(config, library, learner)
+    refuse(config, ("output", "policy"), " without --export")
     rows, current = [], library.current
     table = Table("version", "stage", "trained from", "successes", "updates", "why", title=f"Weights in {learner}")
     for version in library.versions:
@@ -53,3 +70,68 @@ def weights(config: WeightsConfig) -> int:
     console.print(f"Drives: {current or '(none)'}")
     print(json.dumps({"learner": str(learner), "deployed": library.deployed, "versions": rows}))
     return 0
+
+
+def _export(config: WeightsConfig, library: WeightsLibrary, learner: Path) -> int:
+    """Make a checkpoint of the version ``config.export``; the last line says as JSON where it comes from.
+
+    Raises:
+        InvalidInputError: there is no new folder to write to.
+        UnknownNameError: there is no such version or checkpoint.
+        WeightsError: the weights are damaged, or of another lineage than the checkpoint.
+    """
+    from engram.policies.opening import open_policy  # torch: only for those who export
+    from engram.runtime.factories import policy_folder
+
+    if config.output is None or (output := config.output.expanduser()).exists():
+        raise InvalidInputError(f"WeightsConfig.output: {config.output}, expected a new folder for the checkpoint")
+    data, manifest = library.get(config.export)
+    began = policy_folder(config.policy)
+    lineage = replace(open_policy(began).lineage, name=config.policy)
+    lineage.check(manifest.lineage, f"weights {manifest.version!r} for policy {config.policy}")
+    learnt = _origin(manifest, lineage, learner)
+    write_checkpoint(began, data, learnt, output)
+    Console(stderr=True).print(f"written: {output}")
+    print(json.dumps({"exported": str(output)} | learnt))
+    return 0
+
+
+def _origin(manifest: PolicyManifest, lineage: Lineage, learner: Path) -> dict[str, object]:
+    """Return where the weights of ``manifest`` come from, ready for JSON."""
+    return {
+        "version": manifest.version,
+        "lineage": asdict(lineage),
+        "learner": str(learner.resolve()),
+        "sha256": manifest.sha256,
+        "stage": manifest.stage,
+        "commit": commit(),
+    }
+
+
+def write_checkpoint(began: Path, data: bytes, learnt: dict[str, object], output: Path) -> None:
+    """Write the checkpoint in the folder ``began`` with the weights ``data`` to ``output``, in one move.
+
+    Args:
+        began: of the policy that learning began with.
+        data: weights, in safetensors format.
+        learnt: where they come from; goes into the card, with their ``sha256``.
+        output: new folder.
+
+    Raises:
+        InvalidInputError: it cannot be written, or the card cannot be read.
+    """
+    from engram.policies.checkpoint import CARD, WEIGHTS
+
+    fresh = output.with_name(f"{output.name}.{os.getpid()}.partial")
+    try:
+        shutil.copytree(began, fresh, ignore=shutil.ignore_patterns(WEIGHTS, CARD), copy_function=shutil.copyfile)
+        (fresh / WEIGHTS).write_bytes(data)
+        told = dict(json.loads((began / CARD).read_text())) if (began / CARD).exists() else {}
+        card = {name: told[name] for name in KEPT if name in told}
+        card |= {"sha256": learnt["sha256"], "learnt": learnt}
+        (fresh / CARD).write_text(json.dumps(card, indent=1) + "\n")
+        fresh.rename(output)
+    except DAMAGED as error:
+        raise InvalidInputError(f"{output}: no checkpoint can be written of {began}: {error}") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)

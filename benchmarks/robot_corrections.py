@@ -48,7 +48,7 @@ class RobotCorrectionsBenchmark:
     task: str = "stack"
     """What is practised."""
     on: str = "late"
-    """The twin's gap: one that lies in the world, not in the controller."""
+    """The twin's gap: one that can be built into the simulated world."""
     policy: str = "base"
     """What drives."""
     practised: int = 100

@@ -20,6 +20,7 @@ from engram.core.types import (
     CameraFrame,
     Embodiment,
     Evidence,
+    Features,
     GraphUpdate,
     JointCommand,
     Lineage,
@@ -281,6 +282,14 @@ class Policy(ABC):
     def ablation(self) -> str:
         """What its memory is spoilt by, as an experiment; empty = nothing."""
         return ""
+
+
+class FeaturePolicy(ABC):
+    """A policy that tells what it makes of an observation, for a success classifier."""
+
+    @abstractmethod
+    def features(self) -> Features | None:
+        """Return the features of the newest observation; None: nothing was observed, or it offers none."""
 
 
 class StatefulPolicy(ABC):

@@ -6,7 +6,7 @@ the stores of a memory can filter by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import set_fields
+from engram.core.words import check_words
 
 RELATIONS: tuple[str, ...] = ("on", "in", "near", "held_by")
 """In which one node can stand to another."""
@@ -43,7 +44,7 @@ class Selection:
     vector: np.ndarray | None = None  # (384,) embedding of text; filled in by the memory
 
     def __post_init__(self) -> None:
-        _check(self.limit, self.radius_m, "Selection")
+        _check(self, "Selection")
         if self.place is not None:
             set_fields(self, place=checked("Selection.place", self.place, (3,)))
         if self.relation and self.relation not in RELATIONS:
@@ -54,7 +55,10 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What every question has: who asks, when, where, and for how much."""
+    """What every question has: who asks, when, where, and for how much.
+
+    Words in any of its fields are at most ``WORDS_MAX`` characters.
+    """
 
     place: np.ndarray | None = None  # (3,) m: only what is within radius_m of it
     radius_m: float = float("inf")
@@ -64,7 +68,7 @@ class Question:
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
-        _check(self.limit, self.radius_m, kind)
+        _check(self, kind)
         for name in ("place", "robot_place"):
             value = getattr(self, name)
             if value is not None:
@@ -192,8 +196,11 @@ class AtTime(Question):
         return replace(self, question=self.question.refined(**changes))
 
 
-def _check(limit: int, radius_m: float, kind: str) -> None:
-    if limit <= 0:
-        raise InvalidInputError(f"{kind}.limit: {limit}, expected 1 or more")
-    if not radius_m > 0:
-        raise InvalidInputError(f"{kind}.radius_m: {radius_m}, expected metres above 0")
+def _check(asked: Selection | Question, kind: str) -> None:
+    if asked.limit <= 0:
+        raise InvalidInputError(f"{kind}.limit: {asked.limit}, expected 1 or more")
+    if not asked.radius_m > 0:
+        raise InvalidInputError(f"{kind}.radius_m: {asked.radius_m}, expected metres above 0")
+    for field in fields(asked):
+        if isinstance(words := getattr(asked, field.name), str):
+            check_words(f"{kind}.{field.name}", words)

@@ -16,7 +16,15 @@ import numpy as np
 from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.questions import AtTime, Capability, Question, Selection
-from engram.core.types import Embodiment, Evidence, GraphUpdate, MemoryTokens, SceneNode, SceneObservation
+from engram.core.types import (
+    MOST_SKILLS,
+    Embodiment,
+    Evidence,
+    GraphUpdate,
+    MemoryTokens,
+    SceneNode,
+    SceneObservation,
+)
 from engram.memory.graph.context import Case, with_cases
 from engram.memory.graph.frame_clock import WALL_CLOCK_NS
 from engram.memory.graph.text_embedding import Encoder
@@ -35,8 +43,6 @@ from engram.memory.stores.short_term.store import ShortTermConfig, ShortTermMemo
 
 CONSOLIDATION_S = 2.0
 """CPU time that opening a memory to read may spend on habits, which the store keeps as counts [s]."""
-_SKILLS = 64
-"""Most pairs of task and policy version in a robot's profile, the newest; semantic memory keeps more."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +340,7 @@ class RobotMemory(Memory):
     def _publish_skills(self) -> None:
         """Write what the semantic memory knows of the robot's skills into its profile."""
         skills = self._lanes["semantic"].read(self.semantic.skills).result()
-        self.scene.tracker.agents.learnt(skills[-_SKILLS:])
+        self.scene.tracker.agents.learnt(skills[-MOST_SKILLS:])
 
     def _still_there(self, nodes: Sequence[SceneNode], now_ns: int) -> list[float | None]:
         """Return the chance that each of ``nodes`` is where it was last seen, by what its like did."""

@@ -120,10 +120,7 @@ class EngramNode(LifecycleNode):
         self._live.append((self.destroy_subscription, subscription))
 
     def check_stamp(self, msg: Any) -> None:
-        """Raise InvalidInputError for a stamp that lies in the future; before the first /clock none does.
-
-        Diagnostics may come from other clocks. Experience may be of before the clock was set back: it is a record.
-        """
+        """Raise InvalidInputError for a stamp of the future; before the first /clock none is. Records may have any."""
         header, now_ns = getattr(msg, "header", None), self.get_clock().now().nanoseconds
         ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9 if header is not None else 0.0
         if now_ns and ahead_s > AHEAD_S and not isinstance(msg, (DiagnosticArray, Experience)):
@@ -221,9 +218,8 @@ class EngramNode(LifecycleNode):
         for destroy, entity in self._live:
             destroy(entity)
         self._live.clear()
-        for worker in self._workers:
-            if not worker.stop():
-                self.get_logger().warning("a worker was still busy after 5 s")
+        if not all([worker.stop() for worker in self._workers]):
+            self.get_logger().warning("a worker was still busy after 5 s")
         self._workers.clear()
 
     def close(self) -> None:

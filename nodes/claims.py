@@ -5,40 +5,82 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from engram.core.claims import Writer, WriterClaim
+from engram.core.errors import EngramError
 from engram.nodes.base import EngramNode
 from engram.runtime.bound_topic import BoundTopic
+from engram.runtime.health import Health
 
 RETRY_S = 0.1
 """Time between two looks whether a message that waits may be taken by now [s]."""
 
 
 def subscribe_bound(
-    node: EngramNode, msg_type: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile
+    node: EngramNode,
+    msg_type: type,
+    topic: str,
+    callback: Callable[[Any], None],
+    profile: QoSProfile,
+    *,
+    every: bool = False,
 ) -> None:
-    """Subscribe for as long as ``node`` is active; ``callback`` gets the messages of one writer."""
-    claim = WriterClaim(lambda: _writers(node, topic), _writer_of(node, topic))
-    bound = BoundTopic(topic, claim, node.config.robot_id, callback, node.health)
+    """Subscribe for as long as ``node`` is active; ``callback`` gets the messages of one writer.
 
-    def take(msg: Any, info: Any) -> None:
-        bound.take(msg, bytes(info["publisher_gid"]["data"]))
-
-    node.subscribe(msg_type, topic, take, profile)
+    Of a writer that waits until its killed predecessor is gone the newest message waits, or, where ``every`` one
+    counts, as many as ``profile`` keeps.
+    """
+    claim = _claim(node, topic, node.config.writer(topic))
+    kept = profile.depth if every else 1
+    bound = BoundTopic(topic, claim, node.config.robot_id, callback, node.health, kept=kept)
+    node.subscribe(msg_type, topic, _taker(bound), profile)
     node.every(RETRY_S, bound.retry, topic)
 
 
-def _writers(node: EngramNode, topic: str) -> list[Writer]:
+def hear_bound(
+    node: Node,
+    health: Health,
+    writer: str,
+    msg_type: type,
+    topic: str,
+    callback: Callable[[Any], None],
+    profile: QoSProfile,
+) -> None:
+    """Subscribe a ``node`` from outside; ``callback`` gets the messages of ``writer``, a node of its namespace.
+
+    Without a name the first that writes counts. What is refused, also by ``callback``, is a problem in ``health``.
+    """
+
+    def hear(msg: Any) -> None:
+        try:
+            callback(msg)
+        except EngramError as error:
+            health.problem(topic, str(error))
+
+    bound = BoundTopic(topic, _claim(node, topic, writer), "", hear, health)
+    node.create_subscription(msg_type, topic, _taker(bound), profile)
+    node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+
+def _taker(bound: BoundTopic) -> Callable[[Any, Any], None]:
+    def take(msg: Any, info: Any) -> None:
+        bound.take(msg, bytes(info["publisher_gid"]["data"]))
+
+    return take
+
+
+def _claim(node: Node, topic: str, writer: str) -> WriterClaim:
+    return WriterClaim(lambda: _writers(node, topic), _full_name(node.get_namespace(), writer) if writer else "")
+
+
+def _writers(node: Node, topic: str) -> list[Writer]:
     return [
         Writer(bytes(found.endpoint_gid), _full_name(found.node_namespace, found.node_name))
         for found in node.get_publishers_info_by_topic(topic)
     ]
-
-
-def _writer_of(node: EngramNode, topic: str) -> str:
-    name = node.config.writer(topic)
-    return _full_name(node.get_namespace(), name) if name else ""
 
 
 def _full_name(namespace: str, name: str) -> str:

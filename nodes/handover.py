@@ -8,6 +8,7 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 
 from engram.core.robot import RobotConfig
+from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import HumanAction, JointState
 from engram.nodes import messages, qos
 from engram.runtime.teleop import Seen, Wish
@@ -28,12 +29,20 @@ class Handover:
         self._out: Publisher | None = None
         self._last = Wish(False)
         self._gripper: float | None = None  # as commanded last
+        self._executed_ns = 0  # when [ns of the robot's clock]
 
     def on_executed(self, msg: ActionChunk) -> None:
-        """Take note of what was executed."""
-        self.driver = msg.policy_version
-        if msg.space == "ee_delta" and len(msg.actions) == len(NO_ACTION):
-            self._gripper = float(msg.actions[-1])
+        """Take note of what was executed; one that was overtaken says nothing any more.
+
+        Raises:
+            EngramError: it is no action, as one with values that are not finite.
+        """
+        row = messages.chunk_from_msg(msg)
+        if row.stamp_ns < self._executed_ns and not clock_restarted(self._executed_ns, row.stamp_ns):
+            return
+        self._executed_ns, self.driver = row.stamp_ns, row.policy_version
+        if row.space == "ee_delta" and row.actions.size == len(NO_ACTION):
+            self._gripper = float(row.actions[-1, -1])
 
     def seen(self, joints: JointState, robot: RobotConfig) -> Seen:
         """Return the robot as a device wants to know it."""

@@ -13,11 +13,17 @@ from engram.core.pipeline import CommandPipeline
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
+from engram.runtime.bounds import check_sizes
 from engram.runtime.health import ERROR
 from engram.runtime.known_obstacles import KnownObstacles
 from engram_interfaces.msg import SceneGraphUpdate
 from engram_interfaces.srv import GetGraph
 
+TOPIC = "memory/graph"
+REFUSALS = f"problems {TOPIC}"
+"""Counts what is refused of the topic and of the full graph: too large, stamped ahead, or no graph."""
+LOOK_S = 0.05
+"""Time between two looks at that count [s]: half a control step."""
 RETRY_S = 2.0
 """How long to wait before the full graph is asked for again [s]."""
 UNKNOWN = "obstacles_unknown"
@@ -27,7 +33,7 @@ UNKNOWN = "obstacles_unknown"
 class ObstacleFeed:
     """Reads memory/graph for ``node`` and asks memory/get_graph at first, and where a change was lost.
 
-    Nobody drives meanwhile: an obstacle that is not known would be driven into.
+    Nobody drives meanwhile: an obstacle that is not known would be driven into. What was refused counts as lost.
 
     Raises:
         InvalidInputError: the robot has no barrier that could keep it away from obstacles.
@@ -40,8 +46,11 @@ class ObstacleFeed:
         self._barrier, self._pipeline, self._health = barrier, pipeline, node.health
         self._known = KnownObstacles(pipeline.robot, barrier.obstacles_max, self._set)
         self._full: Client = node.create_client(GetGraph, "memory/get_graph")
+        self._on_full = node.guarded(TOPIC, self._answered)
+        self._refused = self._health.counts[REFUSALS]
         self._tell(lost=True)
-        subscribe_bound(node, SceneGraphUpdate, "memory/graph", self._take, qos.GRAPH)
+        subscribe_bound(node, SceneGraphUpdate, TOPIC, self._take, qos.GRAPH)
+        node.every(LOOK_S, self._look, "memory/get_graph")
         node.every(RETRY_S, self._ask, "memory/get_graph")
 
     def _set(self, obstacles: Sequence[Obstacle]) -> None:
@@ -61,10 +70,20 @@ class ObstacleFeed:
         if not before:
             self._ask()
 
+    def _look(self) -> None:
+        if (refused := self._health.counts[REFUSALS]) == self._refused:
+            return
+        before, self._refused = self._pipeline.unready, refused
+        self._known.lose()
+        self._tell(lost=True)
+        if not before:
+            self._ask()
+
     def _ask(self) -> None:
         if self._pipeline.unready and self._full.service_is_ready():
-            self._full.call_async(GetGraph.Request()).add_done_callback(self._answered)
+            self._full.call_async(GetGraph.Request()).add_done_callback(self._on_full)
 
     def _answered(self, future: Future) -> None:
         if (answer := future.result()) is not None:
+            check_sizes(answer.graph)
             self._tell(lost=not self._known.take(answer.graph.boot_id, messages.graph_from_msg(answer.graph)))

@@ -29,6 +29,7 @@ from engram.memory.robot_memory import RobotMemory
 from engram.nodes import messages, qos
 from engram.nodes.assembly import subscribe_transforms
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.memory_services import MemoryServices
 from engram.nodes.process import run
 from engram.runtime.factories import Budget, make_memory
@@ -67,7 +68,7 @@ class MemoryNode(EngramNode):
         )
         gc.collect()
         gc.freeze()  # what was restored stays: a full collection over it would hold up an update (0.1 s at 1e4 objects)
-        self.transforms = TransformBuffer()
+        self.transforms = TransformBuffer(self.health)
         self.boot_id = uuid.uuid4().hex
         self.deltas = self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
         contexts = qos.every_step(qos.COMMAND, lockstep=config.lockstep)
@@ -88,14 +89,16 @@ class MemoryNode(EngramNode):
             self._on_matched, lockstep=config.lockstep, wants_joints=self.kinematics is not None
         )
         self.answering = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
+        # of any writer: each camera may have a perception of its own
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         self.subscribe(Detection3DArray, "detections", self._on_detections, qos.DETECTIONS)
         topic, profile = qos.every_status(lockstep=config.lockstep)
-        self.subscribe(TaskStatus, topic, self._on_status, profile)
+        subscribe_bound(self, TaskStatus, topic, self._on_status, profile, every=True)
         if self.kinematics is not None:
             joints = qos.sensor_subscription(lockstep=config.lockstep)
-            self.subscribe(JointStateMsg, "joint_states", self._on_joints, joints)
-        self.subscribe(ActionChunk, "policy/action_chunk", self._on_chunk, qos.CHUNK)
+            subscribe_bound(self, JointStateMsg, "joint_states", self._on_joints, joints, every=True)
+        chunks = qos.every_step(qos.CHUNK, lockstep=config.lockstep)
+        subscribe_bound(self, ActionChunk, "policy/action_chunk", self._on_chunk, chunks, every=True)
         self.hears_tf = False
         if config.frame != "base_link":
             self._hear_tf()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
+from engram.core.words import check_words
 from engram.nodes import messages
 from engram.nodes.messages import requests
 from engram.runtime.memory_feed import MemoryFeed
@@ -99,6 +100,7 @@ class MemoryServices:
         return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
 
     def _recall(self, request: MemoryRecall.Request) -> MemoryRecall.Response:
+        check_words("instruction", request.instruction)
         tokens = self._memory.context(request.instruction, self._now_ns()).first(request.limit)
         return MemoryRecall.Response(context=messages.tokens_to_msg(tokens, self._node.config.frame))
 
@@ -109,8 +111,10 @@ class MemoryServices:
     def _merge(self, request: MemoryMerge.Request) -> MemoryMerge.Response:
         guess = requests.guess_from_msg(request.transform)
         status, conflicts = merge(self._memory, request.store_path, guess, undo=request.undo)
-        self._feed.share(self._memory.graph())
-        self._feed.commit(wait=True)
+        graph = self._memory.graph()
+        if graph.sequence != self._feed.sequence:
+            self._feed.share(graph)
+            status = self._not_durable("memory/merge", status) or status
         return MemoryMerge.Response(status=status, conflicts=list(conflicts))
 
     def _conflicts(self, _: MemoryConflicts.Request) -> MemoryConflicts.Response:
@@ -120,10 +124,15 @@ class MemoryServices:
     def _resolve(self, request: MemoryResolve.Request) -> MemoryResolve.Response:
         done = resolve(self._memory, request.action, request.a, request.b, request.merge)
         self._feed.share(done.change)  # a sequence without a change is one to follow too
+        why = self._not_durable("memory/resolve", done.reason)
+        return MemoryResolve.Response(accepted=not why, reason=why or done.reason, merge=done.merge)
+
+    def _not_durable(self, name: str, done: str) -> str:
+        """Commit what ``name`` did; return it, ``done``, and why it is not durable. Empty: it is."""
         try:
             self._feed.commit(wait=True)
         except Exception as error:
-            why = f"{done.reason}; but that is not durable yet: {error}"
-            self._node.report("memory/resolve", StoreError(why))
-            return MemoryResolve.Response(reason=why, merge=done.merge)
-        return MemoryResolve.Response(accepted=True, reason=done.reason, merge=done.merge)
+            why = f"{done}; but that is not durable yet: {error}"
+            self._node.report(name, StoreError(why))
+            return why
+        return ""

@@ -42,7 +42,7 @@ class PerceptionNode(EngramNode):
     def start(self) -> None:
         """Subscribe to the camera."""
         self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
-        transforms = TransformBuffer()
+        transforms = TransformBuffer(self.health)
         self.inbox = make_camera(self.camera, transforms, depth=True)
         self.watch = CameraWatch(self.inbox, raw_topic(self.camera, "color"))
         self.running = False  # something is carried out
@@ -96,6 +96,11 @@ class PerceptionNode(EngramNode):
         self.scenes.publish(messages.scene_to_msg(scene))
         self.health.trace("scene sent", scene.stamp_ns)
         self.health.count("objects", len(scene.objects))
+        if scene.left_out:
+            self.health.count("objects left out", scene.left_out)
+            self.health.problem(
+                "objects", f"{scene.left_out} too many in a frame are left out: suppress overlapping boxes"
+            )
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete; called once a second."""

@@ -34,6 +34,7 @@ from engram.runtime.goal_book import Goal
 from engram.runtime.health import ERROR
 from engram.runtime.losses import JOINTS, SAFETY, LossWatch, limits_of
 from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram.runtime.policy_judge import PolicyJudge
 from engram.runtime.policy_notes import CORRECTED_BY, POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.runtime.policy_runner import Overruled, PolicyStep
 from engram.runtime.step_inputs import StepInput, StepInputs, StepInputsConfig
@@ -57,15 +58,15 @@ class PolicyNode(EngramNode):
         )
         self.choice = PolicyChoice(self, self.robot, keeper, self._folder(self.config.correction_folder))
         self.runner = self.choice.runner
+        self.judge = PolicyJudge.open(self.config.success_classifiers, lambda: self.runner.policy)
         self.chunks = self.create_publisher(ActionChunk, "policy/action_chunk", qos.CHUNK)
         self.status_out = self.create_publisher(TaskStatus, "task/status", qos.LATCHED)
 
     def start(self) -> None:
         """Subscribe to what an observation consists of, and offer execute_task."""
         config = self.config
-        transforms = TransformBuffer()
-        names = self.robot.chosen_cameras(config.cameras)
-        cameras = [make_camera(name, transforms, depth=False) for name in names]
+        transforms = TransformBuffer(self.health)
+        cameras = [make_camera(each, transforms, depth=False) for each in self.robot.chosen_cameras(config.cameras)]
         self.inbox = ObservationInbox(cameras, config.camera_tolerance_s)
         waits = StepInputsConfig(config.lockstep, config.memory, config.context_age_s, config.missing_after_s)
         self.inputs = StepInputs(waits, lambda: self.runner.reads_context, self.health.problem, self.health.count)
@@ -91,9 +92,9 @@ class PolicyNode(EngramNode):
         if config.episodes == "status":
             topic, profile = qos.every_status(lockstep=config.lockstep)
             subscribe_bound(self, TaskStatus, topic, self._on_status, profile)
-        self.subscribe(ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR))
+        subscribe_bound(self, ActionChunk, "safety/executed", self._on_executed, every_step(qos.SENSOR), every=True)
         if config.memory != "off":
-            self.subscribe(MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND))
+            subscribe_bound(self, MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND), every=True)
         self.every(0.5, self._watch, "observation")
 
     def stop(self) -> None:
@@ -141,8 +142,7 @@ class PolicyNode(EngramNode):
         self.losses.heard(SAFETY)
         if self.experience is not None:
             self.experience.executed(messages.chunk_from_msg(msg))
-        author = msg.policy_version
-        if author.startswith(HUMAN):
+        if (author := msg.policy_version).startswith(HUMAN):
             self.thread.put(Overruled(messages.from_stamp(msg.header.stamp), msg.episode))
         self.phase = "holding" if author.startswith(HOLD) else "intervention" if author.startswith(HUMAN) else "acting"
 
@@ -185,6 +185,8 @@ class PolicyNode(EngramNode):
         try:
             self._answer(step)
             self.losses.answered()
+            if goal is not None and self.judge is not None:
+                self.goals.judged(self.judge.judge(step))
         finally:
             if goal is not None:
                 self.goals.tell(goal, self.phase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,16 +15,20 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
 from engram.core.errors import EngramError
-from engram.core.types import EpisodeStatus
+from engram.core.types import EpisodeStatus, Verdict
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
+from engram.runtime.bounds import check_sizes
 from engram.runtime.goal_book import TOLD, Goal, GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
 from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import Verdict
+from engram_interfaces.msg import Verdict as VerdictMsg
 from engram_interfaces.srv import ResetSim
+
+KEPT = 64
+"""Verdicts of the policy's classifiers that wait to be taken, those of the newest steps."""
 
 
 class TaskGoals:
@@ -46,6 +51,7 @@ class TaskGoals:
             publish_status,
             runner.ended,
         )  # fmt: skip
+        self._judged: deque[Verdict] = deque(maxlen=KEPT)
         self._reset: Client = node.create_client(ResetSim, "sim/reset")
         self._server = ActionServer(
             node,
@@ -61,7 +67,7 @@ class TaskGoals:
             node.serve(Trigger, f"execute_task/{outcome}", partial(self._on_told, outcome))
         node.every(0.2, self._check_limits, "execute_task")
         if config.verdict == "memory":
-            subscribe_bound(node, Verdict, "verdict", self._on_verdict, qos.COMMAND)
+            subscribe_bound(node, VerdictMsg, "verdict", self._on_verdict, qos.COMMAND)
 
     def close(self) -> None:
         """End the goal that runs and the action."""
@@ -81,8 +87,9 @@ class TaskGoals:
 
     async def _execute(self, handle: Any) -> ExecuteTask.Result:
         asked, done = handle.request, self._node.promise()
-        request = GoalRequest(asked.instruction, asked.task, asked.episode)
         try:
+            check_sizes(asked)
+            request = GoalRequest(asked.instruction, asked.task, asked.episode)
             goal, plan = self.book.accept(request, asked.timeout_s, handle, done.set_result)
         except EngramError as error:
             handle.abort()
@@ -124,11 +131,17 @@ class TaskGoals:
         result.evidence_ids = [*read, *(verdict.evidence_ids if verdict is not None else ())]
         return result
 
+    def judged(self, verdict: Verdict) -> None:
+        """Take what the policy's own classifiers say of the goal; callable from any thread."""
+        self._judged.append(verdict)
+
     def _check_limits(self) -> None:
+        while self._judged:
+            self.book.on_verdict(self._judged.popleft())
         goal = self.book.goal
         self.book.check_limits(cancelled=goal is not None and goal.client.is_cancel_requested)
 
-    def _on_verdict(self, msg: Verdict) -> None:
+    def _on_verdict(self, msg: VerdictMsg) -> None:
         self.book.on_verdict(messages.verdict_from_msg(msg))
 
     def _on_told(self, outcome: str, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:

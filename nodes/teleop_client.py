@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rcl_interfaces.srv import GetParameters
 from rclpy.client import Client
@@ -14,14 +15,16 @@ from sensor_msgs.msg import JointState as JointStateMsg
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
-from engram.core.errors import EngramError
 from engram.core.registry import make_robot
 from engram.core.robot import RobotConfig
 from engram.core.types import JointState
 from engram.nodes import messages, qos
+from engram.nodes.claims import hear_bound
 from engram.nodes.handover import PERIOD_S, Handover
 from engram.nodes.outsider import Outsider
 from engram.runtime.episode_report import LoopError
+from engram.runtime.health import Health
+from engram.runtime.parameters.bound import BoundNodeConfig
 from engram.runtime.teleop import FAILED, QUIT, STOP, SUCCEEDED, TeleopDevice, Wish
 from engram_interfaces.msg import ActionChunk, TaskStatus
 
@@ -29,6 +32,8 @@ JOINTS_LOST_S = 1.0
 """Joints that are older say nothing of where the arm is [s]."""
 ANSWER_S = 5.0
 """Longest wait for a service [s]."""
+SAFETY = "safety_node"
+"""Knows the robot, and tells what was executed."""
 SERVICES = {STOP: "safety/stop", SUCCEEDED: "execute_task/succeeded", FAILED: "execute_task/failed"}
 
 
@@ -43,23 +48,24 @@ class TeleopClient(Outsider):
         self._stopped = False
         self._moves = True  # the simulation moves in an episode only
         self._lockstep = False
+        self._health = Health()
         node = self.node
         self._handover = Handover(node, who)
         self._told: dict[str, Client] = {word: node.create_client(Trigger, name) for word, name in SERVICES.items()}
-        self._parameters: Client = node.create_client(GetParameters, "safety_node/get_parameters")
-        node.create_subscription(JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
-        node.create_subscription(ActionChunk, "safety/executed", self._handover.on_executed, qos.SENSOR)
-        node.create_subscription(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
-        node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        self._parameters: Client = node.create_client(GetParameters, f"{SAFETY}/get_parameters")
 
-    def _on_joints(self, msg: JointStateMsg) -> None:
-        if self.robot is None:
-            return
-        try:
-            self._joints = messages.joints_from_msg(msg, self.robot.joint_names)
-        except EngramError:
-            return  # the safety node names it
-        self._joints_at = time.monotonic()
+    def _listen(self, robot: RobotConfig, writers: BoundNodeConfig) -> None:
+        """Hear ``robot`` from those alone whom the safety node hears, as its ``writers`` say, and from itself."""
+
+        def on_joints(msg: JointStateMsg) -> None:
+            self._joints = messages.joints_from_msg(msg, robot.joint_names)
+            self._joints_at = time.monotonic()
+
+        hear = partial(hear_bound, self.node, self._health)
+        hear(writers.writer("joint_states"), JointStateMsg, "joint_states", on_joints, qos.SENSOR)
+        hear(writers.writer("task/status"), TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        hear(SAFETY, ActionChunk, "safety/executed", self._handover.on_executed, qos.SENSOR)
+        hear(SAFETY, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
 
     def _on_stopped(self, msg: Bool) -> None:
         self._stopped = msg.data
@@ -75,10 +81,11 @@ class TeleopClient(Outsider):
             UnknownNameError: its robot is not installed here.
         """
         self.wait_for(self._parameters.service_is_ready, timeout_s, "the safety node")
-        request = GetParameters.Request(names=["robot", "lockstep"])
+        request = GetParameters.Request(names=["robot", "lockstep", "writers"])
         answer = self._ask(self._parameters, request, timeout_s, "the safety node's parameters")
-        robot, lockstep = answer.values
+        robot, lockstep, writers = answer.values
         self.robot, self._lockstep = make_robot(robot.string_value), lockstep.bool_value
+        self._listen(self.robot, BoundNodeConfig(writers=tuple(writers.string_array_value)))
         self.wait_for(lambda: self._joints is not None, timeout_s, "joint_states of the robot")
         return self.robot
 
@@ -108,7 +115,7 @@ class TeleopClient(Outsider):
                 for word in wish.said:
                     if word != STOP:
                         show(self._call(word))
-                line = self._line(wish)
+                line = "; ".join(filter(None, (self._line(wish), self._health.condition("").message)))
                 if line != said:
                     show(line)
                 said = line

@@ -86,7 +86,7 @@ class ViewerNode(EngramNode):
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.MANIFEST)
         self.subscribe(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
-        self.subscribe(ActionChunk, "safety/executed", self.handover.on_executed, qos.SENSOR_BEST_EFFORT)
+        subscribe_bound(self, ActionChunk, "safety/executed", self.handover.on_executed, qos.SENSOR_BEST_EFFORT)
         self.every(PERIOD_S, self._drive, "by hand")
         self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
         self.every(self.config.refresh_s, self._refresh, "page")

@@ -10,6 +10,7 @@ import torch
 from engram.core.contracts import Kinematics
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
+from engram.core.input_rules import LONGEST_CHUNK
 from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.policies.lerobot.lerobot_policy import LeRobotPolicy
@@ -39,15 +40,15 @@ def load_policy(
         kinematics: of the robot; default: the one that ``robot`` names.
         robot: joint names, gripper range and cameras.
         control: length of a control step; default: 0.1 s.
-        execute_steps: rows executed per chunk; default: the policy's own setting.
+        execute_steps: rows executed per chunk, from 1 to the policy's chunk size; default: the policy's own setting.
         torch_threads: of the whole process; the bits of the actions depend on it.
         real_time_delay: control steps by which answers come late, for real-time chunking; 0 = off. Only for flow
             policies: ours, SmolVLA and pi0.
         ablation: see :class:`VlaPolicy`.
 
     Raises:
-        UnknownNameError, InvalidInputError, WeightsError: see :func:`engram.policies.opening.open_policy`,
-            :class:`VlaPolicy` and :class:`LeRobotPolicy`.
+        UnknownNameError, InvalidInputError, WeightsError: a chunk has fewer rows than ``execute_steps``; or see
+            :func:`engram.policies.opening.open_policy`, :class:`VlaPolicy` and :class:`LeRobotPolicy`.
     """
     torch.set_num_threads(torch_threads)
     opened = open_policy(name_or_path)
@@ -60,7 +61,10 @@ def load_policy(
                 raise InvalidInputError(
                     f"{option} {value!r}: not for a policy of LeRobot's type {policy.config.type!r}"
                 )
-        return LeRobotPolicy(policy, *pipelines, kinematics, robot, execute_steps=execute_steps or 0, **known)
+        made = LeRobotPolicy(policy, *pipelines, kinematics, robot, execute_steps=execute_steps or 0, **known)
+        _check_execute_steps(execute_steps, policy.config, opened.version)
+        return made
+    _check_execute_steps(execute_steps, policy.config, opened.version)
     if execute_steps:
         policy.config.n_action_steps, policy.config.adaptive_m = execute_steps, 0.0
     real_time = None
@@ -70,3 +74,17 @@ def load_policy(
         real_time = RealTimeChunking(real_time_delay)
     known |= {"real_time": real_time, "ablation": ablation, "instructions": opened.instructions}
     return VlaPolicy(policy, *pipelines, kinematics, robot, **known)
+
+
+def _check_execute_steps(execute_steps: int | None, config: Any, version: str) -> None:
+    """Raise InvalidInputError for more steps than a chunk has rows.
+
+    Where the configuration of one of LeRobot's types does not say how many it has, the first answer tells.
+    """
+    rows = getattr(config, "chunk_size", 0) or getattr(config, "action_chunk_size", 0) or LONGEST_CHUNK
+    if hasattr(config, "horizon"):  # diffusion answers with no more rows than it executes
+        rows = config.n_action_steps
+    if execute_steps and not 1 <= execute_steps <= rows:
+        raise InvalidInputError(
+            f"execute_steps: {execute_steps}, expected 1..{rows}, the rows of a chunk of {version}, or 0 for its own"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engram.core.contracts import Memory
 from engram.core.questions import FindObject
-from engram.core.types import CONFIRMED, GraphUpdate, Hand, SceneNode, Verdict
+from engram.core.types import CONFIRMED, Features, GraphUpdate, Hand, SceneNode, Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
 
 CANDIDATES = 16
@@ -23,7 +23,14 @@ class EpisodeJudge:
         self._known: dict[str, SceneNode] = {}
         self._episode: tuple[int, str] | None = None
 
-    def judge(self, episode: int, instruction: str, update: GraphUpdate, hand: Hand | None) -> Verdict:
+    def judge(
+        self,
+        episode: int,
+        instruction: str,
+        update: GraphUpdate,
+        hand: Hand | None,
+        features: Features | None = None,
+    ) -> Verdict:
         """Return the verdict after ``update``, a change of the memory at its stamp.
 
         The episode begins here if :meth:`begin` was not told of it.
@@ -35,7 +42,7 @@ class EpisodeJudge:
         self._known |= {node.id: node for node in update.nodes if node.layer == "object"}
         for name in update.deleted_nodes:
             self._known.pop(name, None)
-        return self._source.judge(Moment(update.stamp_ns, episode, tuple(self._known.values()), hand))
+        return self._source.judge(Moment(update.stamp_ns, episode, tuple(self._known.values()), hand, features))
 
     def begin(self, episode: int, instruction: str) -> None:
         """Begin an episode; another may have had its number, before its sender was restarted."""

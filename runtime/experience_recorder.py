@@ -16,7 +16,7 @@ from engram.core.contracts import Kinematics
 from engram.core.control import proprioception
 from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
-from engram.core.stamped_buffer import StampedBuffer, clock_restarted
+from engram.core.stamped_buffer import RESTART_NS, StampedBuffer, clock_restarted
 from engram.core.types import (
     NOBODY,
     UNJUDGED,
@@ -68,6 +68,7 @@ class ExperienceRecorder:
         self._emit, self._first_sequence, self._missed = emit, first_sequence, missed
         self._steps: StampedBuffer[_Step] = StampedBuffer(KEPT)  # not yet emitted
         self._executed: StampedBuffer[ActionChunk] = StampedBuffer(KEPT)  # one row each; version = author
+        self._aside: StampedBuffer[ActionChunk] = StampedBuffer(KEPT)  # rows of before, or of a clock that began anew
         self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
         self._observed_ns = 0  # newest
         self._chunk: ActionChunk | None = None
@@ -101,9 +102,15 @@ class ExperienceRecorder:
         self._propose()
 
     def executed(self, executed: ActionChunk) -> None:
-        """The safety node let a row through (or held)."""
-        self._look_at_clock(executed.stamp_ns)
-        self._executed.add(executed.stamp_ns, executed)
+        """The safety node let a row through (or held).
+
+        A row of before breaks off nothing: that the clock began anew, observations and statuses have to say, too.
+        """
+        stamp_ns = executed.stamp_ns
+        if clock_restarted(self._observed_ns, stamp_ns) and stamp_ns not in self._steps:
+            self._aside.add(stamp_ns, executed)
+            return
+        self._executed.add(stamp_ns, executed)
         self._flush()
 
     def became(self, status: EpisodeStatus) -> None:
@@ -126,6 +133,10 @@ class ExperienceRecorder:
         if clock_restarted(self._observed_ns, stamp_ns):  # the same episode number would be another episode
             self._break_off()
             self._executed.clear()
+            for row in self._aside.pop_through(stamp_ns + RESTART_NS):
+                if row.stamp_ns >= stamp_ns - RESTART_NS:
+                    self._executed.add(row.stamp_ns, row)
+            self._aside.clear()
             self._observed_ns = stamp_ns
 
     def _break_off(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import DENIED, EpisodeStatus, Verdict
+from engram.core.types import CANNOT_TELL, DENIED, EpisodeStatus, Verdict
 from engram.learning.motion_correction import outcome_of
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
@@ -19,6 +19,8 @@ RECENT_NS = 2_000_000_000
 AHEAD_NS = 500_000_000
 """One that is farther ahead of the clock is nonsense."""
 
+MEMORY = "memory"
+"""The source whose word goes before that of any other, unless a person says something."""
 CANCEL = "cancel"
 TOLD = ("succeeded", "failed", CANCEL)
 """What a person can say of a goal: how it ended, or that it shall end."""
@@ -40,7 +42,9 @@ class Goal:
     """None: it is being begun."""
     steps: int = 0
     verdict: Verdict | None = None
-    """Newest, of whoever judges."""
+    """Newest that is believed."""
+    told: dict[str, Verdict] = field(default_factory=dict)
+    """Newest of each source."""
     hold: VerdictHold = field(default_factory=VerdictHold)
 
 
@@ -119,9 +123,12 @@ class GoalBook:
         age_ns = now_ns - verdict.stamp_ns
         if age_ns > self._passed_ns() - goal.began_ns or not -AHEAD_NS <= age_ns <= RECENT_NS:
             return  # of an earlier goal with this number, of none, or of long ago
-        last = goal.verdict
+        last = goal.told.get(verdict.source)
         if last is not None and verdict.stamp_ns <= last.stamp_ns <= now_ns + AHEAD_NS:  # it comes late
             return  # a last one that is farther ahead is of before the clock was set back
+        goal.told[verdict.source] = verdict
+        if _believed(goal.told, now_ns) is not verdict:
+            return
         goal.verdict = verdict
         if goal.hold.take(verdict) and self.config.own_episodes:
             self.finish("succeeded", f"{verdict.source}: {verdict.reason}")
@@ -249,3 +256,14 @@ class GoalBook:
         self._publish_status(
             EpisodeStatus(self._clock_ns(), robot_id, episode, "", goal.instruction, goal.steps, state)
         )
+
+
+def _believed(told: Mapping[str, Verdict], now_ns: int) -> Verdict:
+    """Return the verdict that counts at ``now_ns``: the memory's where it can tell, else one that can, else the newest.
+
+    Of a source that fell silent nothing counts.
+    """
+    recent = {name: one for name, one in told.items() if now_ns - one.stamp_ns <= RECENT_NS}
+    can_tell = [recent[name] for name in sorted(recent, key=lambda name: name != MEMORY)]
+    can_tell = [one for one in can_tell if one.outcome != CANNOT_TELL]
+    return can_tell[0] if can_tell else max(told.values(), key=lambda one: one.stamp_ns)

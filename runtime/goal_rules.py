@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from engram.core.declared import check_named
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import EpisodeStatus
+from engram.core.words import check_words
 from engram.runtime.safety_notes import REFUSED_WHILE_STOPPED
 
 
 @dataclass(frozen=True)
 class GoalRequest:
-    """What the client asked for."""
+    """What the client asked for: words of at most ``WORDS_MAX`` characters."""
 
     instruction: str
     task: str = ""  # "" = the words decide
     episode: int = 0  # 0 = the current one, or a new one
+
+    def __post_init__(self) -> None:
+        check_words("instruction", self.instruction)
+        check_words("task", self.task)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,10 @@ class KnownObstacles:
             self._tell(found)
         return known
 
+    def lose(self) -> None:
+        """A change was refused, whatever it said: those told last stand, and only the full graph counts next."""
+        self._mirror.boot_id = ""
+
 
 def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle, ...]:
     """Return the objects among ``nodes`` that ``robot`` cannot take, as boxes, the nearest to its base first.

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engram.core.contracts import Detector, Memory, Policy, StepHook, World
+from engram.core.contracts import Detector, FeaturePolicy, Memory, Policy, StepHook, World
 from engram.core.control import hand
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
@@ -125,7 +125,7 @@ class Runtime:
             outcome = self.world.oracle_outcome()
             if on_step is not None:
                 on_step(seen, command, outcome)
-        self._remember(observation, outcome)  # shows the outcome: a released cube lies in the bin only now
+        self._look(observation, outcome)  # shows the outcome: a released cube lies in the bin only now
         if self.recorder is not None:
             self.recorder.became(self._status(observation, outcome, over=True))
         if self.memory is not None:
@@ -147,8 +147,7 @@ class Runtime:
         return outcome.over if self._judge is None else self._certain or outcome.truncated
 
     def _decide(self, observation: Observation, outcome: OracleOutcome) -> JointCommand:
-        offered = self._remember(observation, outcome)
-        self.policy.observe(observation, offered)
+        offered = self._look(observation, outcome)
         status = self._status(observation, outcome, over=False)
         if self.recorder is not None:
             read = offered if self.policy.reads_context else None
@@ -179,15 +178,23 @@ class Runtime:
         state = "running" if not over else "succeeded" if self._certain else "failed"
         return replace(status, task="", state=state, oracle_success=False, oracle_reward=0.0)
 
-    def _remember(self, observation: Observation, outcome: OracleOutcome) -> MemoryTokens | None:
+    def _look(self, observation: Observation, outcome: OracleOutcome) -> MemoryTokens | None:
+        """Let memory and policy observe, and judge what is seen; return what the memory offers the policy."""
+        over = self._over(outcome)
         if self.detector is None or self.memory is None:
+            if not over:
+                self.policy.observe(observation)
             return None
         controller = self.pipeline.controller
         held = hand(observation.joints, controller.kinematics, controller.robot)
         frame = observation.camera(self.perception_camera)
         tokens, update = remember(self.detector, self.memory, frame, held, outcome.instruction)
+        features = self._source is not None and self._source.reads_features
+        if not over or features:
+            self.policy.observe(observation, tokens)
         if self._judge is not None:
-            self._verdict = self._judge.judge(outcome.episode, outcome.instruction, update, held)
+            seen = self.policy.features() if features and isinstance(self.policy, FeaturePolicy) else None
+            self._verdict = self._judge.judge(outcome.episode, outcome.instruction, update, held, seen)
             self._certain |= self._hold.take(self._verdict)
         return tokens
 

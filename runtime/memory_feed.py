@@ -12,8 +12,9 @@ from engram.core.contracts import Memory
 from engram.core.errors import EngramError
 from engram.core.geometry import scene_in_frame
 from engram.core.robot import RobotConfig
-from engram.core.stamped_buffer import StampedBuffer
+from engram.core.stamped_buffer import StampedBuffer, clock_restarted
 from engram.core.types import (
+    MOST_OBJECTS,
     ActionChunk,
     EpisodeStatus,
     GraphUpdate,
@@ -23,6 +24,7 @@ from engram.core.types import (
     SceneObservation,
     Verdict,
 )
+from engram.core.words import check_words
 from engram.learning.rewards.memory_verdict import MemoryVerdict, MemoryVerdictConfig
 from engram.runtime.episode_follower import EpisodeFollower
 from engram.runtime.episode_judge import EpisodeJudge
@@ -34,6 +36,9 @@ KEPT = 64
 MAX_WAITING = 8
 """Instants whose scenes wait for tf, and scenes of one instant; beyond it the first is given up, and diagnostics say
 so."""
+
+RUNNING_NS = 3600 * 10**9
+"""A goal that began longer ago is none that runs now: somebody plays a recording [ns]."""
 
 MAX_CAMERAS = 16
 """Cameras that the robot's profile names at most."""
@@ -98,7 +103,7 @@ class MemoryFeed:
         self._scene_ns = self._context_ns = -1  # newest scene taken in; newest scene with a context
         self._episode_changed = False  # since the last commit
         self._looked = False  # since then; that a place was looked at in vain is known, too
-        self._guard = StampGuard(now_ns)
+        self._guard, self._now_ns = StampGuard(now_ns), now_ns
         known = memory.graph()
         self._newest_ns = known.stamp_ns  # of the scenes that the memory has
         self.durable = self.sequence = known.sequence
@@ -114,6 +119,9 @@ class MemoryFeed:
         """Take in a scene and where the hand was; it may have to wait for tf."""
         if self._refuses("scene", self._guard.refuses(scene.stamp_ns, self._newest_ns or None)):
             return
+        if scene.left_out:
+            self._monitor.count("objects left out", scene.left_out)
+            self._monitor.problem("objects", _left_out(scene))
         if hand is not None:
             scene = replace(scene, hand=hand)
         if scene.camera_pose.frame == self.config.frame:
@@ -160,8 +168,14 @@ class MemoryFeed:
         return scene_in_frame(scene, frame, np.eye(3) * sigma**2, robot)
 
     def status(self, status: EpisodeStatus) -> None:
-        """Take in what the episode is doing."""
-        if self._refuses("status", self._guard.ahead(status.stamp_ns)):
+        """Take in what the episode is doing.
+
+        Raises:
+            InvalidInputError: its words are longer than ``WORDS_MAX``.
+        """
+        check_words("status: instruction", status.instruction)
+        check_words("status: task", status.task)
+        if self._refuses("status", self._stale(status)):
             return
         self._statuses.add(status.stamp_ns, status)
         self._episode_changed |= self._episodes.status(status)
@@ -170,6 +184,20 @@ class MemoryFeed:
             self._judge.begin(status.episode, status.instruction)
         if self.config.lockstep:  # the scene of this step may have been there first
             self._tell_context()
+
+    def _stale(self, status: EpisodeStatus) -> str:
+        """Say why ``status`` is not of now; empty: it is.
+
+        The last one of a robot at rest may be of any time before. In lock-step one may be here before its /clock.
+        """
+        stamp_ns, newest_ns = status.stamp_ns, self._statuses.newest_ns
+        if self.config.lockstep:
+            return self._guard.ahead(stamp_ns)
+        if newest_ns is not None and clock_restarted(newest_ns, stamp_ns):
+            return self._guard.refuses(stamp_ns, newest_ns)
+        if status.running and self._now_ns is not None and (ago_ns := self._now_ns() - stamp_ns) > RUNNING_NS:
+            return f"of {ago_ns / 1e9:.0f} s ago, and said to run"
+        return self._guard.ahead(stamp_ns)
 
     def chunk(self, chunk: ActionChunk) -> None:
         """Note what the policy had read for ``chunk``."""
@@ -248,3 +276,10 @@ class MemoryFeed:
         with self._monitor.timed("verdict"):
             verdict = self._judge.judge(status.episode, status.instruction, update, hand)
         self._publish_verdict(verdict)
+
+
+def _left_out(scene: SceneObservation) -> str:
+    return (
+        f"{scene.camera}: {scene.left_out} objects of one frame left out, at most {MOST_OBJECTS} are taken; "
+        "does its detector suppress boxes that overlap?"
+    )

@@ -11,6 +11,7 @@ from engram.core.contracts import Memory
 from engram.core.errors import EngramError, InvalidInputError, StoreError, unknown_name
 from engram.core.questions import AtTime, Question, Relation, Selection
 from engram.core.types import GraphUpdate
+from engram.core.words import check_words
 from engram.memory.graph.conflicts import Conflict
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.merging import memories
@@ -38,7 +39,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client says: words, overruled by the other fields."""
+    """What a client says: words of at most ``WORDS_MAX`` characters, overruled by the other fields."""
 
     text: str
     near: str = ""  # label or node id; "" = anywhere
@@ -48,6 +49,10 @@ class Asked:
     at_ns: int = 0  # true in the world then; 0 = as the words say, else now
     believed_at_ns: int = 0  # as the memory believed it then; 0 = as it knows now
     limit: int = 0  # most nodes to return; 0 = the default
+
+    def __post_init__(self) -> None:
+        check_words("text", self.text)
+        check_words("near", self.near)
 
 
 @dataclass(frozen=True)

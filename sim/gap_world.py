@@ -9,18 +9,20 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from engram.core.control import EndEffectorController
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.geometry import make_pose, rotation
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.safety import SafetyConfig
 from engram.core.types import CameraFrame, JointCommand, Observation, Pose
-from engram.sim.gaps import Gap, get_gap
+from engram.sim.gaps import GAPS, Gap
 from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
 
 LIMITS = ("velocity_fraction", "acceleration_fraction", "jerk_fraction")
 """Of :class:`engram.core.safety.SafetyConfig`: what ``limits`` of a gap sets."""
+MOTIONS = ("yaw_deg", "gain", "deadband", "limits")
+"""What a gap says of motions: it is no part of a world, which gets joint targets, but of :func:`gap_pipeline`."""
 
 
 class GapWorld(MujocoWorld):
@@ -137,14 +139,32 @@ def gap_pipeline(world: GapWorld) -> CommandPipeline:
 
 
 def world_gap(name: str) -> Gap:
-    """Return the gap of that name, as :func:`engram.sim.gaps.get_gap` takes it, if it lies in the world alone.
+    """Return the gap of that name, one of ``WORLD_GAPS``.
 
     Raises:
-        InvalidInputError: it turns, scales, swallows or limits motions.
+        InvalidInputError: it is a file of ``engram identify``, or says how motions differ or are limited.
         UnknownNameError: there is no such gap.
     """
-    gap, nominal = get_gap(name), Gap()
-    for field in ("yaw_deg", "gain", "deadband", "limits"):
-        if getattr(gap, field) != getattr(nominal, field):
-            raise InvalidInputError(f"{name!r} has {field}, which no world has that gets joint targets")
-    return gap
+    if name.endswith(".json"):
+        raise _not_in_world(name, "is a file of engram identify, which always says how motions differ")
+    if name not in GAPS:
+        raise unknown_name("gap", name, WORLD_GAPS)
+    if motions := _of_motions(GAPS[name]):
+        raise _not_in_world(name, f"has {', '.join(motions)}")
+    return GAPS[name]
+
+
+def _of_motions(gap: Gap) -> list[str]:
+    """Return the names of what ``gap`` says of motions."""
+    return [name for name in MOTIONS if getattr(gap, name) != getattr(GAPS["none"], name)]
+
+
+def _not_in_world(name: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"gap {name!r} {why}, and that cannot be built into the simulated world, which gets joint targets; valid: "
+        f"{', '.join(WORLD_GAPS)}"
+    )
+
+
+WORLD_GAPS = tuple(name for name, gap in GAPS.items() if not _of_motions(gap))
+"""Names of the gaps that can be built into the simulated world."""

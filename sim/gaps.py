@@ -72,6 +72,9 @@ _RANGES = {
 }
 """Least and most of what has to be in a range."""
 
+ROBOT = "robot"
+"""In a file, under ``found``: from which robot's configuration it tells the gap, if not from the shipped Panda's."""
+
 GAPS: dict[str, Gap] = {
     "none": Gap(),
     "turned": Gap(yaw_deg=15.0),
@@ -102,11 +105,18 @@ def get_gap(name: str) -> Gap:
 
 
 def read_gap(path: Path) -> Gap:
-    """Return the gap in the JSON file ``path``, under ``gap``: its values by name; what is not named is nominal."""
+    """Return the gap in the JSON file ``path``, under ``gap``: its values by name; what is not named is nominal.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or holds no gap, or one from another robot than the simulated one.
+    """
     try:
-        told = dict(json.loads(path.read_text())["gap"])
+        kept = json.loads(path.read_text())
+        told, robot = dict(kept["gap"]), dict(kept.get("found", {})).get(ROBOT)
     except DAMAGED as error:
         raise InvalidInputError(f"{path}: no gap can be read there: {error!r}") from error
+    if robot is not None:
+        raise InvalidInputError(f"{path}: a gap from {robot}, expected one from panda_2f85, which is simulated")
     try:
         if unknown := sorted(set(told) - {field.name for field in fields(Gap)}):
             raise unknown_name("value of a gap", unknown[0], (field.name for field in fields(Gap)))

@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.camera import intrinsics
 from engram.core.errors import EngramError, unknown_name
+from engram.core.system_packages import LIBRARIES
 from engram.core.types import CameraFrame, Pose
 
 if TYPE_CHECKING:
@@ -143,6 +144,5 @@ def _open(model: mujoco.MjModel, width: int, height: int) -> mujoco.Renderer:
     except Exception as error:  # EGL, OSMesa and GLFW each fail in their own way
         raise EngramError(
             f"no OpenGL context for camera images (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: {error}). "
-            "Install libegl1 and a driver (libgl1-mesa-dri), set MUJOCO_GL=egl before mujoco is imported, "
-            "or use profile 'none'."
+            f"Install {LIBRARIES} (apt-get), set MUJOCO_GL=egl before mujoco is imported, or use profile 'none'."
         ) from error

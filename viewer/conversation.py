@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import viser
 
+from engram.core.words import WORDS_MAX
 from engram.viewer.markup import duration
 from engram.viewer.values import Answer
 
@@ -66,6 +67,10 @@ class Conversation:
         if not words:
             return
         self._question.value = ""  # type: ignore[misc]  # viser has a setter
+        if len(words) > WORDS_MAX:
+            why = f"Not asked: {len(words)} characters, at most {WORDS_MAX} are taken."
+            self._add(f"{words[:60]} ...").answer.content = answer_html(Answer(words, why))
+            return
         self._waiting.append((words, self._add(words)))
         self._ask(words)
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import viser
 
+from engram.core.words import WORDS_MAX
 from engram.viewer.by_hand import ByHand
 from engram.viewer.markup import paragraph
 from engram.viewer.values import PageActions
@@ -79,6 +80,8 @@ class DriveTab:
         words = self._instruction.value.strip()
         if not words:
             self.reply("Write what the robot shall do first.")
+        elif len(words) > WORDS_MAX:
+            self.reply(f'"{words[:60]} ..." was not sent: {len(words)} characters, at most {WORDS_MAX} are taken.')
         elif reason := self._stopped():
             self.reply(f'"{words}" was not sent: the robot is stopped ({reason}). {HOW_TO_RELEASE}')
         else:

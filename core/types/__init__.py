@@ -21,6 +21,8 @@ from engram.core.types.lineage import CORRECTION, NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
     DEPTH_RANGE_M,
     EVENT_KINDS,
+    MOST_OBJECTS,
+    MOST_SKILLS,
     MOST_TOKENS,
     POSITION_SIGMA_M,
     Advice,
@@ -37,10 +39,11 @@ from engram.core.types.scene import (
     SceneNode,
     SceneObservation,
     Skill,
+    best_scores,
     observation_id,
 )
 from engram.core.types.sensing import CameraFrame, JointState, Observation, Pose
-from engram.core.types.verdict import CANNOT_TELL, CONFIRMED, DENIED, VERDICTS, Verdict
+from engram.core.types.verdict import CANNOT_TELL, CONFIRMED, DENIED, VERDICTS, Features, Verdict
 
 __all__ = [
     "ACTION_SPACES",
@@ -53,6 +56,8 @@ __all__ = [
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
+    "MOST_OBJECTS",
+    "MOST_SKILLS",
     "MOST_TOKENS",
     "NOBODY",
     "POSITION_SIGMA_M",
@@ -70,6 +75,7 @@ __all__ = [
     "EpisodeResult",
     "EpisodeStatus",
     "Evidence",
+    "Features",
     "GraphEvent",
     "GraphUpdate",
     "Hand",
@@ -89,6 +95,7 @@ __all__ = [
     "Skill",
     "Transition",
     "Verdict",
+    "best_scores",
     "observation_id",
     "unchecked",
 ]

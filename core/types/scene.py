@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,19 @@ from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.statistics import Rate, wilson
 from engram.core.types.basics import EMBEDDING_DIM, set_fields
 from engram.core.types.sensing import Pose
+from engram.core.words import short_name
 
 MOST_TOKENS, WIDEST_TOKEN = 256, 4096
 """Entries of memory for a policy at one step, and numbers of each: a message that says more is refused."""
+MOST_OBJECTS = 256
+"""Objects of one observation. A table has tens of them; thousands are boxes of a detector that suppresses none of those
+that overlap, and what a frame costs grows with their square."""
+MOST_CELLS = 1 << 20
+"""Cells of the depth grid of one observation."""
+MOST_SKILLS = 64
+"""Pairs of task and policy version in a robot's profile, the newest; semantic memory keeps more."""
 MAX_LABEL = 200
-"""Longest label of an object [characters]."""
+"""Longest label of an object, and longest name of a camera [characters]."""
 MAX_PLACE_M = 1e5
 """Farthest place, and greatest extent, that an observation may name [m]: beyond it a sensor or a sender is wrong."""
 POSITION_SIGMA_M = 0.01
@@ -107,13 +115,19 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """Finished tasks of one policy version."""
+    """Finished tasks of one policy version.
+
+    On a robot the words of a goal name its task: long ones are cut, see :func:`~engram.core.words.short_name`.
+    """
 
     task: str
     policy_version: str
     successes: int
     n: int
     last_ns: int = -1  # when it last succeeded; -1 = never
+
+    def __post_init__(self) -> None:
+        set_fields(self, task=short_name(self.task), policy_version=short_name(self.policy_version))
 
     @property
     def rate(self) -> Rate:
@@ -132,9 +146,10 @@ class Embodiment:
     gripper_m: float = 0.0  # widest opening between the fingers
     mobile_base: bool = False
     sensors: tuple[str, ...] = ()  # "front camera", ...
-    skills: tuple[Skill, ...] = ()
+    skills: tuple[Skill, ...] = ()  # of more than MOST_SKILLS the last ones stay
 
     def __post_init__(self) -> None:
+        set_fields(self, skills=self.skills[-MOST_SKILLS:])
         for name in ("joints", "reach_m", "payload_kg", "gripper_m"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
@@ -151,6 +166,9 @@ class SceneObservation:
 
     The camera's view makes a missing detection evidence of absence. Without a view (``image_size`` of 0 x 0, the
     default) the observation says where its objects are and nothing about any other object.
+
+    Of more than ``MOST_OBJECTS`` objects those with the best scores stay. The others were seen, too: such an
+    observation has no view.
     """
 
     stamp_ns: int
@@ -165,6 +183,7 @@ class SceneObservation:
     hand: Hand | None = None  # None: nothing is known of the hand, and held_by stays as it was
     depth_range_m: tuple[float, float] = DEPTH_RANGE_M  # what the camera measures; nothing is missed beyond it
     body: Body | None = None  # None: nobody says where the robot stood
+    left_out: int = 0  # objects that were seen beyond MOST_OBJECTS
 
     def __post_init__(self) -> None:
         if not (isinstance(self.stamp_ns, int | np.integer) and 0 <= self.stamp_ns < 2**63):
@@ -172,11 +191,25 @@ class SceneObservation:
         near, far = self.depth_range_m
         if not 0.0 <= near < far < math.inf:
             raise InvalidInputError(f"SceneObservation.depth_range_m: {near}..{far}, expected 0 <= nearest < farthest")
+        if len(self.camera) > MAX_LABEL:
+            named = self.camera[:40]
+            raise InvalidInputError(f"SceneObservation.camera: {named!r}, expected 0..{MAX_LABEL} characters")
+        if (cells := np.size(self.depth_grid)) > MOST_CELLS:
+            expected = f"at most {MOST_CELLS} of a coarse grid"
+            raise InvalidInputError(f"SceneObservation.depth_grid: {cells} cells, expected {expected}")
+        self._keep_the_best()
         set_fields(
             self,
             intrinsics=checked("SceneObservation.intrinsics", self.intrinsics, (3, 3)),
             depth_grid=checked("SceneObservation.depth_grid", self.depth_grid, (None, None), np.float32),
         )
+
+    def _keep_the_best(self) -> None:
+        if (more := len(self.objects) - MOST_OBJECTS) > 0:
+            kept = tuple(self.objects[i] for i in best_scores([seen.score for seen in self.objects]))
+            set_fields(self, objects=kept, left_out=self.left_out + more)
+        if self.left_out:
+            set_fields(self, image_size=(0, 0), depth_grid=np.zeros((0, 0), np.float32))
 
     @property
     def has_view(self) -> bool:
@@ -187,6 +220,16 @@ class SceneObservation:
     def id(self) -> str:
         """The name by which evidence points at this observation: ``camera@stamp``."""
         return observation_id(self.camera, self.stamp_ns)
+
+
+def best_scores(scores: Sequence[float], most: int = MOST_OBJECTS) -> list[int]:
+    """Return the indices of the ``most`` highest of ``scores``, in their order; of equal ones the first, NaN last.
+
+    >>> best_scores([0.5, 0.9, 0.5, 0.7], 3)
+    [0, 1, 3]
+    """
+    ranked = np.argsort(-np.nan_to_num(np.asarray(scores, np.float64), nan=-np.inf), kind="stable")
+    return sorted(ranked[:most].tolist())
 
 
 def observation_id(camera: str, stamp_ns: int) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types.basics import set_fields
 
 CONFIRMED, DENIED, CANNOT_TELL = "confirmed", "denied", "cannot_tell"
 VERDICTS = (CONFIRMED, DENIED, CANNOT_TELL)
@@ -39,3 +43,16 @@ class Verdict:
             raise InvalidInputError(f"Verdict.probability: nan, expected 0..1 where the verdict is {self.outcome!r}")
         if not self.source:
             raise InvalidInputError("Verdict.source: empty, expected who judged")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a policy makes of its newest observation, in numbers: the input of a success classifier."""
+
+    encoder: str
+    """Digest of the weights that made them. Features of other weights mean something else."""
+    values: np.ndarray
+    """(c,) float32."""
+
+    def __post_init__(self) -> None:
+        set_fields(self, values=checked("Features.values", self.values, (None,), np.float32, finite=False))

@@ -23,7 +23,7 @@ from engram.learning.algorithms.contract import Algorithm
 from engram.learning.algorithms.distillation import ActionUnits, distill_head
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.motion_correction import MotionCorrection
-from engram.learning.replay.buffer import Episode
+from engram.learning.replay.buffer import Episode, shown
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
@@ -179,6 +179,10 @@ class BehaviorCloning(Algorithm):
     def _kinds(self, batch: Any) -> set[str]:
         """Return the kinds of goals in ``batch``."""
         return {kind_of(words) for words in batch["task"]}
+
+    def conditions(self, episode: Episode) -> Tensor:
+        """Return what the head of the weights to ship is conditioned by (n, c) at each step of ``episode``."""
+        return self._condition(shown([(episode, step) for step in range(len(episode))]))
 
     @torch.no_grad()
     def _condition(self, batch: Any) -> Tensor:

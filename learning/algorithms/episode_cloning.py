@@ -98,6 +98,10 @@ class EpisodeCloning(BehaviorCloning):
             check()
             yield whole(one)
 
+    def conditions(self, episode: Episode) -> Tensor:
+        """Return what the head of the weights to ship is conditioned by (n, c) at each step of ``episode``."""
+        return self._condition(whole(episode))
+
     @torch.no_grad()
     def _condition(self, batch: Windows) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) at the steps of whole episodes."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engram.core.types import Hand, SceneNode, Verdict
+from engram.core.types import Features, Hand, SceneNode, Verdict
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Moment:
     objects: Sequence[SceneNode] = ()
     """What the memory believes of the objects that an instruction may mean, in ``base_link``."""
     hand: Hand | None = None
+    features: Features | None = None
+    """What the policy makes of its newest observation; None: it tells none."""
 
 
 class RewardSource(ABC):
@@ -25,10 +27,16 @@ class RewardSource(ABC):
 
     name: str
     """Of the source, in ``Verdict.source``."""
+    reads_features: bool = False
+    """Whether it judges by ``Moment.features``, which take the policy some milliseconds."""
 
     @abstractmethod
     def begin(self, instruction: str) -> None:
         """Take the words of a new episode."""
+
+    def knows(self, instruction: str) -> bool:
+        """Whether it can judge, in principle, what the words ``instruction`` want."""
+        return True
 
     @property
     def things(self) -> tuple[str, ...]:

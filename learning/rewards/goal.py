@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from engram.core.words import WORDS_MAX
+
 ON, IN, AT, ABOVE, TOUCHED, PRESSED, OPEN, HELD = "on", "in", "at", "above", "touched", "pressed", "open", "held"
 
 
@@ -63,6 +65,8 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (HELD, rf"(?:pick|lift) {_THING} up"),
 )  # the first that fits the whole instruction
 _POLITE = r"(?:(?:please|could you|can you|would you|will you|now),? )+"
+_TRAILING = ("please", "now", "once", "fully", "carefully", "gently", "slowly")
+"""Words at the end that change nothing."""
 _SEVERAL = re.compile(r"[,;:?]|\b(?:then|after|before|when|while|once|twice|back|again|until it|both|every|each|or)\b")
 """Words of an instruction that asks for more than one thing, or for a state that is over."""
 _NEGATED = re.compile(
@@ -79,15 +83,19 @@ _NO_NAME = re.compile(
 def goal_of(instruction: str) -> Goal | None:
     """Return what ``instruction`` wants of the scene; None: no relation that is known here says it.
 
+    More than ``WORDS_MAX`` characters are not read.
+
     >>> goal_of("Pick up the red cube and put it in the bin.")
     Goal(relation='in', thing='red cube', target='bin')
     >>> goal_of("press the buttons in the order in which they lit up") is None
     True
     """
+    if len(instruction) > WORDS_MAX:
+        return None
     words = " ".join(instruction.casefold().split()).strip("\"'“”„").rstrip(" .!…")
     asked = re.match(_POLITE, words)
     words = words[asked.end() :].rstrip("?") if asked else words
-    words = re.sub(r"(?:,? (?:please|now|once|fully|carefully|gently|slowly))+$", "", words)
+    words = _without_trailing(words)
     if _SEVERAL.search(words) or _NEGATED.search(words):
         return None
     for relation, pattern in _PATTERNS:
@@ -96,6 +104,14 @@ def goal_of(instruction: str) -> Goal | None:
             thing = found["thing"] or found.get("other") or ""
             return _named(relation, thing, found.get("target") or "")
     return None
+
+
+def _without_trailing(words: str) -> str:
+    while True:
+        rest, space, last = words.rpartition(" ")
+        if not space or last not in _TRAILING:
+            return words
+        words = rest.removesuffix(",")
 
 
 def kind_of(task: str) -> str:

@@ -113,6 +113,10 @@ class MemoryVerdict(RewardSource):
         self._latched: Verdict | None = None
         self._began_ns: int | None = None
 
+    def knows(self, instruction: str) -> bool:
+        """Whether ``instruction`` names a relation."""
+        return goal_of(instruction) is not None
+
     @property
     def things(self) -> tuple[str, ...]:
         """What to look for in the memory, in words."""

@@ -121,6 +121,20 @@ class IdentityResolver:
                 self.merge(was, row, step)
                 step.sighted.append(was)
 
+    def delete_unsure(self, step: Step) -> None:
+        """Delete objects that may be false detections, beyond ``most_unsure`` those seen longest ago."""
+        columns, config, rows = self.columns, self.config, self.columns.rows("object")
+        unsure = rows[(columns.sights[rows] < config.confirmed_after) & (columns.belief[rows] < config.sure_belief)]
+        if len(unsure) <= config.most_unsure:
+            return
+        oldest = unsure[np.argsort(columns.last_ns[unsure], kind="stable")]
+        ids = {row: columns.about(row).id for row in oldest.tolist()}
+        ever, gone = self.history.ever_sure(ids.values()), {row for _, row in step.gone}
+        never = [row for row, node_id in ids.items() if not ever[node_id] and row not in gone]
+        for row in never[: max(0, len(never) - config.most_unsure)]:
+            if row not in step.sighted:
+                self._delete(row, step)
+
     def reappeared(self, row: int, step: Step) -> bool:
         """Whether something like ``row`` was first seen elsewhere since ``row`` was last seen: it may be the same."""
         columns, others = self.columns, self._namesakes(row, step)

@@ -35,6 +35,9 @@ from engram.memory.graph.visibility import UNSEEN as NOT_LOOKED
 from engram.memory.storage.columns import ABSENT, OBJECT, OCCLUDED, UNSEEN, half_extents
 from engram.memory.storage.history import History
 
+_MOST_COMPARED = 2048
+"""Known objects that are compared with the detections of a frame at once: a matrix has as many rows."""
+
 
 class Tracker:
     """Updates the scene graph, its history, the coverage and the grasps with one frame at a time, in RAM only."""
@@ -98,6 +101,8 @@ class Tracker:
         self.identities.merge_doubles(lost, seen_as, step)
         self._update_missed(lost, seen_as, step)
         self.identities.settle(step)
+        if step.spawned:
+            self.identities.delete_unsure(step)
         return self._finish(step)
 
     def _begin_anew(self, stamp_ns: int) -> int:
@@ -176,7 +181,10 @@ class Tracker:
         return self.columns.objects_within(points.min(axis=0), points.max(axis=0))
 
     def _match(self, rows: np.ndarray, seen: AppearanceFeatures) -> Assignment:
-        """Assign detections to ``rows``; rows too far from every detection are not compared."""
+        """Assign detections to ``rows``; rows too far from every detection are not compared.
+
+        Nor are, of more than ``_MOST_COMPARED``, those that are farthest from the nearest one.
+        """
         columns, gate = self.columns, self.config.association.place_gate
         if not len(rows) or not len(seen.labels):
             return Assignment((), tuple(range(len(seen.labels))))
@@ -184,6 +192,8 @@ class Tracker:
         widest += np.trace(seen.covariance, axis1=1, axis2=2).max() + 3 * self.config.association.motion_m**2
         nearest, _ = cKDTree(seen.position).query(columns.position[rows])
         some = np.flatnonzero(nearest**2 <= gate * widest)
+        if len(some) > _MOST_COMPARED:
+            some = np.sort(some[np.argsort(nearest[some], kind="stable")[:_MOST_COMPARED]])
         absent = columns.state[rows[some]] == ABSENT
         found = assign(AppearanceFeatures.rows(columns, rows[some]), seen, self.config.association, absent)
         return Assignment(tuple((int(some[i]), j) for i, j in found.known), found.new)
@@ -255,6 +265,9 @@ class Tracker:
         """Tell (n,) bool in whose place another object of about the same size stands."""
         if not len(rows) or not len(seen.labels):
             return np.zeros(len(rows), bool)
+        if len(rows) > _MOST_COMPARED:
+            parts = np.array_split(rows, -(-len(rows) // _MOST_COMPARED))
+            return np.concatenate([self._replaced(part, seen) for part in parts])
         columns = self.columns
         offset = np.abs(columns.position[rows][:, None] - seen.position[None])
         ours, theirs = columns.half[rows][:, None], seen.size[None] / 2

@@ -26,6 +26,9 @@ class TrackerConfig:
     """An absent object with fewer detections than this is deleted as a false detection, if it was never believed or is
     missed within ``look_s`` of its last detection. An object with fewer detections is not matched with one that is
     absent elsewhere either."""
+    most_unsure: int = 1024
+    """Of objects with fewer detections than that, which were never believed, so many stay, those seen last; the others
+    are deleted as false detections. Else a detector that reports something new in every frame fills the memory."""
     sure_name: float = 0.67
     """Least share of the votes for its label that such a match needs."""
     look_s: float = 10.0

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
+from engram.core.words import WORDS_MAX
+
 _RELATIONS = {
     "on top of": "on", "on": "on", "inside": "in", "in": "in", "next to": "near", "near": "near", "beside": "near",
     "by": "near", "close to": "near", "held by": "held_by", "in the hand of": "held_by",
 }  # fmt: skip
 THING = r"(?:the |a |an |my |your )?"
+_RELATION = re.compile(rf"(?:^|\s)(?P<relation>{'|'.join(sorted(_RELATIONS, key=len, reverse=True))})\s+{THING}(?=\w)")
+_NO_THING = re.compile(r"[^\w\s'-]")
+"""No thing's name has this character."""
 
 
 _OPENINGS = (
@@ -33,12 +38,17 @@ def without_opening(words: str) -> str:
 
 
 def split_relation(words: str) -> tuple[str, str, str]:
-    """Return what is left of ``words``, the relation and what it points at."""
-    names = "|".join(sorted(_RELATIONS, key=len, reverse=True))
-    match = re.search(rf"(?:^|\s)(?P<relation>{names})\s+{THING}(?P<thing>[\w][\w\s'-]*)$", words)
+    """Return what is left of ``words``, the relation and what it points at, up to the end of the sentence.
+
+    It takes as long as the words are. More than ``WORDS_MAX`` characters have no relation.
+    """
+    if len(words) > WORDS_MAX:
+        return words, "", ""
+    begin = max((other.end() for other in _NO_THING.finditer(words)), default=0)  # behind it all could be a thing
+    match = _RELATION.search(words, begin)
     if match is None:
         return words, "", ""
-    return words[: match.start()].strip(), _RELATIONS[match["relation"]], match["thing"].strip()
+    return words[: match.start()].strip(), _RELATIONS[match["relation"]], words[match.end() :].strip()
 
 
 def without_articles(words: str) -> str:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 
 from engram.core.questions import AtTime, Capability, Question
+from engram.core.words import check_words
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.registry import understood
 from engram.memory.query.time_words import not_understood, unread
@@ -34,9 +35,10 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     """Return the question that ``text`` asks at ``now_ns``; words that no rule knows describe the object.
 
     Raises:
-        InvalidInputError: a date or a time of day that does not exist, one that is still to come, or times that do not
-            go together.
+        InvalidInputError: more than ``WORDS_MAX`` characters, a date or a time of day that does not exist, one that is
+            still to come, or times that do not go together.
     """
+    check_words("question", text)
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
     words, valid = Times(now_ns, config or QuestionConfig()).take(words)

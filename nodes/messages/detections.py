@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from vision_msgs.msg import Detection3D, Detection3DArray
+from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from engram.core.errors import InvalidInputError
-from engram.core.types import DetectedObject, Pose, SceneObservation
+from engram.core.types import DetectedObject, Pose, SceneObservation, best_scores
 from engram.nodes.messages.basics import from_stamp, pose_from_msg, xyz
 
 DETECTIONS = "detector"
@@ -18,8 +20,8 @@ def detections_from_msg(msg: Detection3DArray) -> tuple[SceneObservation, tuple[
 
     Each detection counts as its most confident class. The box gives place and size; a detection without a box is
     where that class's pose says. A detection without a class, in another frame, or with a number that does not fit is
-    left out, and the reason names its place in the array. The message has no camera, so that a missing object is no
-    evidence of absence.
+    left out, and the reason names its place in the array. Of more than an observation holds the most confident ones
+    are looked at. The message has no camera, so that a missing object is no evidence of absence.
 
     Raises:
         InvalidInputError: nothing says which frame the poses are in.
@@ -29,13 +31,15 @@ def detections_from_msg(msg: Detection3DArray) -> tuple[SceneObservation, tuple[
         raise InvalidInputError("Detection3DArray.header.frame_id: empty, expected the frame of the poses")
     objects: list[DetectedObject] = []
     refused: list[str] = []
-    for number, found in enumerate(msg.detections):
+    kept = best_scores([max(map(_score, found.results), default=-1.0) for found in msg.detections])
+    for number in kept:
         try:
-            objects.append(_object(found, frame))
+            objects.append(_object(msg.detections[number], frame))
         except InvalidInputError as error:
             refused.append(f"detections[{number}]: {error}")
-    where = Pose(np.zeros(3), frame=frame)
-    return SceneObservation(from_stamp(msg.header.stamp), DETECTIONS, tuple(objects), where), tuple(refused)
+    stamp_ns, where = from_stamp(msg.header.stamp), Pose(np.zeros(3), frame=frame)
+    left_out = len(msg.detections) - len(kept)
+    return SceneObservation(stamp_ns, DETECTIONS, tuple(objects), where, left_out=left_out), tuple(refused)
 
 
 def _object(found: Detection3D, frame: str) -> DetectedObject:
@@ -43,7 +47,7 @@ def _object(found: Detection3D, frame: str) -> DetectedObject:
         raise InvalidInputError(f"frame {found.header.frame_id!r}, expected {frame!r} as the array")
     if not found.results:
         raise InvalidInputError("no hypothesis, expected at least one class_id with its score")
-    best = max(found.results, key=lambda result: np.nan_to_num(result.hypothesis.score, nan=-1.0))
+    best = max(found.results, key=_score)
     if not best.hypothesis.class_id:
         raise InvalidInputError("class_id: empty, expected the name of the class")
     size = xyz(found.bbox.size)
@@ -55,3 +59,8 @@ def _object(found: Detection3D, frame: str) -> DetectedObject:
         covariance if covariance.any() and covariance[0, 0] >= 0 else None,  # -1 says that it is not known
         size if size.any() else None,
     )
+
+
+def _score(result: ObjectHypothesisWithPose) -> float:
+    score = result.hypothesis.score
+    return -1.0 if math.isnan(score) else score

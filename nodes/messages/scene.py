@@ -19,6 +19,7 @@ from engram.core.types import (
     SceneEdge,
     SceneNode,
     SceneObservation,
+    best_scores,
 )
 from engram.memory.storage.embodiment_json import embodiment_from
 from engram.nodes.messages.basics import (
@@ -100,16 +101,18 @@ def scene_to_msg(scene: SceneObservation) -> SceneObservationMsg:
 
 
 def scene_from_msg(msg: SceneObservationMsg) -> SceneObservation:
-    """Return the observation; raises InvalidInputError when an array does not fit."""
+    """Return the observation with the objects that it keeps; raises InvalidInputError when an array does not fit."""
     frame = msg.header.frame_id
+    kept = best_scores([found.score for found in msg.objects])  # a conversion costs more than a look at the score
     grid = reshape(
         "SceneObservation.depth_grid", msg.depth_grid, (msg.depth_grid_height, msg.depth_grid_width), np.float32
     )
     return SceneObservation(
-        from_stamp(msg.header.stamp), msg.camera, tuple(_object_from_msg(found, frame) for found in msg.objects),
+        from_stamp(msg.header.stamp), msg.camera, tuple(_object_from_msg(msg.objects[i], frame) for i in kept),
         pose_from_msg(msg.camera_pose, frame), np.array(msg.camera_k, np.float64).reshape(3, 3),
         (msg.width, msg.height), grid,
         depth_range_m=(round(msg.min_depth, 6), round(msg.max_depth, 6)) if msg.max_depth else DEPTH_RANGE_M,
+        left_out=len(msg.objects) - len(kept),
     )  # fmt: skip
 
 
@@ -124,7 +127,7 @@ def node_to_msg(node: SceneNode) -> SceneNodeMsg:
     msg.observations = int(node.observations)
     msg.embedding = floats(node.embedding)
     msg.first_evidence, msg.last_evidence = node.first_evidence, node.last_evidence
-    msg.embodiment = "" if node.embodiment is None else json.dumps(asdict(node.embodiment))
+    msg.embodiment = "" if node.embodiment is None else json.dumps(asdict(node.embodiment), ensure_ascii=False)
     return msg
 
 

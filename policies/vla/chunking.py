@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.core.contracts import Policy, StatefulPolicy
+from engram.core.contracts import FeaturePolicy, Policy, StatefulPolicy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
-from engram.core.types import ACTION_SPACES, ActionChunk, Lineage, MemoryTokens, Observation
+from engram.core.types import ACTION_SPACES, ActionChunk, Features, Lineage, MemoryTokens, Observation
 from engram.policies.vla.vla_policy import VlaPolicy
 
 
-class ReplanningPolicy(Policy, StatefulPolicy):
+class ReplanningPolicy(Policy, StatefulPolicy, FeaturePolicy):
     """Wraps a policy and replans at every control step; a subclass decides how to use the answers."""
 
     def __init__(self, policy: Policy) -> None:
@@ -55,6 +55,10 @@ class ReplanningPolicy(Policy, StatefulPolicy):
     def ablation(self) -> str:
         """What the inner policy's memory is spoilt by."""
         return self.policy.ablation
+
+    def features(self) -> Features | None:
+        """Return the inner policy's features."""
+        return self.policy.features() if isinstance(self.policy, FeaturePolicy) else None
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
         """Return the inner policy's sequence memory and the chunks still in use; nothing where it has no memory."""

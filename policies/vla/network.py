@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import torch
@@ -161,6 +162,15 @@ class EngramVLA(RememberingNetwork):
         if jitter > 0:
             image = image * (1 + jitter * (2 * torch.rand(len(image), 1, 1, 1, device=image.device) - 1))
         return image
+
+
+def encoder_digest(network: nn.Module) -> str:
+    """Return 16 hex digits of all weights but the action head's: networks that have them alike see alike."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        if not name.startswith("head."):
+            total.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()[:16]
 
 
 def random_shift(image: Tensor, pixels: int) -> Tensor:

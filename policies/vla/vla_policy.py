@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from engram.core.context_rows import MEMORY_AGE_KEY, MEMORY_MASK_KEY, MEMORY_PLACE_KEY, MEMORY_TOKENS_KEY
-from engram.core.contracts import Kinematics, Policy, StatefulPolicy
+from engram.core.contracts import FeaturePolicy, Kinematics, Policy, StatefulPolicy
 from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
+from engram.core.types import ActionChunk, Features, Lineage, MemoryTokens, Observation
 from engram.policies.checkpoint import read_weights
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.network_policy import NetworkPolicy
@@ -27,6 +27,7 @@ from engram.policies.lerobot.policy_config import PolicyConfig
 from engram.policies.lerobot.robot_features import alike
 from engram.policies.vla.contract import Percept
 from engram.policies.vla.flow import Guide
+from engram.policies.vla.network import EngramVLA, encoder_digest
 from engram.policies.vla.recurrent_state import ABLATIONS, NO_CONTEXT, RecurrentState
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class _Answer(NamedTuple):
     chunk: Tensor  # (1, h, a) normalised
 
 
-class VlaPolicy(Policy, StatefulPolicy):
+class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
     """Observations and an instruction -> action chunks of relative tool motions.
 
     A network with a sequence memory encodes and writes every observation; one without encodes only when it acts.
@@ -91,6 +92,7 @@ class VlaPolicy(Policy, StatefulPolicy):
         self._lineage = lineage
         self._ablation = ablation
         self.instructions = instructions
+        self._encoder: str | None = None  # digest of all weights but the action head's, once it was asked for
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -153,6 +155,22 @@ class VlaPolicy(Policy, StatefulPolicy):
         fresh.load_state_dict(tensors)
         self._policy, self._weights_version = fresh.eval(), version
         self._percept = None  # the new network encodes again; the memory's state stays
+        self._encoder = None
+
+    def features(self) -> Features | None:
+        """Return what the action head is conditioned by at the newest observation; None for a network of another kind.
+
+        A correction of the motions changes the head alone: features of before and after are the same.
+        """
+        model = self._policy.model
+        if self._observation is None or not isinstance(model, EngramVLA):
+            return None
+        with self._without_gradients():
+            batch, percept = self._understand()
+            condition = model.condition(dict(batch), percept)
+        if self._encoder is None:
+            self._encoder = encoder_digest(model)
+        return Features(self._encoder, condition[0].numpy())
 
     def memory_state(self) -> Mapping[str, np.ndarray]:
         """Return the sequence memory of the running episode; empty without one or before the first step."""

@@ -1,4 +1,4 @@
-"""Parameters of a node that takes what moves the robot from known nodes alone."""
+"""Parameters of a node that takes what moves the robot, and what it keeps, from known nodes alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engram.runtime.parameters.node import NodeConfig
 
 @dataclass(frozen=True)
 class BoundNodeConfig(NodeConfig):
-    """Parameters of every node that listens to what moves the robot."""
+    """Parameters of every node that listens to what moves the robot, or keeps what it hears."""
 
     writers: tuple[str, ...] = ("",)
     """Who must write a topic, as topic=node, such as command=safety_node; nodes lie in the same namespace. A topic that

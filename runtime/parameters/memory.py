@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class MemoryNodeConfig(NodeConfig):
+class MemoryNodeConfig(BoundNodeConfig):
     """Parameters of the memory node."""
 
     niceness: int = param(5, 0, 19)

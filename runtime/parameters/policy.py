@@ -92,6 +92,8 @@ class PolicyNodeConfig(BoundNodeConfig):
     """Who judges whether a goal is reached: the memory, by the relation that its words name, or nobody. On a robot
     (episodes: goal) a goal then ends when its success is certain; in simulation the simulator ends it all the same,
     and the verdict is the goal's progress."""
+    success_classifiers: tuple[str, ...] = ("",)
+    """Folders of success classifiers (engram classifier), which judge goals that the memory cannot; [""]: none."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
     """Time limit of a goal that names none [s], of the node's clock."""
     status_timeout_s: float = param(30.0, 1.0, 3600.0)

@@ -29,11 +29,13 @@ def test_the_report_is_kept_with_commit_and_machine(tmp_path: Path) -> None:
             EvalConfig("base", ensemble=True, execute_steps=8),
             "execute_steps: would change nothing: ensemble asks at every step",
         ),
+        (EvalConfig("base", tasks=("reach",), execute_steps=17), r"execute_steps: 17, expected 1\.\.16, the rows of a"),
+        (EvalConfig("oracle_state", execute_steps=-1), "execute_steps: -1, expected 0 or more"),
         (EvalConfig("base", swap=True, tasks=("open_drawer", "reach")), "open_drawer: the words name no colour"),
         (EvalConfig("experts", tasks=("all", "reach")), "reach named more than once"),
     ],
 )
-def test_an_option_that_would_change_nothing_is_refused(config: EvalConfig, message: str) -> None:
+def test_an_option_that_would_change_nothing_or_cannot_be_had_is_refused(config: EvalConfig, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         evaluate(config)
 

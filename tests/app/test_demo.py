@@ -172,6 +172,7 @@ def test_what_is_learnt_stays_in_a_new_home(tmp_path: Path) -> None:
         ({"memory_policy": "engram"}, "would change nothing with --learning"),
         ({"learner": False}, "the node that learns"),
         ({"learning_on": "turned"}, "'turned' has yaw_deg"),
+        ({"learning_on": "gap.json"}, "'gap.json' is a file of engram identify, which always says how motions differ"),
         ({"learning_on": "latr"}, "unknown gap 'latr'"),
         ({"learning_on": "none"}, "'none' differs in nothing"),
         ({"learning_task": "remember_color"}, "unknown task of the policy base 'remember_color'; valid: "),

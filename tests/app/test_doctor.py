@@ -15,6 +15,7 @@ from engram.app import doctor
 from engram.app.doctor import Check, DoctorConfig
 from engram.core.errors import InvalidInputError
 from engram.core.ports import PortInUseError, free_port, port_owner, require_free_port
+from engram.core.system_packages import LIBRARIES
 
 PEER = """
 import sys, time
@@ -60,7 +61,16 @@ def test_rendering_is_really_done(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = doctor.check_egl(DoctorConfig())
     assert broken.level == "fail"
     assert "libEGL.so.1" in broken.found
-    assert "apt-get install libegl1" in broken.advice
+    assert f"apt-get install {LIBRARIES}," in broken.advice
+
+
+HOW_TO = ("docs/how-to/install_from_wheels.md", "docs/how-to/troubleshooting.md")
+
+
+@pytest.mark.parametrize("file", [".ci/setup", "docs/tutorials/first_run.md", *HOW_TO])
+def test_what_is_to_be_installed_is_the_same_everywhere(file: str) -> None:
+    root = Path(doctor.__file__).resolve().parents[1]
+    assert LIBRARIES in " ".join((root / file).read_text().split())
 
 
 def test_interfaces_are_complete_and_have_one_digest() -> None:

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from engram.app import cli
+from engram.app import improve as improve_module
+from engram.app.improve import ImproveConfig
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.motion_correction import MotionCorrection
+from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
+from engram.sim.tasks.memory.unseen import TouchUnseen
 
 SEARCHING = ["improve", "--task", "reach", "--on", "none", "--measured", "2", "--rehearsed", "1"]
 WORDS = [*SEARCHING, "--updates", "1", "--exploration", "0.05", "--search", "0"]
@@ -69,7 +73,7 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--task", "stop_cube"], "no relation says"),
+        (["--task", "stop_cube"], "stop_cube: memory cannot judge"),
         (["--task", "dance"], "dance"),
         (["--on", "mars"], "unknown gap 'mars'"),
         (["--verdict", "mood"], "expected one of memory, oracle"),
@@ -113,3 +117,20 @@ def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that
     assert [path.name.split("_")[-2] for path in tmp_path.iterdir()] == ["help05"]
     assert cli.main([*WORDS, "--work", str(tmp_path), "--oracle-help", "2"]) == 2
     assert "--oracle-help: 2.0, expected 0..1" in capsys.readouterr().err
+
+
+def test_practice_by_a_classifier_takes_the_words_that_it_has_learnt_and_no_others(tmp_path, capsys):
+    words = [wording.format(color="red", thing="cube") for wording in TouchUnseen.instructions]
+    goals = [
+        LabelledEpisode(one, np.full((12, 3), float(number % 2), np.float32), number % 2 == 0)
+        for number, one in enumerate(words * 2)
+    ]
+    learnt = SuccessClassifier.fit("eyes", goals, ClassifierConfig(members=1, width=4, updates=2))
+    learnt.save(folder := tmp_path / "judge")
+    known = improve_module._judge(ImproveConfig(verdict=str(folder)))
+    improve_module._check_words(TouchUnseen, known)
+    assert known.name == "memory+classifier"
+    assert cli.main([*WORDS, "--work", str(tmp_path), "--task", "stop_cube", "--verdict", str(folder)]) == 2
+    assert "stop_cube: memory+classifier cannot judge" in capsys.readouterr().err
+    assert cli.main([*WORDS, "--work", str(tmp_path), "--verdict", str(tmp_path)]) == 2
+    assert "no success classifier of engram classifier" in capsys.readouterr().err

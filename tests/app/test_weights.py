@@ -4,11 +4,18 @@ import json
 import sqlite3
 
 import numpy as np
+import pytest
+import torch
 from safetensors.numpy import save
+from safetensors.torch import save as save_torch
 
 from engram.app.cli import main
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+from engram.policies.checkpoint import export
+from engram.policies.loading import load_policy
+from engram.policies.opening import open_policy
+from tests.policies.tiny import tiny_vla
 
 
 def test_versions_are_told_beside_the_running_learner(tmp_path, capsys):
@@ -40,3 +47,71 @@ def test_versions_are_told_beside_the_running_learner(tmp_path, capsys):
 def test_a_folder_without_weights_is_named(tmp_path, capsys):
     assert main(["weights", str(tmp_path)]) == 2
     assert f"learner: {tmp_path} holds no weights" in capsys.readouterr().err
+
+
+# -- a version as a checkpoint -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def learnt(tmp_path):
+    """A learner that began with the checkpoint ``began`` and made v1; return the weights of v1."""
+    tiny, other = tiny_vla(), tiny_vla(seed=1)
+    export(tmp_path / "began", tiny.network, tiny.preprocess, tiny.postprocess, {"tasks": ["reach"], "step": 9})
+    (tmp_path / "began" / "model.safetensors").chmod(0o444)
+    weights = {name: tensor.contiguous().clone() for name, tensor in other.network.state_dict().items()}
+    library, data = WeightsLibrary(tmp_path / "learner" / "weights"), save_torch(weights)
+    lineage = open_policy(tmp_path / "began").lineage
+    library.add(data, make_manifest(data, "v1", lineage=lineage))
+    library.add(data, make_manifest(data, "v0"))
+    yield weights
+    library.close()
+
+
+def exported(tmp_path, *words):
+    """Return the exit code of an export from that learner."""
+    return main(["weights", str(tmp_path / "learner"), "--policy", str(tmp_path / "began"), *words])
+
+
+def test_a_version_becomes_a_checkpoint_beside_the_running_learner(learnt, tmp_path, capsys):
+    assert exported(tmp_path, "--export", "v1", "--output", str(tmp_path / "new" / "learnt")) == 0
+    said, folder = json.loads(capsys.readouterr().out.splitlines()[-1]), tmp_path / "new" / "learnt"
+    assert [path.name for path in folder.parent.iterdir()] == ["learnt"] and said["exported"] == str(folder)
+    loaded = load_policy(folder)
+    assert all(torch.equal(tensor, learnt[name]) for name, tensor in loaded.network.state_dict().items())
+    card = json.loads((folder / "card.json").read_text())
+    assert (card["tasks"], card["sha256"]) == (["reach"], loaded.lineage.root)
+    assert "step" not in card  # that was of the weights that learning began with
+    assert {"exported": str(folder)} | card["learnt"] == said
+    assert (said["version"], said["learner"]) == ("v1", str(tmp_path / "learner"))
+    assert (said["sha256"], said["lineage"]["root"]) == (
+        *(loaded.lineage.root, open_policy(tmp_path / "began").lineage.root),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--export", "v2", "--output", "{new}"], "unknown weights version 'v2'"),
+        (["--export", "v1"], "--output: None, expected a new folder"),
+        (["--export", "v1", "--output", "{began}"], "began, expected a new folder"),
+        (["--export", "v1", "--output", "{began}/card.json/new"], "no checkpoint can be written of "),
+        (["--export", "v1", "--output", "{new}", "--policy", "base"], "/began ("),
+        (["--export", "v1", "--output", "{new}", "--policy", "base"], "for policy base: of lineage "),
+        (["--export", "v1", "--output", "{new}", "--policy", "base"], ", expected base ("),
+        (["--export", "v1", "--output", "{new}", "--policy", "bse"], "unknown policy 'bse'"),
+        (["--export", "v0", "--output", "{new}"], "weights 'v0' for policy {began}: no lineage is given, expected"),
+        (["--output", "{new}"], "would change nothing without --export"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_by_name(learnt, tmp_path, capsys, words, why):
+    places = {"new": tmp_path / "new", "began": tmp_path / "began"}
+    assert exported(tmp_path, *(word.format(**places) for word in words)) == 2
+    assert why.format(**places) in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["began", "learner"]
+
+
+def test_damaged_weights_are_not_exported(learnt, tmp_path, capsys):
+    (file,) = (tmp_path / "learner" / "weights").glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+    assert exported(tmp_path, "--export", "v1", "--output", str(tmp_path / "new")) == 2
+    assert "weights 'v1': sha256" in capsys.readouterr().err and not (tmp_path / "new").exists()

@@ -2,14 +2,16 @@
 
 import dataclasses
 import math
+import time
 
 import numpy as np
 import pytest
 
 from engram.core.errors import EngramError
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Hand, Pose, SceneNode, Verdict
+from engram.learning.rewards import goal
 from engram.learning.rewards.contract import Moment
-from engram.learning.rewards.goal import Goal, goal_of
+from engram.learning.rewards.goal import Goal, goal_of, kind_of
 from engram.learning.rewards.memory_verdict import MemoryVerdict
 from engram.sim.tasks import MEMORY_TASKS, TASKS, task_class
 
@@ -437,6 +439,22 @@ def test_names_and_noises_that_make_no_sense_break_nothing():
 def test_words_that_name_no_relation_are_not_told():
     verdict = Judged("press the buttons in the order in which they lit up").see(thing("red button", (0.5, 0.0, 0.02)))
     assert verdict.outcome == CANNOT_TELL and "no relation says" in verdict.reason
+
+
+def test_words_are_read_in_a_time_that_grows_with_them_alone(monkeypatch):
+    """Whoever reads them holds Python's lock, and memory and learner read those of every goal."""
+    monkeypatch.setattr(goal, "WORDS_MAX", 10**6)
+    begin = time.process_time()
+    for words in (", now" * 13000 + " x", "open it" + ", now" * 13000, "put the cup in the " + "x " * 30000):
+        assert kind_of(words) == words
+    assert kind_of("open the drawer" + ", now" * 13000) == "open"
+    assert time.process_time() - begin < 1.0
+
+
+def test_longer_words_than_people_say_name_no_relation():
+    assert goal_of("open the drawer" + " now" * 246) is not None
+    assert goal_of("open the drawer" + " now" * 247) is None
+    assert kind_of("open the drawer" + " now" * 247).startswith("open the drawer now")
 
 
 @pytest.mark.parametrize(

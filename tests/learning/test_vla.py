@@ -244,6 +244,7 @@ def test_the_learner_sees_at_each_step_what_the_policy_that_remembers_and_reads_
     found = trainer._condition(whole(replay.get(1)))
     expected = conditions_of(reading.network, reading.preprocess, steps)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    assert torch.equal(trainer.conditions(replay.get(1)), found)  # what a success classifier learns from
     for spoilt in ([replace(one, context=None) for one in steps], offered(reach(1), seed=1)):
         other = conditions_of(reading.network, reading.preprocess, spoilt)
         assert (other - expected).abs().max() > 1e-2  # it would be seen

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.questions import FindObject
+from engram.core.questions import AtTime, FindObject
 from engram.core.types import Pose, SceneObservation
+from engram.memory.graph import tracker
 from engram.memory.graph.context import ContextConfig
+from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.storage.store import GraphStore
 from engram.perception.embedding import default_text_encoder
@@ -261,3 +267,58 @@ def test_an_object_in_a_shadow_is_the_same_object():
         memory.update(view([seen("blue cube", HERE, color=color)], second * 10**9))
     (cube,) = (node for node in memory.graph().nodes if node.layer == "object")
     assert cube.observations == 4
+
+
+def crowd(count, rng, label="box"):
+    """Return ``count`` objects of one name, apart from each other in a small volume, which changes with ``rng``."""
+    one = seen(label, HERE)
+    places = rng.uniform((0.1, -0.4, 0.02), (0.9, 0.4, 0.3), (count, 3))
+    return [replace(one, pose=Pose(place, one.pose.quaternion)) for place in places]
+
+
+def test_a_frame_of_thousands_of_objects_costs_as_little_as_the_one_after_it():
+    memory, rng = GraphMemory(encoder=WordEncoder()), np.random.default_rng(0)
+    begin = time.process_time()
+    for stamp in range(2):
+        memory.update(view(crowd(3000, rng), stamp * 10**8))
+    watch(memory, [seen("red cube", HERE)], times=2, start=10**9)
+    assert time.process_time() - begin < 5.0
+    assert len(memory.tracker.columns) < 600
+
+
+def test_a_detector_that_reports_something_new_in_every_frame_fills_no_memory():
+    """What was seen longest ago and never believed goes, with its facts; what was believed stays."""
+    whole = GraphMemoryConfig(tracker=TrackerConfig(most_unsure=30))
+    memory, rng = GraphMemory(config=whole, encoder=WordEncoder()), np.random.default_rng(1)
+    watch(memory, [seen("red cube", HERE)], times=2, start=1)
+    for number in range(8):
+        found = [replace(one, label=f"box {number}") for one in crowd(20, rng)]
+        memory.update(SceneObservation(100 + number, "detector", tuple(found)))
+    labels = Counter(node.label for node in memory.graph().nodes)
+    assert labels["red cube"] == 1 and labels["box 7"] == 20
+    assert labels.total() - labels["table"] - 1 <= 30
+    assert "box 0" not in labels and not memory.query(AtTime(FindObject("box 0"), (100, 100))).nodes
+
+
+def test_of_very_many_known_objects_those_nearest_to_the_detections_are_compared(monkeypatch):
+    memory = GraphMemory(encoder=WordEncoder())
+    row = [seen("red cup", (0.2 + 0.05 * i, 0.2, 0.02)) for i in range(12)]
+    watch(memory, row, times=3, start=1)
+    monkeypatch.setattr(tracker, "_MOST_COMPARED", 4)
+    unsure = replace(row[7], position_covariance=np.eye(3))  # it may be any of them
+    update = memory.update(SceneObservation(10, "detector", (unsure,)))
+    (cup,) = update.nodes
+    np.testing.assert_allclose(cup.pose.position, row[7].pose.position, atol=0.01)
+    assert cup.observations == 4 and len(memory.tracker.columns) == 13
+
+
+def test_what_stands_in_another_one_s_place_is_told_alike_of_a_few_objects_at_once_and_of_all(monkeypatch):
+    found = []
+    for at_once in (4, 2048):
+        memory = GraphMemory(encoder=WordEncoder())
+        watch(memory, [seen("red cup", (0.2 + 0.05 * i, 0.2, 0.02)) for i in range(12)], times=3, start=1)
+        with monkeypatch.context() as patched:
+            patched.setattr(tracker, "_MOST_COMPARED", at_once)
+            memory.update(view([seen("green box", (0.2 + 0.05 * i, 0.2, 0.02)) for i in (0, 5, 11)], 20, depth=0.98))
+        found.append([(node.id, node.label, node.state, node.belief) for node in memory.graph().nodes])
+    assert found[0] == found[1] and len({belief for *_, belief in found[0]}) > 2

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 
 import pytest
 
 from engram.core.errors import InvalidInputError
 from engram.core.questions import AtTime, FindObject
+from engram.memory.query import grammar
+from engram.memory.query.grammar import split_relation
 from engram.memory.query.language import parse as parsed
 from engram.memory.query.phrases import age
 from engram.memory.query.time_words import ACCEPTED
@@ -231,8 +234,23 @@ def test_a_part_of_this_day_that_is_still_to_come_is_not_that_of_yesterday():
 
 def test_a_long_sentence_is_read_in_no_time():
     """Many durations of which none is "ago": each may be the begin of a time, or "an d" the day in "and"."""
-    words = "where was the cup " + "20 minutes and 3 hours and " * 300
+    words = "where was the cup " + "20 minutes and 3 hours and " * 36
     assert isinstance(parsed(words, NOW), Unread)
+
+
+def test_a_relation_is_found_in_a_time_that_grows_with_the_sentence_alone(monkeypatch):
+    """Whoever reads it holds Python's lock: of 65,000 characters, a minute is a node that nobody hears any more."""
+    monkeypatch.setattr(grammar, "WORDS_MAX", 10**6)
+    begin = time.process_time()
+    assert split_relation("in a " * 13000 + "!") == ("in a " * 13000 + "!", "", "")
+    assert split_relation("cup " + "in a " * 13000 + "box")[:2] == ("cup", "in")
+    assert time.process_time() - begin < 1.0
+
+
+def test_longer_words_than_people_say_are_no_question():
+    with pytest.raises(InvalidInputError, match="question: 1001 characters, expected at most 1000"):
+        parsed("x" * 1001, NOW)
+    assert split_relation("cup in the " + "x" * 1000)[1:] == ("", "")
 
 
 def test_what_was_believed_is_another_question():

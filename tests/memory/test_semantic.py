@@ -172,6 +172,20 @@ def test_skills_are_counted_by_policy_version():
     ]
 
 
+def test_a_skill_whose_name_is_long_is_counted_under_a_short_one():
+    store = SemanticMemory(embed)
+    words = "put the cup in the box " * 40
+    for success in (True, False):
+        store.skill(words, "v" * 900, success)
+    (skill,) = store.skills()
+    assert len(skill.task) <= 100 and (skill.successes, skill.n) == (1, 2)
+    assert store.success(words, "v" * 900) == skill.rate
+    again = SemanticMemory(embed)
+    again.restore(store.state().changed)
+    again.skill(words, "v" * 900, True)
+    assert [(one.successes, one.n) for one in again.skills()] == [(2, 3)]
+
+
 class StepClock:
     """Every look at it takes a second."""
 

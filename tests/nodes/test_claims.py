@@ -14,7 +14,8 @@ from std_msgs.msg import Bool
 from engram.core.errors import InvalidInputError
 from engram.nodes import qos
 from engram.nodes.base import EngramNode
-from engram.nodes.claims import subscribe_bound
+from engram.nodes.claims import hear_bound, subscribe_bound
+from engram.runtime.health import Health
 from engram.runtime.parameters import BoundNodeConfig
 from engram_interfaces.msg import TaskStatus
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
 
 
 class Bound(EngramNode):
-    """Listens to two topics that belong to one writer each."""
+    """Listens to topics that belong to one writer each; of task/step every message counts."""
 
     config_class = BoundNodeConfig
 
@@ -30,6 +31,9 @@ class Bound(EngramNode):
         self.heard: list[Any] = []
         subscribe_bound(self, Bool, "safety/stopped", lambda msg: self.heard.append(msg.data), qos.LATCHED)
         subscribe_bound(self, TaskStatus, "task/status", lambda msg: self.heard.append(msg.episode), qos.LATCHED)
+        self.steps: list[int] = []
+        topic, profile = qos.every_status(lockstep=True)
+        subscribe_bound(self, TaskStatus, topic, lambda msg: self.steps.append(msg.step), profile, every=True)
 
 
 class World:
@@ -53,15 +57,16 @@ class World:
         return context
 
     def writer(self, name: str) -> Any:
-        """Return a writer of both topics in a participant of its own, once the node knows it."""
+        """Return a writer of the topics in a participant of its own, once the node knows it."""
         node = rclpy.create_node(name, context=self._context())
         self.nodes.append(node)
         made = SimpleNamespace(
             node=node,
             stopped=node.create_publisher(Bool, "safety/stopped", qos.LATCHED),
             status=node.create_publisher(TaskStatus, "task/status", qos.LATCHED),
+            step=node.create_publisher(TaskStatus, *qos.every_status(lockstep=True)),
         )
-        self.until(lambda: made.stopped.get_subscription_count() and made.status.get_subscription_count())
+        self.until(lambda: all(out.get_subscription_count() for out in (made.stopped, made.status, made.step)))
         known = lambda: self.node.get_node_names().count(name) == sum(n == name for n in self.names)  # noqa: E731
         self.names.append(name)
         self.until(known)
@@ -121,6 +126,43 @@ def test_a_restarted_node_s_latched_word_counts_once_its_predecessor_is_gone(wor
     assert world.node.heard == [False]
     first.node.destroy_node()
     world.until(lambda: world.node.heard == [False, True])
+
+
+def test_of_a_restarted_node_every_message_of_a_topic_that_is_kept_counts(world: World) -> None:
+    first = world.writer("sim_node")
+    first.step.publish(TaskStatus(step=7))
+    world.until(lambda: world.node.steps == [7])
+    second = world.writer("sim_node")
+    for step in range(5):
+        second.step.publish(TaskStatus(step=step))
+    world.until(lambda: world.node.health.counts["refused from other writers: task/step"] == 5)
+    assert world.node.steps == [7]
+    first.node.destroy_node()
+    world.until(lambda: len(world.node.steps) > 1)
+    second.step.publish(TaskStatus(step=5))
+    world.until(lambda: world.node.steps == [7, *range(6)])
+
+
+def test_who_listens_from_outside_hears_the_node_it_names_and_what_is_no_message_is_told(world: World) -> None:
+    heard: list[bool] = []
+    health = Health()
+
+    def hear(msg: Bool) -> None:
+        if not msg.data:
+            raise InvalidInputError("data: False, expected True")
+        heard.append(msg.data)
+
+    outside = rclpy.create_node("teleoperation", context=world.node.context)
+    world.nodes.append(outside)
+    world.executor.add_node(outside)
+    hear_bound(outside, health, "safety_node", Bool, "safety/stopped", hear, qos.LATCHED)
+    recording, safety = world.writer("recording"), world.writer("safety_node")
+    recording.stopped.publish(Bool(data=True))
+    world.until(lambda: "from /recording, expected /safety_node" in health.condition("").message)
+    safety.stopped.publish(Bool(data=True))
+    world.until(lambda: heard == [True])
+    safety.stopped.publish(Bool(data=False))
+    world.until(lambda: "safety/stopped: data: False" in health.condition("").message)
 
 
 def test_a_message_for_another_robot_is_refused(world: World) -> None:

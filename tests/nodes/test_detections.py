@@ -68,6 +68,14 @@ def test_what_cannot_be_used_is_left_out_by_name_and_the_rest_is_taken():
         messages.detections_from_msg(array(5, detection(), frame=""))
 
 
+def test_of_a_detector_that_suppresses_no_boxes_the_most_confident_ones_are_taken():
+    found = [detection(f"box {i}", score=0.5) for i in range(300)]
+    found[299].results[0].hypothesis.score = 0.9
+    scene, refused = messages.detections_from_msg(array(5, *found, detection("", score=0.1), Detection3D()))
+    assert [seen.label for seen in scene.objects] == [*(f"box {i}" for i in range(255)), "box 299"]
+    assert (scene.left_out, refused) == (46, ())
+
+
 def test_a_still_object_seen_eight_times_is_one_that_a_question_finds(tmp_path):
     with RobotMemory.open(tmp_path, encoder=WordEncoder()) as memory:
         for second in range(1, 9):

@@ -300,5 +300,11 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     others = ["policy/action_chunk=policy_node", "memory/graph=memory_node"]
     assert nodes["safety_node"]["writers"] == ["joint_states=robot_node", "task/status=policy_node", *others]
     assert nodes["policy_node"]["accept"] == "none"
+    told = ["joint_states=robot_node", "task/status=policy_node", "task/step=policy_node"]
+    assert nodes["memory_node"]["writers"] == [*told, "policy/action_chunk=policy_node"]
+    safety = ["safety/stopped=safety_node", "safety/executed=safety_node"]
+    memory = ["memory/context=memory_node", "verdict=memory_node"]
+    assert nodes["policy_node"]["writers"] == [*told, *safety, *memory]
+    assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]

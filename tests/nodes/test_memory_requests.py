@@ -57,6 +57,12 @@ def test_a_time_to_come_is_refused_and_a_clock_a_little_ahead_is_not(field):
         question_from(MemoryQuery.Request(text="cup", **{field: messages.to_stamp(now + 2_000_000_000)}))
 
 
+@pytest.mark.parametrize("field", ["text", "near"])
+def test_longer_words_than_people_say_are_refused_by_the_field(field):
+    with pytest.raises(InvalidInputError, match=rf"^{field}: 65000 characters, expected at most 1000"):
+        question_from(MemoryQuery.Request(**{field: "in a " * 13000}))
+
+
 def test_a_question_in_words_is_answered_with_evidence_and_age(memory):
     answer = ask(memory, text="where is the red cup?")
     assert answer.answer == "The red cup is at x 0.50, y 0.35, z 0.02 m, on the table; last seen 48 seconds ago."

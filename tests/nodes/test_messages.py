@@ -38,6 +38,7 @@ from engram.core.types import (
 )
 from engram.nodes import messages
 from engram.nodes.messages import requests
+from engram.runtime.bounds import check_sizes
 from engram.runtime.health import Condition
 from engram_interfaces.msg import ObjectObservation
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
@@ -246,6 +247,30 @@ def test_graph_update():
     msg = through(messages.graph_to_msg(update, "boot"))
     assert msg.boot_id == "boot"
     assert same(messages.graph_from_msg(msg), update)
+
+
+def test_a_robot_with_as_many_skills_and_cameras_as_there_may_be_fits_into_a_message():
+    """On a robot the words of goals name skills: its node must not grow until every reader refuses it."""
+    names = ('\x01"' * 300, "\U0001f600\\" * 300, "put the cup in the box " * 40)
+    skills = tuple(Skill(f"{i} {names[i % 3]}", names[i % 3], 10**6, 10**6, 2**62) for i in range(70))
+    cameras = tuple(f"{i:03}" + '"' * 197 + " camera" for i in range(16))
+    skilled = Embodiment("arm", 7, 0.855, 2.0, 0.085, True, cameras, skills)
+    robot = dataclasses.replace(node("agent/1"), layer="agent", embodiment=skilled)
+    msg = through(messages.graph_to_msg(GraphUpdate(5, 9, True, (robot,)), "boot"))
+    check_sizes(msg)
+    assert messages.graph_from_msg(msg).nodes[0].embodiment == skilled
+
+
+def test_of_too_many_objects_the_best_travel_and_the_others_are_counted():
+    msg = SceneObservationMsg(camera="front", width=64, height=64, depth_grid_height=2, depth_grid_width=2)
+    msg.header.frame_id, msg.depth_grid = "base_link", [1.0] * 4
+    for number in range(300):
+        msg.objects.append(ObjectObservation(label=f"box {number}", score=0.9 if number == 299 else 0.5))
+        msg.objects[-1].pose.orientation.w = 1.0 if number in (*range(255), 299) else 0.0  # else it is no pose
+    scene = messages.scene_from_msg(through(msg))
+    assert [seen.label for seen in scene.objects] == [*(f"box {i}" for i in range(255)), "box 299"]
+    assert scene.left_out == 44 and not scene.has_view
+    assert not messages.scene_from_msg(messages.scene_to_msg(scene)).has_view
 
 
 @pytest.mark.parametrize("k", [0, 3])

@@ -134,9 +134,21 @@ def test_a_chunk_is_whole_and_says_how_much_of_it_is_executed(folders):
         chunk = policy.act()
         assert (chunk.actions.shape, chunk.execute_steps, chunk.space) == ((6, 7), expected, "ee_delta")
     assert policy.version.startswith("act-") and policy.cameras == ("front", "wrist")
-    long = load(folders("act"), execute_steps=7)
+
+
+@pytest.mark.parametrize(("family", "rows"), [("act", 6), ("diffusion", 3)])
+def test_more_steps_than_a_chunk_has_rows_are_refused_when_the_policy_is_loaded(family, rows, folders):
+    assert load(folders(family), execute_steps=rows).execute_steps == rows
+    for steps in (rows + 1, -1):
+        with pytest.raises(InvalidInputError, match=rf"execute_steps: {steps}, expected 1\.\.{rows}, .* of {family}-"):
+            load(folders(family), execute_steps=steps)
+
+
+def test_a_type_that_does_not_say_how_many_rows_it_has_tells_by_its_first_answer(folders):
+    policy = load(folders("act"))
+    policy.execute_steps = 7
     with pytest.raises(InvalidInputError, match=r"execute_steps 7: act-.* answers with 6 rows"):
-        driven(long, 1)
+        driven(policy, 1)
 
 
 def test_diffusion_acts_on_the_step_before_which_it_was_not_asked_about(folders):

@@ -11,6 +11,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import CameraFrame, MemoryTokens, Observation
 from engram.policies import VlaPolicy, load_policy, make_engram_vla_pre_post_processors
 from engram.policies.checkpoint import export
+from engram.policies.vla.chunking import follow
 from engram.policies.vla.real_time_chunking import RealTimeChunking
 from tests.contracts.policy import PolicyContract
 from tests.core.frames import camera_frame
@@ -48,6 +49,30 @@ def test_a_policy_for_another_arm_or_rate_is_refused():
         VlaPolicy(policy, pre, post, GantryKinematics(), version="v1")
     with pytest.raises(InvalidInputError, match=r"control_dt_s 0.05: this policy was trained with steps of 0.1 s"):
         VlaPolicy(policy, pre, post, GantryKinematics(), GANTRY, version="v1", control=ControlConfig(control_dt_s=0.05))
+
+
+@pytest.mark.parametrize("fields", [{}, {"memory": "bank", "memory_steps": 4, "memory_events": 2, "memory_details": 1}])
+def test_its_features_are_what_its_head_is_conditioned_by_and_name_the_encoder(fields, tmp_path):
+    policy = make_policy(**fields)
+    policy.reset("go")
+    assert policy.features() is None
+    policy.observe(observe(0))
+    before, first = policy.features(), policy.act().actions
+    policy.observe(observe(10**8))
+    assert not np.array_equal(policy.features().values, before.values)
+    assert follow(policy).features().encoder == before.encoder
+
+    for part, same in (("head.", True), ("language.", False)):  # a correction changes the head alone
+        changed = make_policy(**fields)
+        for name, weight in changed.network.model.named_parameters():
+            weight.data += 0.1 * name.startswith(part)
+        save_file(changed.network.state_dict(), path := tmp_path / f"{part}safetensors")
+        policy.load_weights(path, "v2")
+        policy.reset("go")
+        policy.observe(observe(0))
+        now = policy.features()
+        assert (now.encoder == before.encoder) is np.array_equal(now.values, before.values) is same
+        assert not np.array_equal(policy.act().actions, first)
 
 
 def test_pictures_of_another_shape_than_in_training_are_refused_by_the_camera_s_name():
@@ -169,6 +194,12 @@ def test_a_saved_policy_loads_to_the_same_bits(tmp_path):
     np.testing.assert_array_equal(act(loaded).actions, act(policy).actions)
     assert loaded.version.startswith("engram_vla-")
     assert act(load_policy(tmp_path / "saved", GantryKinematics(), GANTRY, execute_steps=2)).execute_steps == 2
+
+
+def test_more_steps_than_a_chunk_has_rows_are_refused_when_the_policy_is_loaded():
+    for steps in (17, -1):
+        with pytest.raises(InvalidInputError, match=rf"execute_steps: {steps}, expected 1\.\.16, .* of engram_vla-"):
+            load_policy("base", execute_steps=steps)
 
 
 def test_whoever_says_how_long_chunks_run_has_none_left_early(tmp_path):

@@ -68,7 +68,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     status = graph.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
     updates = graph.listen(SceneGraphUpdate, "memory/graph", qos.GRAPH)
     contexts = graph.listen(MemoryContext, "memory/context", qos.EVENTS)
-    words = EpisodeStatus(1, "r", 1, "", "take the red cube", 0, "running")
+    words = EpisodeStatus(1, "robot0", 1, "", "take the red cube", 0, "running")
     status.publish(messages.status_to_msg(words))
     first = graph.start("memory_node", use_sim_time=True, store=str(tmp_path / "memory"), commit_period_s=0.1)
     graph.active("memory_node", timeout_s=300)
@@ -95,9 +95,9 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
 
     chunks = graph.node.create_publisher(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
     read = ActionChunk(4 * 10**8, 1, "ee_delta", np.zeros((1, 7)), 0.1, 1, "base", (answer.nodes[0].id,))
-    chunks.publish(messages.chunk_to_msg(read, "r"))
+    chunks.publish(messages.chunk_to_msg(read, "robot0"))
     graph.wait(lambda: graph.value("memory_node", "chunks") == "1", 60, "the chunk, before the episode ends")
-    ended = EpisodeStatus(5 * 10**8, "r", 1, "pick", "take the red cube", 4, "succeeded")
+    ended = EpisodeStatus(5 * 10**8, "robot0", 1, "pick", "take the red cube", 4, "succeeded")
     status.publish(messages.status_to_msg(ended))
     happened = MemoryQuery.Request(text="take the red cube", limit=20)
     success = "'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses"
@@ -126,6 +126,11 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     can = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="which robot can reach the red cube?"))
     assert can.answer == "robot0 can reach the red cube: 0.41 m away, it reaches 0.85 m."
     recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
+    long = "in a " * 13_000
+    refused = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text=long))
+    assert refused.answer == "no answer: text: 65000 characters, expected at most 1000"
+    assert graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction=long)).context.count == 0
+    graph.problem("memory_node", "memory/recall: instruction: 65000 characters, expected at most 1000")
     assert recalled.context.count == 1
     assert remembered()
     scenes.publish(messages.scene_to_msg(scene(4 * 10**9, red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
@@ -297,7 +302,10 @@ def gate(tmp_path, monkeypatch):
     return tmp_path / "go"
 
 
-def test_a_decision_that_the_disk_does_not_take_is_told_so_and_the_next_commit_tries_again(graph, gate):
+def test_what_the_disk_does_not_take_is_told_so_stands_and_the_next_commit_tries_again(graph, gate, tmp_path):
+    other = GraphMemory(GraphStore(tmp_path / "robot1"), encoder=default_text_encoder())
+    other.update(scene(10**8, green_bowl=(0.3, 0.3)))
+    other.commit()
     scenes = graph.node.create_publisher(SceneObservationMsg, "scene/observation", qos.EVENTS)
     graph.start("memory_node", use_sim_time=True, memory="tests.ros.memories:FullDisk", commit_period_s=0.1)
     graph.active("memory_node", timeout_s=300)
@@ -308,10 +316,23 @@ def test_a_decision_that_the_disk_does_not_take_is_told_so_and_the_next_commit_t
     joined = graph.call(MemoryResolve, "memory/resolve", join)
     assert not joined.accepted and joined.merge == 1
     assert joined.reason.endswith("takes that back; but that is not durable yet: no space left on device")
+
+    def merge(name="robot1", undo=False):
+        request = MemoryMerge.Request(store_path=str(tmp_path / name), undo=undo)
+        request.transform.rotation.w = 1.0
+        return graph.call(MemoryMerge, "memory/merge", request).status
+
+    merged = "merged; but that is not durable yet: no space left on device"
+    assert merge() == merged
+    graph.problem("memory_node", f"memory/merge: {merged}")
+    assert "green bowl" in {n.label for n in graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph.nodes}
+    assert merge() == "the memory of 'robot1' is merged already: undo that first"
+    assert merge("robot2", undo=True) == "no memory of 'robot2' was merged"
     graph.diagnostics.clear()
     graph.wait(lambda: graph.value("memory_node", "everything durable") == "no", 60, "what is not durable")
     gate.touch()
-    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "3", 60, "the next commit")
+    graph.wait(lambda: graph.value("memory_node", "durable sequence") == "4", 60, "the next commit")
+    assert merge(undo=True) == "undone"
 
 
 def ask_twice(graph):
@@ -390,6 +411,41 @@ def test_what_the_hand_holds_is_told_by_the_joint_states_of_the_scenes_instant(g
         return {edge.source for edge in whole.edges if edge.relation == "held_by"}
 
     graph.wait(held, 60, "that the cube is held")
+
+
+def test_a_recording_tells_nothing_of_episodes_nor_of_the_hand(graph, tmp_path):
+    """What it says comes after what the robot's own nodes say, with the same stamps."""
+    told = ["joint_states=sim_node", "task/status=sim_node", "policy/action_chunk=policy_node"]
+    robot = {"robot": "tests.core.gantry:GANTRY", "store": str(tmp_path / "memory"), "commit_period_s": 0.1}
+    graph.start("memory_node", use_sim_time=True, writers=told, **robot)
+    graph.active("memory_node", timeout_s=300)
+    make = graph.node.create_publisher
+    scenes = make(SceneObservationMsg, "scene/observation", qos.EVENTS)
+    own = graph.outsider("sim_node").create_publisher(JointStateMsg, "joint_states", qos.SENSOR)
+    joints, status = make(JointStateMsg, "joint_states", qos.SENSOR), make(TaskStatus, "task/status", qos.LATCHED)
+    chunks = make(ActionChunkMsg, "policy/action_chunk", qos.CHUNK)
+    graph.matched(scenes, own, joints, status, chunks)
+    for stamp_ns in (10**9, 2 * 10**9):
+        for publisher, x, y in ((own, 0.4, 0.1), (joints, -0.4, -0.1)):
+            at = JointState(stamp_ns, GANTRY.joint_names, np.array([x, y, 0.02, 0.4]), np.zeros(4))
+            publisher.publish(messages.joints_to_msg(at))
+            graph.spin(0.5)
+        scenes.publish(messages.scene_to_msg(scene(stamp_ns, red_cube=(0.4, 0.1))))
+        graph.spin(0.5)
+    for step, state in enumerate(("running", "succeeded")):
+        was = EpisodeStatus((step + 1) * 10**9, "robot0", 1, "pick", "take the red cube", step, state)
+        status.publish(messages.status_to_msg(was))
+        graph.spin(0.5)
+    chunks.publish(messages.chunk_to_msg(ActionChunk(10**9, 1, "ee_delta", np.zeros((1, 7)), 0.1, 1, "base"), "robot0"))
+    for topic, sent in (("joint_states", "2"), ("task/status", "2"), ("policy/action_chunk", "1")):
+        key = f"refused from other writers: {topic}"
+        graph.wait(lambda key=key, sent=sent: graph.value("memory_node", key) == sent, 10, key)
+    whole = messages.graph_from_msg(graph.call(GetGraph, "memory/get_graph", GetGraph.Request()).graph)
+    (hand,) = [node for node in whole.nodes if node.layer == "agent"]
+    assert [edge.relation for edge in whole.edges if edge.target == hand.id] == ["held_by"]
+    assert hand.embodiment.skills == ()
+    happened = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="take the red cube", limit=20))
+    assert not any("succeeded" in one for one in happened.evidence)
 
 
 def test_detections_of_another_stack_in_a_cameras_frame_become_objects(graph, tmp_path):

@@ -19,6 +19,7 @@ from tf2_msgs.msg import TFMessage
 
 from engram.app import cli
 from engram.benchmarks.faults_policy import SPEED
+from engram.core.durable import unseal
 from engram.core.types import ActionChunk as CoreChunk
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.core.types import Verdict as CoreVerdict
@@ -31,7 +32,7 @@ from engram.nodes.loop_client import LoopClient
 from engram.runtime.correction_keeper import PLAIN
 from engram.runtime.episode_report import LoopError
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import ActionChunk, MemoryContext, TaskStatus, Verdict, WeightChunk
+from engram_interfaces.msg import ActionChunk, Experience, MemoryContext, TaskStatus, Verdict, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import ResetSim
 from tests.core.gantry import joints
@@ -371,7 +372,7 @@ def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph
         graph.wait(result.done, 60, "result")
     said = f"({PLAIN + 2} goals tried)"
     graph.wait(lambda: said in graph.value("policy_node", "motions corrected by"), 60, "said")
-    (known,) = json.loads((tmp_path / "corrections.json").read_text()).values()
+    (known,) = unseal((tmp_path / "corrections.json").read_bytes()).values()
     kept = {}
     for about, times, mean in known["trials"]:
         wave = CoreChunk(0, 1, "ee_delta", np.array([[0.0, SPEED, 0.0, 0.0, 0.0, 0.0, -1.0]]), 0.1, 1, "")
@@ -393,6 +394,23 @@ def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, 
     outcome = result.result().result
     assert outcome.outcome == "rejected"
     assert "'dance on the table' fits no wording; valid:" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [(1001, "1001 characters, expected at most 1000"), (70_000, "70000 long, at most 65536")]
+)
+def test_a_goal_of_more_words_than_people_say_is_rejected_and_the_one_before_it_goes_on(graph, length, said):
+    robot = Robot(graph)
+    robot.show(1)
+    _, first = send_goal(graph, "go right")
+    _, result = send_goal(graph, "x" * length)
+    graph.wait(result.done, 60, "result")
+    outcome = result.result().result
+    assert outcome.outcome == "rejected" and "instruction: " in outcome.reason and said in outcome.reason
+    assert not first.done()
+    robot.show(2, state="succeeded")
+    graph.wait(first.done, 60, "result of the first")
+    assert first.result().result.outcome == "succeeded"
 
 
 def test_a_goal_without_an_episode_is_refused_at_once_where_nobody_can_begin_one(graph):
@@ -452,9 +470,14 @@ def test_a_goal_whose_simulation_goes_away_ends_although_its_clock_stands_still(
     assert (outcome.outcome, "no task/status for" in outcome.reason) == ("failed", True), outcome.reason
 
 
-@pytest.mark.parametrize(("lost", "reason"), [("joints", "joints_lost: no valid"), ("color", "camera_lost: ")])
-def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost, reason):
-    robot = Robot(graph, lockstep=False, lost_after_s=3.0, status_timeout_s=100.0)
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [("joints", "joints_lost: no valid"), ("color", "camera_lost: "), ("safety", "safety_lost: nothing")],
+)
+def test_a_goal_that_loses_joints_a_camera_or_the_safety_node_fails_with_the_reason(graph, lost, reason):
+    """A recording that is played stands in for no safety node."""
+    writers = ["safety/executed=safety_node"] if lost == "safety" else [""]
+    robot = Robot(graph, lockstep=False, lost_after_s=3.0, status_timeout_s=100.0, writers=writers)
     executed = graph.node.create_publisher(ActionChunk, "safety/executed", qos.SENSOR)
     robot.show(1)
     _, result = send_goal(graph, "go right")
@@ -465,7 +488,7 @@ def test_a_goal_that_loses_joints_or_a_camera_fails_with_the_reason(graph, lost,
             status = EpisodeStatus(3 * STEP_NS, "robot0", 1, "", "go", 3, "running")
             robot.status.publish(messages.status_to_msg(status))
         else:
-            robot.publish(3, color=False)
+            robot.publish(3, color=lost != "color")
         executed.publish(ActionChunk(policy_version="v0"))
         graph.spin(0.2)
         said.append(graph.message("policy_node"))
@@ -527,3 +550,52 @@ def test_the_step_after_one_that_a_person_drove_gets_a_chunk_of_its_own(graph):
     robot.show(3)
     graph.wait(lambda: len(robot.chunks) > 1, 60, "a chunk of the step after")
     assert messages.from_stamp(robot.chunks[-1].header.stamp) == 3 * STEP_NS
+
+
+def test_a_damaged_spool_keeps_no_robot_from_its_goals(graph, tmp_path):
+    (tmp_path / "spool.sqlite").write_bytes(bytes(100))
+    robot = Robot(graph, experience=True, spool=str(tmp_path))
+    graph.problem("policy_node", "spool set aside: ")
+    robot.show(1)
+    graph.wait(lambda: robot.chunks, 60, "a chunk")
+    graph.wait(lambda: graph.value("policy_node", "experience waiting") == "0", 60, "a spool that works")
+
+
+def test_what_others_say_was_executed_or_remembered_becomes_no_experience(graph, tmp_path):
+    """As a recording does that is played beside the running robot."""
+    told = ["safety/executed=safety_node", "memory/context=memory_node"]
+    own = {"policy": "tests.ros.policies:ReadsContext", "missing_after_s": 0.5, "spool": str(tmp_path)}
+    robot = Robot(graph, experience=True, writers=told, **own)
+    every_step = qos.every_step(qos.SENSOR, lockstep=True)
+    safety, stranger = (
+        n.create_publisher(ActionChunk, "safety/executed", every_step)
+        for n in (graph.outsider("safety_node"), graph.node)
+    )
+    contexts = graph.node.create_publisher(MemoryContext, "memory/context", every_step)
+    stored = graph.listen(Experience, "experience", qos.EXPERIENCE)
+    graph.matched(safety, stranger, contexts)
+
+    def execute(publisher, step, value):
+        row = CoreChunk(step * STEP_NS, 1, "ee_delta", np.full((1, 7), value), 0.1, 1, "v0")
+        publisher.publish(messages.chunk_to_msg(row, "robot0"))
+
+    for step in range(100, 104):
+        execute(stranger, step - 50, 0.9)
+        execute(stranger, step, 0.9)
+        contexts.publish(messages.tokens_to_msg(MemoryTokens(
+            step * STEP_NS, 1, np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros((1, 3), np.float32),
+            np.ones(1, bool), ("a",),
+        )))  # fmt: skip
+        robot.show(step)
+        execute(safety, step, 0.1)
+        execute(stranger, step - 50, 0.9)
+    robot.show(104, state="succeeded")
+    graph.wait(lambda: len(stored) == 4, 60, "the whole episode")
+    steps = [messages.transition_from_msg(one) for one in stored]
+    assert [(one.episode, one.step, one.terminated, one.context) for one in steps] == [
+        (1, step, step == 3, None) for step in range(4)
+    ]
+    np.testing.assert_allclose([one.executed_action for one in steps], 0.1, rtol=1e-6)
+    for topic, sent in (("memory/context", "4"), ("safety/executed", "12")):
+        key = f"refused from other writers: {topic}"
+        graph.wait(lambda key=key, sent=sent: graph.value("policy_node", key) == sent, 10, f"{key} = {sent}")

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from engram.core.pipeline import CommandPipeline
 from engram.core.types import EMBEDDING_DIM, ActionChunk, EpisodeStatus, GraphUpdate, HumanAction, Pose, SceneNode
 from engram.core.types import JointState as JointStateValue
 from engram.nodes import messages, qos
+from engram.runtime.bounds import TEXT_MAX
 from engram.runtime.loop import Runtime
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import Intervention, SceneGraphUpdate, TaskStatus
+from engram_interfaces.srv import GetGraph
 from tests.core.gantry import GANTRY, GantryKinematics, joints
 from tests.runtime.test_loop import GantryWorld, GoRight
 
@@ -306,6 +309,48 @@ def test_what_the_memory_has_seen_stops_the_arm(graph):
         here = step(number)
     assert 0.62 < here[0] <= 0.7 - 0.005 - 0.01 - 0.03 + 1e-4  # half of the grid, the margin, the hand
     graph.wait(lambda: graph.value("safety_node", "filter near hand/crate"), 60, "what was near is named")
+
+
+@pytest.mark.parametrize("wrong", ["too large", "no pose", "ahead"])
+def test_after_an_update_that_was_refused_nobody_drives_until_the_full_graph_is_there(graph, wrong):
+    start = {"robot": "examples.robot:GANTRY", "memory_obstacles": True, "diagnostics_period_s": 0.1}
+    graph.start("safety_node", **start)
+    seen = graph.node.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    graph.active("safety_node")
+    graph.matched(seen)
+    answers, asked = [], []
+
+    def answer(_, response):
+        asked.append(None)
+        if answers:
+            response.graph = answers[-1]
+        return response
+
+    def told(*crates, sequence=1, full=True):
+        nodes = tuple(replace(crate_at(x), id=f"crate at {x}") for x in crates)
+        return messages.graph_to_msg(GraphUpdate(time.time_ns(), sequence, full, nodes), "boot")
+
+    graph.node.create_service(GetGraph, "memory/get_graph", answer)
+    answers.append(told(0.8))
+    graph.wait(lambda: graph.message("safety_node") == "active", 60, "the crate is known")
+    update = told(0.9, sequence=2, full=False)
+    if wrong == "too large":
+        update.nodes[0].label = "x" * (TEXT_MAX + 1)
+    elif wrong == "no pose":
+        update.nodes[0].pose.orientation.w = 0.0
+    else:
+        update.header.stamp.sec += 1000
+    answers.append(told(0.9, sequence=2))
+    answers[-1].nodes[0].pose.orientation.w = 0.0  # refused as well
+    before = len(asked)
+    seen.publish(update)
+    graph.problem("safety_node", "obstacles_unknown: memory/get_graph has not told them yet")
+    graph.wait(lambda: len(asked) >= before + 2, 60, "it asks, and asks again")
+    assert "obstacles_unknown" in graph.message("safety_node")
+    assert graph.value("safety_node", "obstacles") == "1"
+    answers.append(told(0.8, 0.9, sequence=2))
+    graph.wait(lambda: "obstacles_unknown" not in graph.message("safety_node"), 60, "all is known again")
+    assert graph.value("safety_node", "obstacles") == "2"
 
 
 def test_a_robot_that_nothing_could_keep_away_from_obstacles_is_told_of_none(graph):

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 
+from engram.core.types import ActionChunk as CoreChunk
 from engram.nodes import messages, qos
 from engram_interfaces.msg import ActionChunk, Intervention
 from tests.core.gantry import joints
@@ -119,6 +121,45 @@ def test_a_person_drives_by_keys_stops_the_robot_and_hands_back(robot, person):
     assert "safety/stop: stopped; call safety/reset" in printed
     assert "the robot is stopped: 'engram release' lets it move again" in printed
     robot.wait(lambda: not said[-1].active, 10, "ann has handed back")
+
+
+def test_a_recording_neither_opens_the_hand_of_who_takes_over_nor_takes_the_robot_from_them(graph, person):
+    """It plays beside the robot: other joint states, of long ago, and the gripper open."""
+    graph.start("safety_node", robot="tests.core.gantry:GANTRY", lockstep=False, writers=["joint_states=test"])
+    played = graph.outsider("recording")
+    recorded = played.create_publisher(JointState, "joint_states", qos.SENSOR)
+    opened = played.create_publisher(ActionChunk, "safety/executed", qos.SENSOR)
+    out = graph.node.create_publisher(JointState, "joint_states", qos.SENSOR)
+    executed = graph.listen(ActionChunk, "safety/executed", qos.SENSOR)
+    said = graph.listen(Intervention, "intervention", qos.EVENTS)
+    graph.active("safety_node")
+    began_ns = time.time_ns()
+
+    def play() -> None:
+        recorded.publish(messages.joints_to_msg(joints(1.0, stamp_ns=began_ns - 10**12)))
+        row = CoreChunk(time.time_ns(), 1, "ee_delta", np.array([[0.0] * 6 + [-1.0]]), 0.1, 1, "recorded")
+        opened.publish(messages.chunk_to_msg(row))
+
+    def tell() -> None:
+        out.publish(messages.joints_to_msg(joints(stamp_ns=time.time_ns())))
+
+    timers = [graph.node.create_timer(0.02, play), graph.node.create_timer(0.1, tell)]
+    ann = person()
+    graph.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    graph.wait(lambda: "from /recording, expected /test" in ann.printed(), 60, "she is told of the recording")
+    for keys in ("g", "w"):  # closed, then taken over again
+        ann.type(keys)
+        graph.wait(lambda: said and said[-1].active, 60, "ann drives")
+        graph.wait(lambda: any(one.policy_version == "human:ann" for one in executed), 60, "she is listened to")
+        graph.spin(1.0)
+        ann.type(" ")
+        graph.wait(lambda: not said[-1].active, 60, "ann has handed back")
+    ann.type("q")
+    ann.close()
+    for timer in timers:
+        graph.node.destroy_timer(timer)
+    assert min(messages.from_stamp(one.header.stamp) for one in said) >= began_ns
+    assert {one.action[-1] for one in said if one.active} == {1.0}
 
 
 def test_one_person_drives_at_a_time_and_another_after_they_hand_back(robot, person):

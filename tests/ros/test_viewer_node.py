@@ -3,8 +3,13 @@
 import os
 import socket
 
+import numpy as np
 import pytest
 
+from engram.core.ports import free_port
+from engram.core.types import ActionChunk
+from engram.nodes import messages, qos
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from tests.ros.processes import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
@@ -20,3 +25,14 @@ def test_a_port_in_use_is_an_error_that_names_its_owner_and_the_end():
     assert f"configure failed: port {port} is in use by" in process.output()
     assert f"(pid {os.getpid()}); choose another with port:=N" in process.output()
     assert "Traceback" not in process.output()
+
+
+def test_who_takes_over_by_the_page_goes_on_from_what_the_safety_node_executed_and_nobody_else(graph):
+    graph.start("viewer_node", port=free_port(), writers=["safety/executed=safety_node"])
+    graph.active("viewer_node")
+    recording = graph.node.create_publisher(ActionChunkMsg, "safety/executed", qos.SENSOR)
+    graph.matched(recording)
+    opens = ActionChunk(10**9, 1, "ee_delta", np.array([[0.0] * 6 + [-1.0]]), 0.1, 1, "base")
+    recording.publish(messages.chunk_to_msg(opens, "robot0"))
+    graph.problem("viewer_node", "writer of safety/executed: from /test, expected /safety_node")
+    assert graph.value("viewer_node", "refused from other writers: safety/executed") == "1"

@@ -12,11 +12,11 @@ ONE, TWO = b"1" * 16, b"2" * 16
 class Desk:
     """A bound topic, whose writers the test adds and takes away, and a clock."""
 
-    def __init__(self, node: str = ""):
+    def __init__(self, node: str = "", kept: int = 1, robot_id: str = "r1"):
         self.there: dict[bytes, str] = {}
         self.now, self.heard, self.health = 100.0, [], Health()
         claim = WriterClaim(lambda: [Writer(*item) for item in self.there.items()], node, lambda: self.now)
-        self.topic = BoundTopic("command", claim, "r1", self.heard.append, self.health, lambda: self.now)
+        self.topic = BoundTopic("command", claim, robot_id, self.heard.append, self.health, lambda: self.now, kept=kept)
 
     def wait(self, seconds: float):
         self.now += seconds
@@ -84,6 +84,37 @@ def test_a_newer_message_that_counts_replaces_the_one_that_waits():
     desk.topic.take("new", ONE)
     desk.wait(1.0)
     assert desk.heard == ["new"]
+
+
+def test_where_every_message_counts_those_of_a_successor_wait_in_order():
+    desk = Desk("/safety_node", kept=3)
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take(0, ONE)
+    desk.there = {ONE: "/safety_node", TWO: "/safety_node"}
+    for message in (1, 2, 3, 4):
+        desk.topic.take(message, TWO)
+    desk.wait(REMEMBERED_S)
+    assert desk.heard == [0]
+    del desk.there[ONE]
+    desk.wait(REMEMBERED_S)
+    desk.topic.take(5, TWO)
+    assert desk.heard == [0, 2, 3, 4, 5]
+
+
+def test_what_waits_comes_before_the_message_that_shows_the_writer_s_name():
+    desk = Desk("/safety_node", kept=3)
+    desk.there = {ONE: ""}
+    desk.topic.take(1, ONE)
+    desk.topic.take(2, ONE)
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take(3, ONE)
+    assert desk.heard == [1, 2, 3]
+
+
+def test_who_does_not_know_which_robot_it_hears_takes_messages_for_any():
+    desk = Desk(robot_id="")
+    desk.topic.take(message := SimpleNamespace(robot_id="r7"), ONE)
+    assert desk.heard == [message]
 
 
 def test_a_message_for_another_robot_is_refused():

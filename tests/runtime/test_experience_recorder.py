@@ -163,6 +163,36 @@ def test_when_the_simulation_is_restarted_the_same_episode_number_is_another_epi
     ]  # fmt: skip
 
 
+def test_a_row_of_long_before_breaks_no_episode_off(kinematics):
+    """As a recording tells it: a demonstration that begins in mid-motion would be learnt for a whole one."""
+    episode = Episode(kinematics)
+    for step in range(100, 104):
+        episode.observe(step)
+        episode.chunk(step)
+        episode.execute(step, step / 1000)
+        episode.execute(step - 50, 0.9, "human:ann")
+    episode.recorder.became(episode.status(104, "succeeded", reward=1.0))
+    assert [(t.episode, t.step, t.success) for t in episode.out] == [(1, s, s == 3) for s in range(4)]
+    assert not any(t.truncated or t.intervention for t in episode.out)
+    np.testing.assert_allclose([t.executed_action[0] for t in episode.out], [0.1, 0.101, 0.102, 0.103], rtol=1e-6)
+
+
+def test_a_row_of_long_before_is_none_of_the_clock_that_begins_anew(kinematics):
+    episode = Episode(kinematics)
+    for step in (200, 201):
+        episode.observe(step)
+        episode.execute(step, 0.0)
+    episode.execute(150, 0.9)  # of neither clock
+    episode.execute(0, 0.5)
+    episode.observe(0)
+    episode.observe(150, episode=2)
+    episode.execute(150, 0.1, episode=2)
+    episode.recorder.became(episode.status(151, "succeeded", episode=2))
+    assert [(t.episode, t.truncated, round(float(t.executed_action[0]), 1)) for t in episode.out] == [
+        (1, False, 0.0), (1, True, 0.0), (3, True, 0.5), (4, False, 0.1),
+    ]  # fmt: skip
+
+
 def test_what_a_held_arm_was_told_was_not_executed_but_for_the_gripper(kinematics):
     episode = Episode(kinematics)
     episode.observe(0, state="held")

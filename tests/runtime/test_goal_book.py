@@ -216,6 +216,36 @@ def test_a_robots_goal_ends_when_its_success_was_confirmed_long_enough(robot):
     assert robot.told[-1].state == "succeeded"  # what the memory and the experience learn from
 
 
+def say(world, tenths, source, outcome):
+    world.now_ns = tenths * SECOND // 10
+    world.book.on_verdict(Verdict(world.now_ns, 1, source, outcome, 0.9, 0.5, "why"))
+
+
+def test_where_the_memory_cannot_tell_a_classifier_is_believed_and_else_the_memory(robot):
+    goal, plan = robot.accept()
+    robot.book.join(goal, plan.episode)
+    for tenths in range(10):
+        say(robot, tenths, "memory", DENIED)
+        say(robot, tenths, "classifier", CONFIRMED)
+    assert not robot.ends and goal.verdict.source == "memory"
+    for tenths in range(10, 14):
+        say(robot, tenths, "classifier", CONFIRMED)
+        say(robot, tenths, "memory", CANNOT_TELL)
+    assert robot.ends == [("succeeded", "classifier: why")]
+
+
+def test_of_a_memory_that_fell_silent_nothing_counts(robot):
+    goal, plan = robot.accept()
+    robot.book.join(goal, plan.episode)
+    say(robot, 0, "memory", DENIED)
+    for tenths in range(1, 10):
+        say(robot, tenths, "classifier", CONFIRMED)
+    assert not robot.ends  # it may be late
+    for tenths in range(21, 25):
+        say(robot, tenths, "classifier", CONFIRMED)
+    assert robot.ends == [("succeeded", "classifier: why")]
+
+
 def test_what_is_judged_of_another_episode_or_before_the_goal_ends_nothing(robot):
     robot.now_ns = 10 * SECOND
     goal, plan = robot.accept()

@@ -66,6 +66,14 @@ def test_nothing_begins_while_the_robot_is_stopped(rules):
         rules.plan(GoalRequest("open the drawer"), status(), stopped=True)
 
 
+@pytest.mark.parametrize("field", ["instruction", "task"])
+def test_longer_words_than_people_say_are_no_request(field):
+    words = {"instruction": "open the drawer", "task": ""}
+    GoalRequest(**words | {field: "x" * 1000})
+    with pytest.raises(InvalidInputError, match=f"{field}: 1001 characters, expected at most 1000"):
+        GoalRequest(**words | {field: "x" * 1001})
+
+
 def test_a_module_that_the_launch_did_not_name_is_not_imported():
     """``this`` prints a poem when it is imported: it must not even be looked for."""
     sys.modules.pop("this", None)

@@ -66,3 +66,16 @@ def test_obstacles_are_told_when_they_change_and_the_nearest_first():
     assert known.take("boot", GraphUpdate(0, 3, False, (), deleted_nodes=("crate2",)))
     assert [box.name for box in told.pop()] == ["crate1", "crate0"]
     assert not known.take("boot", GraphUpdate(0, 5, False, ()))  # one was lost
+
+
+def test_after_a_change_that_was_refused_only_the_full_graph_counts():
+    told = []
+    known = KnownObstacles(PANDA_2F85, 2, told.append)
+    crate = seen("crate", (0.3, 0.2, 0.1))
+    assert known.take("boot", GraphUpdate(0, 1, True, (crate,)))
+    told.clear()
+    known.lose()
+    assert not known.take("boot", GraphUpdate(0, 2, False, (seen("pole", (0.3, 0.2, 0.1)),)))
+    assert told == []  # what was told last stands
+    assert known.take("boot", GraphUpdate(0, 2, True, ()))
+    assert told == [()]

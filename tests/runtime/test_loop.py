@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engram.core.contracts import Detector, Memory, MemoryAnswer, Policy, World
+from engram.core.contracts import Detector, FeaturePolicy, Memory, MemoryAnswer, Policy, World
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.pipeline import CommandPipeline
 from engram.core.questions import FindObject
 from engram.core.types import (
     ActionChunk,
+    Features,
     GraphUpdate,
     HumanAction,
     JointCommand,
@@ -21,6 +22,12 @@ from engram.core.types import (
     Verdict,
 )
 from engram.learning.rewards.contract import RewardSource
+from engram.learning.rewards.success_classifier import (
+    ClassifierConfig,
+    ClassifierVerdict,
+    LabelledEpisode,
+    SuccessClassifier,
+)
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.loop import Runtime
 from tests.contracts.world import WorldContract
@@ -286,6 +293,37 @@ def test_with_a_judge_an_episode_ends_when_that_is_certain_whatever_the_simulato
     memory.query(FindObject("red cup"))  # waits for the threads
     (episode,) = memory.episodic.episodes
     assert episode.outcome == ("succeeded" if judged else "failed")  # the memory learns the judge's verdict
+
+
+class Far(GoRight, FeaturePolicy):
+    """Its only feature is how many steps it has observed."""
+
+    def reset(self, instruction, episode=0, seed=0):
+        super().reset(instruction, episode, seed)
+        self.seen.clear()
+
+    def features(self):
+        return Features("eyes", np.array([len(self.seen)], np.float32))
+
+
+def test_a_classifier_ends_an_episode_by_what_the_policy_makes_of_it():
+    def goal(success):
+        way = np.arange(1, 13 if success else 9, dtype=np.float32)[:, None]
+        return LabelledEpisode("reach for the cup", way, success)
+
+    config = ClassifierConfig(members=2, width=16, updates=300)
+    learnt = SuccessClassifier.fit("eyes", [goal(True), goal(False)] * 4, config)
+    judge = ClassifierVerdict([learnt])
+    ended = {}
+    for words in ("reach for the cup", "dance"):
+        runtime = Runtime(
+            GantryWorld(), Far(0.0), pipeline(), detector=SameView(), fresh_memory=RobotMemory, judge=judge
+        )
+        result = runtime.run_episode("reach", 7, words)
+        ended[words] = result.judged_success, result.oracle_success, result.steps
+    assert ended["dance"] == (False, False, MAX_STEPS)
+    success, truth, steps = ended["reach for the cup"]
+    assert (success, truth) == (True, False) and steps >= 9
 
 
 def test_a_judge_without_a_memory_is_refused():

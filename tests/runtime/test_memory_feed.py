@@ -4,8 +4,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from engram.core.errors import StaleDataError
+from engram.core.errors import InvalidInputError, StaleDataError
 from engram.core.robot import PANDA_2F85
 from engram.core.types import EpisodeStatus, Hand, Pose
 from engram.memory.graph.tracker_config import TrackerConfig
@@ -41,16 +42,21 @@ class Notes:
 
 
 class Fed:
-    """A feed into an empty scene graph, with what it published; tf knows the stamps in ``known``."""
+    """A feed into an empty scene graph, with what it published; tf knows the stamps in ``known``.
 
-    def __init__(self, **config):
+    With ``now_ns`` it has a clock.
+    """
+
+    def __init__(self, kind=GraphMemory, now_ns=None, **config):
         self.changes, self.contexts, self.notes, self.known = [], [], Notes(), set()
         self.verdicts = []
+        self.now_ns = now_ns
         whole = GraphMemoryConfig(tracker=TrackerConfig(frame=config.get("frame", "base_link")))
-        self.memory = GraphMemory(config=whole, encoder=WordEncoder())
+        self.memory = kind(config=whole, encoder=WordEncoder())
+        clock = None if now_ns is None else lambda: self.now_ns
         self.feed = MemoryFeed(
             self.memory, PANDA_2F85, MemoryFeedConfig(**config), self._lookup, self.changes.append,
-            self.contexts.append, self.notes, publish_verdict=self.verdicts.append,
+            self.contexts.append, self.notes, clock, self.verdicts.append,
         )  # fmt: skip
 
     def _lookup(self, target, frame, stamp_ns):
@@ -61,8 +67,8 @@ class Fed:
     def see(self, stamp_ns, camera="front"):
         self.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))], stamp_ns, camera=camera), None, 0.0)
 
-    def tell(self, stamp_ns, words, state="running"):
-        self.feed.status(EpisodeStatus(stamp_ns, "r", 1, "reach", words, 0, state))
+    def tell(self, stamp_ns, words, state="running", episode=1, task="reach"):
+        self.feed.status(EpisodeStatus(stamp_ns, "r", episode, task, words, 0, state))
 
     def objects(self):
         return [node for node in self.memory.graph().nodes if node.layer == "object"]
@@ -207,6 +213,74 @@ def test_the_hand_goes_with_its_scene():
     known.update(replace(scene, hand=hand))
     place = [n.pose.position.tolist() for n in fed.memory.graph().nodes if n.layer == "agent"]
     assert place == [n.pose.position.tolist() for n in known.graph().nodes if n.layer == "agent"] != []
+
+
+SECOND = 10**9
+WEEK = 7 * 86_400 * SECOND
+NOW = 1_800_000_000 * SECOND
+
+
+class Diary(GraphMemory):
+    """Writes down what it is told of episodes."""
+
+    def __init__(self, **parts):
+        super().__init__(**parts)
+        self.lines = []
+
+    def begin_episode(self, task, instruction, stamp_ns):
+        self.lines.append(("begin", instruction))
+
+    def end_episode(self, task, outcome, stamp_ns, memory_ids=(), policy_version=""):
+        self.lines.append(("end", outcome))
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_recording_of_last_week_begins_and_ends_no_episode(running):
+    robot = Fed(Diary, NOW)
+    if running:
+        robot.tell(NOW, "open the drawer")
+    for stamp_ns, state in ((NOW - WEEK, "running"), (NOW - WEEK + SECOND, "succeeded")):
+        robot.tell(stamp_ns, "throw the knife", state)
+        robot.tell(stamp_ns, "throw the knife", state, episode=7)
+    robot.see(NOW + SECOND // 2)
+    if running:
+        robot.now_ns += SECOND
+        robot.tell(NOW + SECOND, "open the drawer", "succeeded")
+    assert robot.memory.lines == ([("begin", "open the drawer"), ("end", "succeeded")] if running else [])
+    assert robot.notes.counts["status stamps refused"] == (4 if running else 2)
+    said = "604799.0 s before the clock" if running else "of 604800 s ago, and said to run"
+    assert said in robot.notes.problems["status stamp"]
+
+
+def test_the_goal_that_ran_when_the_memory_was_restarted_goes_on():
+    """On a robot its status comes once: the newest is kept for those who come late."""
+    robot = Fed(Diary, NOW)
+    robot.tell(NOW - 600 * SECOND, "open the drawer")
+    robot.tell(NOW, "open the drawer", "failed")
+    assert robot.memory.lines == [("begin", "open the drawer"), ("end", "failed")]
+
+
+def test_a_goal_ends_also_after_the_clock_was_set_back():
+    robot = Fed(Diary, NOW)
+    robot.tell(NOW, "open the drawer")
+    robot.now_ns = NOW - 100 * SECOND
+    robot.tell(robot.now_ns, "open the drawer", "succeeded")
+    assert robot.memory.lines == [("begin", "open the drawer"), ("end", "succeeded")]
+
+
+@pytest.mark.parametrize("field", ["words", "task"])
+def test_longer_words_than_people_say_begin_no_episode(field):
+    robot = Fed(Diary, NOW)
+    with pytest.raises(InvalidInputError, match=r"status: (instruction|task): 65000 characters, expected at most 1000"):
+        robot.tell(NOW, **{"words": "go"} | {field: "x" * 65_000})
+    assert robot.memory.lines == []
+
+
+def test_objects_that_were_too_many_for_one_frame_are_counted_and_named():
+    fed = Fed()
+    fed.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))] * 300, 5), None, 0.0)
+    assert fed.notes.counts["objects left out"] == 44
+    assert fed.notes.problems["objects"].startswith("front: 44 objects of one frame left out, at most 256 are taken;")
 
 
 def above(place):

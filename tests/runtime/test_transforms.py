@@ -1,12 +1,14 @@
 """The tf buffer against transforms worked out by hand."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.geometry import make_pose, rotation
-from engram.runtime.transforms import MOST_FRAMES, TransformBuffer
+from engram.runtime.transforms import ALIVE_NS, MOST_FRAMES, MOVES, TransformBuffer
 
 QUARTER = Rotation.from_euler("z", 90, degrees=True)
 
@@ -93,13 +95,82 @@ def test_a_cycle_is_named_and_the_next_right_message_undoes_it(static):
     assert buffer.lookup("base_link", "camera", 100).position[0] == pytest.approx(2.0)
 
 
-def test_what_was_said_last_of_a_frame_holds_whether_it_moves_or_not():
+STEP, SECOND = 10**8, 10**9
+
+
+def still(buffer, x, child="tool"):
+    buffer.add_static(child, make_pose(np.array([x, 0.0, 0.0]), STILL))
+
+
+def x_at(buffer, stamp_ns):
+    return float(buffer.lookup("base_link", "tool", stamp_ns).position[0])
+
+
+class Notes:
+    def __init__(self):
+        self.counts, self.problems = Counter(), {}
+
+    def count(self, name, amount=1):
+        self.counts[name] += amount
+
+    def problem(self, key, text):
+        self.problems[key] = text
+
+
+@pytest.mark.parametrize("count", [1, MOVES - 1])
+def test_a_few_moving_poses_stop_no_static_frame(count):
+    """The static pose was sent once: nobody would say it again."""
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    still(buffer, 5.0)
+    assert notes.counts == {}
+    for number in range(count):
+        moving(buffer, number, 1.0)
+    for stamp_ns in (0, count, STEP, 10 * SECOND):
+        assert x_at(buffer, stamp_ns) == 5.0
+    assert notes.counts["tf of static frames"] == count
+    assert "tf frame 'tool' is said to be static and to move" in notes.problems["static tf"]
+
+
+def test_a_frame_that_was_static_moves_for_as_long_as_it_is_said_to_and_rests_then():
+    """Its publisher was started with another configuration, and ends."""
     buffer = TransformBuffer()
-    moving(buffer, 100, 1.0)
-    buffer.add_static("tool", make_pose(np.array([5.0, 0.0, 0.0]), STILL))
-    assert buffer.lookup("base_link", "tool", 100).position[0] == 5.0
-    moving(buffer, 200, 1.0)
-    assert buffer.lookup("base_link", "tool", 200).position[0] == 1.0
+    still(buffer, 5.0)
+    for number in range(MOVES):
+        moving(buffer, SECOND + number * STEP, float(number))
+    last_ns = SECOND + (MOVES - 1) * STEP
+    assert x_at(buffer, SECOND - 1) == 5.0
+    assert x_at(buffer, SECOND + STEP // 2) == pytest.approx(0.5)
+    for early_ns in (last_ns + 1, last_ns + ALIVE_NS):  # the pose of then is to come, as of every frame that moves
+        with pytest.raises(StaleDataError):
+            x_at(buffer, early_ns)
+    assert x_at(buffer, last_ns + ALIVE_NS + 1) == 5.0
+
+
+def test_poses_of_a_time_to_come_make_no_frame_move_now():
+    buffer = TransformBuffer()
+    still(buffer, 5.0)
+    for number in range(2 * MOVES):
+        moving(buffer, 10**18 + number * STEP, 1.0)
+    assert x_at(buffer, SECOND) == 5.0
+
+
+def test_a_frame_that_moves_goes_on_when_it_is_said_to_be_static_and_rests_when_it_ends():
+    buffer = TransformBuffer()
+    for number in range(2 * MOVES):
+        moving(buffer, number * STEP, float(number))
+        if number == MOVES:
+            still(buffer, 5.0)
+    last_ns = (2 * MOVES - 1) * STEP
+    assert x_at(buffer, last_ns) == 2 * MOVES - 1
+    assert x_at(buffer, last_ns + ALIVE_NS + 1) == 5.0
+
+
+def test_what_was_said_last_of_a_static_frame_holds():
+    buffer = TransformBuffer()
+    still(buffer, 5.0)
+    still(buffer, 6.0)
+    assert x_at(buffer, 0) == 6.0
 
 
 def test_nothing_is_interpolated_between_two_parents():

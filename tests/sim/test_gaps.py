@@ -144,7 +144,9 @@ def test_a_world_is_named_with_its_gap():
         assert isinstance(world, GapWorld) and world.gap == GAPS["late"] and world.config == BLIND
     for spec, error, told in (
         ("tabletop:gap=lat", UnknownNameError, "unknown gap 'lat'; .*'late'"),
-        ("tabletop:gap=turned", InvalidInputError, "'turned' has yaw_deg, which no world has"),
+        ("tabletop:gap=turned_scaled", InvalidInputError, "has yaw_deg, gain, and that cannot be built into the sim"),
+        ("tabletop:gap=careful", InvalidInputError, "'careful' has limits, .*; valid: none, wrist_moved, front_mo"),
+        ("tabletop:gap=my/gap.json", InvalidInputError, "'my/gap.json' is a file of engram identify, .*; valid: none,"),
         ("tabletop:size=2", UnknownNameError, "unknown option of world tabletop 'size'; valid: gap"),
         ("engram.sim.world:MujocoWorld:gap=late", InvalidInputError, "engram.sim.world:MujocoWorld takes no options"),
         ("tabletp", UnknownNameError, "unknown world 'tabletp'; did you mean 'tabletop'"),

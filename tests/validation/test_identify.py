@@ -42,6 +42,8 @@ TRUE = Gap(
     dropped=0.2,
 )
 SMALL = IdentificationConfig(episodes=6, shots=12)
+MOVED = replace(PANDA_2F85, cameras=PANDA_2F85.cameras[:1])
+"""A Panda with cameras of its own."""
 FRONT_M = np.array([1.02, 0.0, 0.78])
 
 
@@ -155,6 +157,8 @@ def test_a_file_says_which_robot_a_gate_simulates(tmp_path):
         ("{", "no gap can be read there"),
         ('{"gap": 3}', "no gap can be read there"),
         ('{"found": {}}', "no gap can be read there"),
+        ('{"gap": {}, "found": 3}', "no gap can be read there"),
+        ('{"gap": {}, "found": {"robot": "my_robot:ARM"}}', "a gap from my_robot:ARM, expected one from panda_2f85"),
         ('{"gap": {"yaw": 3}}', "unknown value of a gap 'yaw'"),
         ('{"gap": {"yaw_deg": "3"}}', r"Gap\.yaw_deg: '3', expected a number"),
         ('{"gap": {"front_m": [1, 2]}}', r"Gap\.front_m: \(1, 2\), expected three numbers"),
@@ -187,6 +191,24 @@ def test_the_gap_is_read_beside_the_learner_that_writes(tmp_path, capsys):
     store.close()
     assert told["gap"]["gain"] == pytest.approx(1.2, abs=0.02) and told["gap"]["limits"] == 0.3
     assert json.loads(json.dumps(asdict(get_gap(told["kept"])))) == told["gap"]
+
+
+def test_the_gap_from_a_configuration_of_your_own_is_none_that_a_gate_simulates(tmp_path, capsys, monkeypatch):
+    shipped, mine = tmp_path / "gate" / "gap.json", tmp_path / "mine.json"
+    Identification(Gap(gain=1.3), {}).write(shipped)
+    monkeypatch.setattr(following, "identify", lambda *_: Identification(Gap(front_m=(0.1, 0.0, 0.0)), {}))
+    stored(tmp_path / "experience", record(Gap(), 1, steps=3, image_size=0)).close()
+    words = ["identify", "--learner", str(tmp_path), "--robot", f"{__name__}:MOVED"]
+    for more in ((), ("--output", str(tmp_path / "experience" / ".." / "gate" / "gap.json"))):
+        assert main([*words, *more]) == 2
+        told = capsys.readouterr().err
+        assert "--output: the learner's gate reads " in told and f"file for the gap from {__name__}:MOVED" in told
+    assert get_gap(str(shipped)) == Gap(gain=1.3)
+    assert main([*words, "--output", str(mine)]) == 0
+    assert json.loads(mine.read_text())["gap"]["front_m"] == [0.1, 0.0, 0.0]
+    with pytest.raises(InvalidInputError, match=rf"mine\.json: a gap from {__name__}:MOVED, expected one from panda"):
+        get_gap(str(mine))
+    assert main(words[:3]) == 0 and get_gap(str(shipped)) == Gap(front_m=(0.1, 0.0, 0.0))
 
 
 def test_of_several_robots_the_one_that_worked_last_is_told(tmp_path, monkeypatch):

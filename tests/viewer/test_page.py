@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,6 +90,18 @@ def test_an_instruction_is_not_sent_while_the_robot_is_stopped(page: ViewerPage,
     page.show_stopped("")
     page._drive._send()
     assert asked == [("instruct", "open the drawer")]
+
+
+def test_longer_words_than_people_say_are_not_sent(page: ViewerPage, asked: list) -> None:
+    page._drive._instruction.value = "go " * 400
+    page._drive._send()
+    assert '" was not sent: 1199 characters, at most 1000 are taken.' in html.unescape(page._drive._log.content)
+    talk = page._memory.conversation
+    talk._question.value = "where is the " + "x" * 1000
+    talk._send()
+    (exchange,) = talk._exchanges
+    assert "Not asked: 1013 characters, at most 1000 are taken." in exchange.answer.content
+    assert len(exchange.question.content) < 200 and talk._waiting == [] and asked == []
 
 
 def test_answers_stay_on_the_page_below_their_questions(page: ViewerPage, asked: list) -> None:

@@ -14,6 +14,7 @@ from engram.core.contracts import MemoryStore, StoreState
 from engram.core.questions import Selection
 from engram.core.statistics import Rate
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record, Skill
+from engram.core.words import short_name
 from engram.memory.graph.surroundings import Surroundings
 from engram.memory.storage.place_keys import place_key
 from engram.memory.stores.semantic.habits import Habits, HabitTable, Stay, Survival, UsualPlace
@@ -109,7 +110,7 @@ class SemanticMemory(MemoryStore):
 
     def skill(self, task: str, policy_version: str, success: bool, stamp_ns: int = -1) -> None:
         """Count one finished task of a policy, at ``stamp_ns``."""
-        key = f"{_SKILL}{task}@{policy_version}"
+        key = _skill_key(task, policy_version)
         known = self._skills.pop(key, Skill(task, policy_version, 0, 0))
         self._skills[key] = Skill(task, policy_version, known.successes + int(success), known.n + 1,
                                   stamp_ns if success else known.last_ns)  # fmt: skip
@@ -186,7 +187,7 @@ class SemanticMemory(MemoryStore):
 
     def success(self, task: str, policy_version: str) -> Rate | None:
         """Return how often the policy succeeded in ``task``; None without a try."""
-        known = self._skills.get(f"{_SKILL}{task}@{policy_version}")
+        known = self._skills.get(_skill_key(task, policy_version))
         return known.rate if known else None
 
     def skills(self) -> tuple[Skill, ...]:
@@ -373,6 +374,10 @@ class SemanticMemory(MemoryStore):
                 text = f"{skill.task} with policy {skill.policy_version or 'unnamed'} succeeds {skill.rate}"
                 found.append(Evidence(self.name, text, fit * skill.rate.rate, 0))
         return found
+
+
+def _skill_key(task: str, policy_version: str) -> str:
+    return f"{_SKILL}{short_name(task)}@{short_name(policy_version)}"
 
 
 def _fits(habits: Sequence[Habits], vector: np.ndarray | None) -> list[float]:

@@ -1,0 +1,148 @@
+"""``engram classifier``: learns from judged goals to tell whether others are reached, where the memory cannot.
+
+The goals are those that a learner stored, judged by people (``engram judge``); or the simulator judges goals that are
+carried out now, in place of a person. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tqdm import tqdm
+
+from engram.core.arrays import positive_int
+from engram.core.errors import InvalidInputError
+from engram.core.provenance import commit, machine
+
+if TYPE_CHECKING:
+    from engram.core.contracts import Policy
+
+FIRST_SEED = 60_000
+"""Scenes of labelled goals; none is practised on or measured."""
+
+
+@dataclass(frozen=True)
+class ClassifierCommandConfig:
+    """Learn to judge goals from goals that were judged."""
+
+    output: tyro.conf.Positional[Path]
+    """Folder for the classifier."""
+    experience: Path | None = None
+    """Experience of judged goals, such as ~/.local/share/engram/robot0/learner/experience."""
+    policy: str = "base"
+    """The policy that drove, a shipped name or a folder: the classifier judges by what it makes of images and words."""
+    words: str = "*"
+    """Only goals whose words match this pattern, such as "*in the dark"."""
+    oracle_tasks: tuple[str, ...] = ()
+    """Carry out these tasks in simulation, and let the simulator judge them (oracle), in place of experience."""
+    on: tuple[str, ...] = ("none", "turned")
+    """Gaps of the simulated robots (engram improve --help): goals that are missed are needed, too."""
+    episodes: int = 60
+    """Simulated goals of each task, over all gaps together."""
+    seed: int = 0
+    """Of the classifier's training; that of the scenes is fixed."""
+
+
+def classifier(config: ClassifierCommandConfig) -> int:
+    """Learn a classifier and say how right it is on goals that it had not seen; the last line is JSON."""
+    from engram.learning.rewards.labelled_episodes import labelled_episodes
+    from engram.learning.rewards.success_classifier import SuccessClassifier
+    from engram.policies.loading import load_policy
+
+    if bool(config.experience) == bool(config.oracle_tasks):
+        raise InvalidInputError(
+            "ClassifierCommandConfig.experience: give either the experience of a robot, or "
+            "ClassifierCommandConfig.oracle_tasks for a simulation"
+        )
+    positive_int("ClassifierCommandConfig.episodes", config.episodes)
+    policy, output, console = load_policy(config.policy), config.output.expanduser(), Console(stderr=True)
+    folder = config.experience or output / "experience"
+    if config.oracle_tasks:
+        oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder)
+    encoder, episodes = labelled_episodes(
+        folder.expanduser(), policy, config.words, lambda why: console.print(f"passed over: {why}", markup=False)
+    )
+    learnt = SuccessClassifier.fit(encoder, episodes, seed=config.seed)
+    learnt.save(output)
+    reached = sum(one.success for one in episodes)
+    table = Table("of goals that it had not seen", "share", "95 % interval", "n", title=f"{output}")
+    for name, rate in learnt.figures.items():
+        table.add_row(
+            name.replace("_", " "), f"{rate['rate']:.3f}", f"{rate['low']:.3f}..{rate['high']:.3f}", str(rate["n"])
+        )
+    console.print(table)
+    where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
+    counts = {"reached": reached, "missed": len(episodes) - reached}
+    report: dict[str, Any] = {"benchmark": "classifier", "config": _settings(config), "classifier": str(output)}
+    print(json.dumps(report | counts | {"figures": learnt.figures} | where))
+    return 0
+
+
+def _settings(config: ClassifierCommandConfig) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
+
+
+def oracle_goals(
+    policy: Policy, tasks: Sequence[str], gaps: Sequence[str], episodes: int, folder: Path, first_seed: int = FIRST_SEED
+) -> None:
+    """Let ``policy`` carry out ``tasks`` in simulation, and store each goal with the simulator's verdict in ``folder``.
+
+    A goal goes on until its success has been seen for a while, as with a person. The folder appears when it is whole;
+    one that is there is left alone.
+    """
+    from engram.core.errors import unknown_name
+    from engram.learning.experience.store import ExperienceStore
+    from engram.policies.vla.chunking import follow
+    from engram.runtime.experience_recorder import ExperienceRecorder
+    from engram.runtime.loop import Runtime
+    from engram.runtime.oracle_verdict import OracleVerdict
+    from engram.runtime.practice import PracticeRecord
+    from engram.runtime.reconstruction import make_perception
+    from engram.sim.gap_world import GapWorld, gap_pipeline
+    from engram.sim.gaps import get_gap
+    from engram.sim.tasks import get_task
+    from engram.sim.world import WorldConfig
+
+    if not gaps:
+        raise unknown_name("gap", "", ("none", "turned"))
+    chosen = [get_gap(name) for name in gaps]
+    for task in tasks:
+        get_task(task)
+    if folder.exists():
+        return
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    store = ExperienceStore(partial)
+    record = PracticeRecord(store)
+    for number, (name, gap) in enumerate(zip(gaps, chosen, strict=True)):
+        world = GapWorld(gap, WorldConfig(depth=True))
+        pipeline = gap_pipeline(world)
+        detector, fresh_memory = make_perception()
+        controller = pipeline.controller
+        recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
+        runtime = Runtime(
+            world,
+            follow(policy),
+            pipeline,
+            detector=detector,
+            fresh_memory=fresh_memory,
+            judge=OracleVerdict(world),
+            recorder=recorder,
+        )
+        seeds = range(first_seed + number, first_seed + episodes, len(chosen))
+        for task, seed in tqdm([(task, seed) for task in tasks for seed in seeds], name, unit="goal", disable=None):
+            record.begin()
+            runtime.run_episode(task, seed)
+            record.keep()
+        world.close()
+    store.close()
+    partial.rename(folder)

@@ -1,0 +1,34 @@
+"""How long words may be: what a person asks of the robot, or of its memory, and the names that are made of them."""
+
+from __future__ import annotations
+
+import hashlib
+
+from engram.core.errors import InvalidInputError
+
+WORDS_MAX = 1000
+"""Longest words of a goal or a question [characters]: what is read word by word, and published with every step."""
+NAME_MAX = 100
+"""Longest name that is made of words [characters]."""
+_DIGEST = 8
+
+
+def check_words(name: str, words: str) -> None:
+    """Raise InvalidInputError, which calls the field ``name``, for ``words`` longer than ``WORDS_MAX``."""
+    if len(words) > WORDS_MAX:
+        raise InvalidInputError(f"{name}: {len(words)} characters, expected at most {WORDS_MAX}")
+
+
+def short_name(words: str) -> str:
+    """Return ``words`` as a name of at most ``NAME_MAX`` characters, all printable; the same words, the same name.
+
+    What is longer, or not printable, is cut and ends in a digest, by which two long names stay apart.
+
+    >>> short_name("put the red cube in the bin")
+    'put the red cube in the bin'
+    """
+    if len(words) <= NAME_MAX and words.isprintable():
+        return words
+    digest = hashlib.sha256(words.encode(errors="replace")).hexdigest()[:_DIGEST]
+    shown = "".join(one if one.isprintable() else " " for one in words[: NAME_MAX - _DIGEST - 2])
+    return f"{shown}… {digest}"

@@ -1,0 +1,158 @@
+"""What a success classifier learns from labelled goals, and when it says that it cannot tell."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features, Verdict
+from engram.learning.rewards.contract import Moment, RewardSource
+from engram.learning.rewards.success_classifier import (
+    CARD,
+    LEAST,
+    LOOKS,
+    SHOWN,
+    WEIGHTS,
+    ClassifierConfig,
+    ClassifierVerdict,
+    FirstThatTells,
+    LabelledEpisode,
+    SuccessClassifier,
+    form_of,
+    verdict_on,
+)
+
+QUICK = ClassifierConfig(members=2, width=16, updates=300)
+WORDS = "catch the red cube as it leaves the tunnel"
+
+
+def goal(success: bool, seed: int, words: str = WORDS) -> LabelledEpisode:
+    """Return a goal of 40 steps whose first feature goes from 0 to 1, and on to 2 once it is reached."""
+    rng = np.random.default_rng(seed)
+    way = np.linspace(0.0, 1.0 if success else 0.5, 40)
+    features = rng.normal(0.0, 0.05, (40, 6))
+    features[:, 0] += way + (np.arange(40) >= 40 - SHOWN) * success
+    return LabelledEpisode(words, features.astype(np.float32), success)
+
+
+@pytest.fixture(scope="module")
+def learnt() -> SuccessClassifier:
+    return SuccessClassifier.fit("eyes", [goal(seed % 2 == 0, seed) for seed in range(24)], QUICK)
+
+
+def moment(features=None, encoder="eyes") -> Moment:
+    seen = None if features is None else Features(encoder, features.astype(np.float32))
+    return Moment(10**9, 7, features=seen)
+
+
+def begun(learnt, words=WORDS) -> ClassifierVerdict:
+    source = ClassifierVerdict([learnt])
+    source.begin(words)
+    return source
+
+
+def test_goals_that_it_never_saw_are_judged_right_and_so_are_the_figures_that_it_tells(learnt):
+    for seed in range(100, 110):
+        one = goal(seed % 2 == 0, seed)
+        assert verdict_on(learnt.judge(one.features)[:, 0]) == (CONFIRMED if one.success else DENIED)
+    figures = learnt.figures
+    assert (figures["right"]["rate"], figures["right"]["n"]) == (1.0, 24)
+    assert (figures["false_success"]["successes"], figures["false_success"]["n"]) == (0, 12)
+    assert figures["missed"]["successes"] == figures["not_told"]["successes"] == 0
+
+
+def test_its_figures_are_of_goals_that_it_did_not_learn_from():
+    rng = np.random.default_rng(0)  # labels that nothing tells: whoever had seen them would know them by heart
+    told_by_nothing = [
+        LabelledEpisode(WORDS, rng.normal(size=(10, 40)).astype(np.float32), seed % 2 == 0) for seed in range(24)
+    ]
+    figures = SuccessClassifier.fit("eyes", told_by_nothing, QUICK).figures
+    assert figures["right"]["rate"] < 0.9
+
+
+def test_the_progress_grows_on_the_way_and_falls_on_the_way_back(learnt):
+    way = learnt.judge(goal(True, 200).features[:-SHOWN])[:, 1]
+    assert np.corrcoef(way, np.arange(len(way)))[0, 1] > 0.9
+    assert way[0] < 0.3 and way[-1] > 0.7
+
+
+def test_one_step_that_looks_done_is_no_success(learnt):
+    one = goal(False, 300).features.copy()
+    for step in range(LOOKS - 1):
+        one[10 + step, 0] = 2.0
+    assert verdict_on(learnt.judge(one)[:, 0]) == DENIED
+    one[10 + LOOKS - 1, 0] = 2.0
+    assert verdict_on(learnt.judge(one)[:, 0]) == CONFIRMED
+
+
+def test_it_says_what_it_cannot_tell_and_why(learnt):
+    done, other = goal(True, 400).features[-1], np.full(6, 50.0)
+    source = begun(learnt)
+    told = source.judge(moment(done))
+    assert (told.outcome, told.progress, told.source) == (CONFIRMED, 1.0, "classifier")
+    assert source.judge(moment(goal(True, 400).features[0])).outcome == DENIED
+    for unlike in (other, np.full(6, np.nan)):
+        told = source.judge(moment(unlike))
+        assert (told.outcome, told.reason) == (CANNOT_TELL, "it has seen nothing like this")
+    assert "offers no features" in source.judge(moment()).reason
+    assert "another encoder" in source.judge(moment(done, encoder="other eyes")).reason
+    assert begun(learnt, "dance").judge(moment(done)).reason == "no classifier has learnt 'dance'"
+    assert math.isnan(begun(learnt, "dance").judge(moment(done)).probability)
+
+
+def test_goals_that_differ_in_a_coloured_thing_are_judged_alike(learnt):
+    assert form_of("Touch the  blue cup in the dark.") == form_of("touch the red button in the dark")
+    assert form_of("put the cube in the bin") != form_of("put the cube in the drawer")
+    source = ClassifierVerdict([learnt])
+    assert source.knows("catch the green cube as it leaves the tunnel") and not source.knows("catch the cube")
+
+
+def test_what_was_learnt_outlives_the_process_and_damage_is_found(learnt, tmp_path):
+    learnt.save(tmp_path)
+    again = SuccessClassifier.load(tmp_path)
+    rows = goal(True, 500).features
+    assert np.array_equal(again.judge(rows), learnt.judge(rows))
+    assert (again.encoder, again.forms, again.figures) == (learnt.encoder, learnt.forms, learnt.figures)
+    whole = (tmp_path / WEIGHTS).read_bytes()
+    for damage in (whole[:-8], b"", whole[:-4] + b"\xff\xff\xff\x7f"):
+        (tmp_path / WEIGHTS).write_bytes(damage)
+        with pytest.raises(StoreError, match="no success classifier of engram classifier"):
+            SuccessClassifier.load(tmp_path)
+    (tmp_path / WEIGHTS).write_bytes(whole)
+    card = json.loads((tmp_path / CARD).read_text())
+    (tmp_path / CARD).write_text(json.dumps(card | {"network": {"inputs": 7, "width": 16, "members": 2}}))
+    with pytest.raises(StoreError):
+        SuccessClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize(("success", "what"), [(True, "reached"), (False, "missed")])
+def test_too_few_goals_of_an_outcome_are_refused(success, what):
+    goals = [goal(success, seed) for seed in range(LEAST - 1)] + [goal(not success, seed) for seed in range(9)]
+    with pytest.raises(InvalidInputError, match=f"3 goals that were {what}, expected at least 4"):
+        SuccessClassifier.fit("eyes", goals, QUICK)
+
+
+class Says(RewardSource):
+    """Says the same for ever."""
+
+    def __init__(self, name: str, outcome: str) -> None:
+        self.name, self._outcome = name, outcome
+
+    def begin(self, instruction):
+        pass
+
+    def judge(self, moment):
+        return Verdict(moment.stamp_ns, moment.episode, self.name, self._outcome, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "believed"),
+    [(CONFIRMED, DENIED, "first"), (CANNOT_TELL, DENIED, "second"), (CANNOT_TELL, CANNOT_TELL, "second")],
+)
+def test_the_first_source_that_can_tell_is_believed(first, second, believed):
+    both = FirstThatTells((Says("first", first), Says("second", second)))
+    both.begin("go")
+    assert both.judge(moment()).source == believed
+    assert both.name == "first+second"
