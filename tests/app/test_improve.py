@@ -120,7 +120,7 @@ def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that
 
 
 def test_practice_by_a_classifier_takes_the_words_that_it_has_learnt_and_no_others(tmp_path, capsys):
-    words = [wording.format(color="red", thing="cube") for wording in TouchUnseen.instructions]
+    words = [wording.format(thing="red cube") for wording in TouchUnseen.instructions]
     goals = [
         LabelledEpisode(one, np.full((12, 3), float(number % 2), np.float32), number % 2 == 0)
         for number, one in enumerate(words * 2)
