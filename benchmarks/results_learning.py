@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS
@@ -145,6 +145,68 @@ def memory_practice(results: Results) -> list[str]:
         "",
         *table(("", *(f"`{cell}`" for cell in found)), rows),
     ]
+
+
+def classifier(results: Results) -> list[str]:
+    """How right success classifiers are, and what practice by their word came to."""
+    result = results["classifier"]
+    figures, settings = result.figures, result.content["settings"]
+    tasks = [*dict.fromkeys(row["task"] for row in figures.values() if "task" in row)]
+    names = {
+        "right, where it was told": "right",
+        "confirmed, though not done": "false_success",
+        "done, but denied": "missed",
+        "not told": "not_told",
+    }
+    rows = [
+        [f"`{task}`" if task != "all" else "**all**", *(percent(figures[f"{name}_{task}"]) for name in names.values()),
+         str(figures[f"not_told_{task}"]["n"])]
+        for task in tasks
+    ]  # fmt: skip
+    ways = ("rank", "forwards", "backwards", "still")
+    progress = [
+        [f"`{task}`", *(_plain(figures.get(f"progress_{name}_{task}")) for name in ways)]
+        for task in tasks
+        if task != "all"
+    ]
+    told = [
+        "A [success classifier](explanation/verdicts.md#what-it-cannot-judge-a-success-classifier) for each of "
+        f"{len(tasks) - 1} tasks of which the memory cannot tell. It learnt from {settings['labelled']} goals of "
+        "`engram` that the simulator judged in place of a person, on the gaps "
+        f"{_and(settings['taught_on'])}, and judges goals in other scenes on {_and(settings['judged_on'])}. The "
+        "simulator scores. Targets: right at least 97 %, confirmed though not done at most 1 %.",
+        "",
+        *table(("task", *names, "n"), rows),
+        "",
+        "Progress, on goals that were reached. *Rank*: Spearman's correlation with the share of the steps (target 0.9)."
+        " The others are what it gains over a whole goal: as it was, with its steps backwards, and with one step shown "
+        "again and again.",
+        "",
+        *table(("task", "rank", "forwards", "backwards", "standing still"), progress),
+    ]
+    if "practised_after_0" in figures:
+        task, gap = settings["practised"]
+        before, after = figures["practised_after_0"], figures[f"practised_after_{settings['search']}"]
+        wrong = figures["practised_wrongly_confirmed"]
+        told += [
+            "",
+            f"`engram` practised {task} on `{gap}` by the classifier's word alone, {settings['search']} episodes of a "
+            f"search: {percent(before)} before, {percent(after)} after (n {after['n']}, other scenes, the simulator "
+            f"scores). Of what the classifier confirmed, {percent(wrong)} was no success (n {wrong['n']}).",
+        ]
+    return told
+
+
+def _plain(row: Mapping[str, Any] | None) -> str:
+    """Return a mean with its interval; a dash where there is none."""
+    if row is None:
+        return "–"
+    low, high = row["interval"]
+    return f"{row['value']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def _searched(result: ResultFile, words: str) -> list[str]:

@@ -63,6 +63,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
     },
     "Judging and learning": {
         "Is the goal reached?": (learning.verdicts, ("verdicts",)),
+        "What the memory cannot judge": (learning.classifier, ("classifier",)),
         "Goals of a robot": (learning.twin, ("twin",)),
         "Practising on a twin": (learning.improvement, ("improvement",)),
         "Practice by corrections": (learning.corrections, ("corrections",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engram.core.contracts import FeaturePolicy, Policy
+from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
 from engram.runtime.policy_runner import PolicyStep
@@ -27,14 +28,17 @@ class PolicyJudge:
         """Return a judge by the classifiers in ``folders``, empty names aside; None where there are none.
 
         Raises:
-            StoreError: a folder holds no classifier.
+            InvalidInputError: a folder holds no classifier.
         """
         named = tuple(filter(None, folders))
         if not named:
             return None
         from engram.learning.rewards.success_classifier import ClassifierVerdict  # torch
 
-        return cls(ClassifierVerdict.load(named), policy)
+        try:
+            return cls(ClassifierVerdict.load(named), policy)
+        except StoreError as error:
+            raise InvalidInputError(f"success_classifiers: {error}") from error
 
     def judge(self, step: PolicyStep) -> Verdict:
         """Return whether the goal of ``step``, which the policy has observed, is reached."""

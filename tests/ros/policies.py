@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 
-from engram.core.contracts import Policy, StatefulPolicy
+from engram.core.contracts import FeaturePolicy, Policy, StatefulPolicy
 from engram.core.registry import make_robot
-from engram.core.types import ActionChunk, Lineage
+from engram.core.types import ActionChunk, Features, Lineage
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 from engram.sim.oracle import PrivilegedPolicy
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -81,6 +81,21 @@ class ReadsContext(EyesAndNoise):
     """Acts on memory/context, as it does on everything."""
 
     reads_context = True
+
+
+class Counts(EyesAndNoise, FeaturePolicy):
+    """Its only feature is how many steps of its episode it has observed."""
+
+    def reset(self, instruction, episode=0, seed=0):
+        super().reset(instruction, episode, seed)
+        self.seen = set()
+
+    def observe(self, observation, memory=None):
+        super().observe(observation, memory)
+        self.seen.add(observation.stamp_ns)
+
+    def features(self):
+        return Features("eyes", np.array([len(self.seen)], np.float32))
 
 
 SO101_SEED = 5

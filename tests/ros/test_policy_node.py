@@ -24,6 +24,7 @@ from engram.core.types import ActionChunk as CoreChunk
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.core.types import Verdict as CoreVerdict
 from engram.learning.motion_correction import MotionCorrection
+from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key, make_signing_key
 from engram.learning.weights.manifest import make_manifest, sign
@@ -337,6 +338,27 @@ def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outc
     assert f"'clean the table': {outcome}" in capsys.readouterr().out
     graph.wait(result.done, 60, "result")
     assert (result.result().result.outcome, result.result().result.reason) == (outcome, "a person said so")
+
+
+def test_a_goal_of_which_the_memory_cannot_tell_ends_by_the_word_of_a_classifier(graph, tmp_path):
+    def goal(success):
+        steps = np.arange(1, 13 if success else 9, dtype=np.float32)[:, None]
+        return LabelledEpisode("clean the table", steps, success)
+
+    config = ClassifierConfig(members=2, width=16, updates=300)
+    SuccessClassifier.fit("eyes", [goal(True), goal(False)] * 4, config).save(tmp_path)
+    own = {"policy": "tests.ros.policies:Counts", "success_classifiers": [str(tmp_path)]}
+    robot = Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", **own)
+    for words, ended in (("clean the table", ("succeeded", True)), ("water the plants", ("timeout", False))):
+        client = ActionClient(graph.node, ExecuteTask, "execute_task")
+        graph.wait(client.server_is_ready, 60, "execute_task")
+        sent = client.send_goal_async(ExecuteTask.Goal(instruction=words, timeout_s=4.0))
+        graph.wait(sent.done, 60, "acceptance")
+        result = sent.result().get_result_async()
+        tell = lambda: robot.publish(int(time.time() * 10))  # noqa: E731
+        graph.wait_telling(tell, result.done, 60, "result", period_s=0.1)
+        said = result.result().result
+        assert (said.outcome, "classifier: it looks done" in said.reason) == ended
 
 
 def test_a_goal_ends_when_a_person_cancels_it_or_who_gave_it_waits_no_longer(graph, capsys):

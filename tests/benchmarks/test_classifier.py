@@ -1,0 +1,39 @@
+"""How the benchmark of success classifiers counts."""
+
+import math
+
+import numpy as np
+
+from engram.benchmarks.classifier import _reordered, rows_of
+from engram.core.context_rows import ContextRows
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED
+from engram.learning.replay.buffer import Episode
+
+
+def test_what_was_told_is_counted_against_what_was_so():
+    told = [CONFIRMED, CONFIRMED, DENIED, CANNOT_TELL, DENIED]
+    success = [True, False, True, True, False]
+    progress = {"rank": [1.0, 0.9, math.nan], "forwards": [0.8], "backwards": [-0.7], "still": [math.nan]}
+    rows = {row["name"]: row for row in rows_of("t", {"told": told, "success": success, "progress": progress})}
+    assert {name: (row["value"], row["n"]) for name, row in rows.items()} == {
+        "right_t": (0.5, 4),
+        "false_success_t": (0.5, 2),
+        "missed_t": (0.333, 3),
+        "not_told_t": (0.2, 5),
+        "progress_rank_t": (0.95, 2),
+        "progress_forwards_t": (0.8, 1),
+        "progress_backwards_t": (-0.7, 1),
+    }
+    assert rows["right_t"]["met"] is rows["false_success_t"]["met"] is False and rows["progress_rank_t"]["met"]
+
+
+def test_a_goal_is_shown_in_another_order_with_all_that_was_seen():
+    steps = np.arange(4)
+    context = ContextRows(np.eye(4, dtype=np.float32), steps[:, None].astype(np.int32), *(
+        np.zeros((4, 1, *shape), np.float32) for shape in ((), (3,))), np.ones((4, 1), bool)
+    )  # fmt: skip
+    images = {"front": np.tile(steps[:, None, None, None], (1, 3, 2, 2)).astype(np.uint8)}
+    column = steps[:, None].astype(np.float32)
+    shown = _reordered(Episode(1, "t", "t", images, column, column, steps > 1, context), steps[::-1])
+    assert shown.state[:, 0].tolist() == shown.images["front"][:, 0, 0, 0].tolist() == [3, 2, 1, 0]
+    assert shown.context.which[:, 0].tolist() == [3, 2, 1, 0] and shown.person.tolist() == [True, True, False, False]
