@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,9 +69,14 @@ def classifier(config: ClassifierCommandConfig) -> int:
     folder = config.experience or output / "experience"
     if config.oracle_tasks:
         oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder)
-    encoder, episodes = labelled_episodes(
-        folder.expanduser(), policy, config.words, lambda why: console.print(f"passed over: {why}", markup=False)
-    )
+    skipped: Counter[str] = Counter()
+    try:
+        encoder, episodes = labelled_episodes(
+            folder.expanduser(), policy, config.words, lambda _, why: skipped.update([why])
+        )
+    finally:
+        for why, count in skipped.items():
+            console.print(f"{count} goals passed over: {why}", markup=False)
     learnt = SuccessClassifier.fit(encoder, episodes, seed=config.seed)
     learnt.save(output)
     reached = sum(one.success for one in episodes)

@@ -25,7 +25,7 @@ an episode before its success is seen."""
 
 
 def labelled_episodes(
-    folder: Path, policy: Policy, words: str = "*", on_skipped: Callable[[str], None] = lambda _: None
+    folder: Path, policy: Policy, words: str = "*", on_skipped: Callable[[int, str], None] = lambda *_: None
 ) -> tuple[str, list[LabelledEpisode]]:
     """Return the digest of the encoder of ``policy``, and the judged goals in ``folder`` as it sees them.
 
@@ -33,7 +33,7 @@ def labelled_episodes(
         folder: of an experience store.
         policy: whose features they get. It must be the one that drove: another one would have read other memories.
         words: pattern that the goals' words match, as in a shell.
-        on_skipped: is told of each goal that is passed over, and why.
+        on_skipped: is told the number of each goal that is passed over, and why.
 
     Raises:
         CannotTrainError: the policy offers no features of stored episodes.
@@ -47,14 +47,14 @@ def labelled_episodes(
     for number, steps in _judged(folder, words, on_skipped):
         why = why_not([one.source for one in steps if one.source.ablation != CORRECTION], policy.lineage, blind=True)
         if why:
-            on_skipped(f"goal {number}: {why}")
+            on_skipped(number, why)
             continue
         replay = ReplayBuffer(shrink=cloning.shrink)
         try:
             replay.add(number, steps)
             features = cloning.conditions(replay.episodes[0]).numpy().astype(np.float32)
         except EngramError as error:
-            on_skipped(f"goal {number}: {error}")
+            on_skipped(number, str(error))
             continue
         found.append(LabelledEpisode(steps[0].instruction, features, steps[-1].success))
     if not found:
@@ -63,7 +63,7 @@ def labelled_episodes(
 
 
 def _judged(
-    folder: Path, words: str, on_skipped: Callable[[str], None]
+    folder: Path, words: str, on_skipped: Callable[[int, str], None]
 ) -> Iterator[tuple[int, tuple[Transition, ...]]]:
     """Yield number and steps of each goal that ended as succeeded or failed, by a verdict."""
     reader = ExperienceReader(folder)
@@ -73,11 +73,11 @@ def _judged(
         try:
             steps = reader.episode(info.number)
         except EngramError as error:
-            on_skipped(str(error))
+            on_skipped(info.number, str(error))
             continue
         if not steps:
             continue
         if steps[-1].success and steps[-1].reward_source != BY_VERDICT:
-            on_skipped(f"goal {info.number}: the simulator ended it before its success was seen")
+            on_skipped(info.number, "the simulator ended it before its success was seen")
             continue
         yield info.number, steps

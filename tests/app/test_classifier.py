@@ -1,0 +1,86 @@
+"""``engram classifier``: from stored goals to a folder that judges, and what it passes over."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engram.app import cli
+from engram.core.types import NOBODY, UNJUDGED, ActionSource
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.rewards.labelled_episodes import labelled_episodes
+from engram.learning.rewards.success_classifier import SuccessClassifier
+from engram.policies.loading import load_policy
+from tests.learning.transitions import episode
+
+WORDS = "clean the table"
+
+
+@pytest.fixture(scope="module")
+def base():
+    return load_policy("base")
+
+
+def goal(lineage: str, number: int, success: bool, words=WORDS, source="verdict", steps=14):
+    """Return a goal as a robot records it: bright at its end if it was reached."""
+    rng, out = np.random.default_rng(number), []
+    for step, one in enumerate(episode(number, steps, success=success, truncated=not success, task="")):
+        light = 120 if success and step >= steps - 4 else 0
+        images = {name: rng.integers(light, 130 + light, (128, 128, 3), np.uint8) for name in ("front", "wrist")}
+        by = ActionSource("base", lineage) if lineage else ActionSource(NOBODY)
+        out.append(replace(one, instruction=words, images=images, reward_source=source, source=by))
+    return out
+
+
+def stored(folder, goals):
+    store = ExperienceStore(folder)
+    store.append([replace(one, sequence=at) for at, one in enumerate((one for each in goals for one in each), 1)])
+    store.commit()
+    store.close()
+
+
+def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_path, base, capsys):
+    own = base.lineage.id
+    goals = [goal(own, number, number % 2 == 0) for number in range(12)]
+    goals += [goal("other", 12, True), goal(own, 13, True, source="oracle"), goal(own, 14, True, words="wave")]
+    stored(tmp_path / "experience", goals)
+    words = ["classifier", str(tmp_path / "out"), "--experience", str(tmp_path / "experience"), "--words", "CLEAN *"]
+    assert cli.main(words) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out.splitlines()[-1])
+    assert (report["reached"], report["missed"]) == (6, 6)
+    assert report["figures"]["right"]["rate"] > 0.8
+    assert "1 goals passed over: other lineage" in said.err
+    assert "1 goals passed over: the simulator ended it before its success was seen" in said.err
+    learnt = SuccessClassifier.load(tmp_path / "out")
+    encoder, seen = labelled_episodes(tmp_path / "experience", base, "clean*")
+    assert learnt.encoder == encoder and learnt.forms == {WORDS}
+    ends = {one.success: learnt.judge(one.features)[-1, 0] for one in seen}
+    assert ends[True] > 0.8 > 0.2 > ends[False]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "--experience: give either"),
+        (["--experience", "nowhere", "--oracle-tasks", "stack"], "--experience: give either"),
+        (["--experience", "nowhere"], "no experience is stored there"),
+        (["--oracle-tasks", "dance"], "dance"),
+        (["--oracle-tasks", "stack", "--on", "mars"], "unknown gap 'mars'"),
+        (["--oracle-tasks", "stack", "--episodes", "0"], "--episodes: 0"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused_by_name(tmp_path, capsys, monkeypatch, more, said):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["classifier", "out", *more]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out" / "experience").exists()
+
+
+def test_goals_that_nobody_judged_teach_nothing(tmp_path, base, capsys):
+    unjudged = [goal(base.lineage.id, number, False, source=UNJUDGED) for number in range(3)]
+    stored(tmp_path / "experience", [*unjudged, goal("", 9, True)])
+    assert cli.main(["classifier", str(tmp_path / "out"), "--experience", str(tmp_path / "experience")]) == 2
+    said = capsys.readouterr().err
+    assert "no judged goal of" in said and "1 goals passed over: unknown lineage" in said
