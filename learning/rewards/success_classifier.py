@@ -58,14 +58,17 @@ _COLOURED = re.compile(
 class ClassifierConfig:
     """Size and training of the classifier."""
 
-    members: int = 3
+    members: int = 6
     """Networks whose mean tells."""
+    share: float = 0.5
+    """Of the goals of each outcome, drawn for each network (bagging, Breiman 1996): where a few goals decide, they
+    disagree, and it cannot tell."""
     width: int = 128
     """Of each of the two hidden layers."""
-    updates: int = 600
+    updates: int = 400
     """AdamW updates of each."""
     batch_size: int = 256
-    """Steps in an update; a quarter of them show a success."""
+    """Steps in an update: a quarter shows a success, three eighths are of missed goals, and as many of any."""
     dropout: float = 0.3
     learning_rate: float = 1e-3
     weight_decay: float = 0.05
@@ -197,26 +200,40 @@ class Ensemble(nn.Module):
 def _trained(episodes: Sequence[LabelledEpisode], config: ClassifierConfig, seed: int) -> Ensemble:
     """Return an ensemble that learnt from ``episodes``."""
     features = torch.from_numpy(np.concatenate([one.features for one in episodes]))
-    done, clear, progress = (
-        torch.from_numpy(np.concatenate(part)) for part in zip(*map(_labels, episodes), strict=True)
-    )
-    shown, others, way = (torch.nonzero(mask)[:, 0] for mask in (done & clear, ~done & clear, ~progress.isnan()))
     torch.manual_seed(seed)
-    ensemble = Ensemble(features.shape[1], config.width, config.members, config.dropout)
+    ensemble, draw = (
+        Ensemble(features.shape[1], config.width, config.members, config.dropout),
+        np.random.default_rng(seed),
+    )
     ensemble.know(features)
-    features = ensemble.scaled(features)
-    quarter = config.batch_size // 4
+    outcomes = [[one for one in episodes if one.success is outcome] for outcome in (True, False)]
     for member in ensemble.members:
-        optimizer = torch.optim.AdamW(member.parameters(), config.learning_rate, weight_decay=config.weight_decay)
-        for _ in range(config.updates):
-            rows = torch.cat((_drawn(shown, quarter), _drawn(others, 3 * quarter)))
-            loss = F.binary_cross_entropy_with_logits(member(features[rows])[:, 0], done[rows].float())
-            rows = _drawn(way, 2 * quarter)
-            loss = loss + F.l1_loss(torch.sigmoid(member(features[rows])[:, 1]), progress[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        some = [
+            each[i] for each in outcomes for i in draw.permutation(len(each))[: math.ceil(config.share * len(each))]
+        ]
+        _train(member, ensemble, some, config)
     return ensemble.eval()
+
+
+def _train(
+    member: nn.Module, ensemble: Ensemble, episodes: Sequence[LabelledEpisode], config: ClassifierConfig
+) -> None:
+    """Let one network of ``ensemble`` learn from ``episodes``."""
+    features = ensemble.scaled(torch.from_numpy(np.concatenate([one.features for one in episodes])))
+    labels = zip(*map(_labels, episodes), strict=True)
+    done, clear, progress = (torch.from_numpy(np.concatenate(part)) for part in labels)
+    missed, way = progress.isnan(), torch.nonzero(~progress.isnan())[:, 0]
+    shown, others, missed = (torch.nonzero(mask)[:, 0] for mask in (done & clear, ~done & clear, missed))
+    eighth = config.batch_size // 8
+    optimizer = torch.optim.AdamW(member.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    for _ in range(config.updates):
+        rows = torch.cat((_drawn(shown, 2 * eighth), _drawn(missed, 3 * eighth), _drawn(others, 3 * eighth)))
+        loss = F.binary_cross_entropy_with_logits(member(features[rows])[:, 0], done[rows].float())
+        rows = _drawn(way, 4 * eighth)
+        loss = loss + F.l1_loss(torch.sigmoid(member(features[rows])[:, 1]), progress[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
 def _drawn(rows: Tensor, count: int) -> Tensor:
