@@ -3,8 +3,9 @@
     python -m engram.benchmarks.classifier [--quick]
 
 A classifier for each of some tasks of which the memory cannot tell whether they are done. It learns from 60 goals of
-``engram`` on two simulated robots, which the simulator judged in place of a person (oracle). Then it judges goals on
-scenes that it never saw, on one of these robots and on one of another gap; the simulator scores. Its progress is
+``engram`` on two simulated robots, which the simulator judged in place of a person (oracle). It is cross-validated on
+them, each in a scene of its own. Then it judges goals in other scenes on one of these robots, and on one that differs
+in another way; the simulator scores. Its progress is
 compared with the share of the way that successful goals had come; goals are shown backwards and standing still. At the
 end ``engram`` practises one of the tasks on a robot with a gap, by the word of the classifier alone, as in
 ``memory_practice`` by the simulator's. Everything lies in ``work`` and is gone on with. Prints a table; the last line
@@ -165,13 +166,22 @@ def practised(config: ClassifierBenchmark) -> dict[str, Any]:
 
 
 def rows_of(task: str, found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the figures of one task."""
+    """Return the figures of one task: on the robots that it learnt on, other scenes, and on each that is judged."""
+    robots = [gap for number, gap in enumerate(JUDGED_ON) for _ in found["told"][number :: len(JUDGED_ON)]]
+    parts = {"taught": found["cross_validated"]}
+    for gap in JUDGED_ON:
+        those = [i for i, robot in enumerate(robots) if robot == gap]
+        parts[gap] = figures_of([found["told"][i] for i in those], [found["success"][i] for i in those])
     out = []
-    for name, rate in figures_of(found["told"], found["success"]).items():
-        low_is_good, target = name != "right", TARGETS.get(name)
-        met = None if target is None else bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
-        said = None if target is None else f"{'<=' if low_is_good else '>='} {target}"
-        out.append(figure(f"{name}_{task}", rate["rate"], rate["n"], (rate["low"], rate["high"]), said, met, task=task))
+    for robot, figures in parts.items():
+        for name, rate in figures.items():
+            low_is_good, target = name != "right", TARGETS.get(name)
+            met = None if target is None else bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
+            said = None if target is None else f"{'<=' if low_is_good else '>='} {target}"
+            ends = rate["low"], rate["high"]
+            out.append(
+                figure(f"{name}_{task}_{robot}", rate["rate"], rate["n"], ends, said, met, task=task, robot=robot)
+            )
     for name, values in found["progress"].items():
         kept = np.array([one for one in values if not math.isnan(one)])
         if not len(kept):
@@ -191,13 +201,8 @@ def main(config: ClassifierBenchmark | None = None) -> None:
     torch.set_num_threads(1)
     policy = cast(VlaPolicy, load_policy("engram"))
     figures: list[dict[str, Any]] = []
-    told: list[str] = []
-    success: list[bool] = []
     for task in config.tasks[:1] if config.quick else config.tasks:
-        found = judged(policy, task, config)
-        figures += rows_of(task, found)
-        told, success = told + found["told"], success + found["success"]
-    figures += rows_of("all", {"told": told, "success": success, "progress": {}})
+        figures += rows_of(task, judged(policy, task, config))
     if config.practice and not config.quick:
         report = practised(config)
         for row in report["curve"]:

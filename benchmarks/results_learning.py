@@ -158,25 +158,23 @@ def classifier(results: Results) -> list[str]:
         "done, but denied": "missed",
         "not told": "not_told",
     }
+    first, other = settings["judged_on"]
+    robots = {"taught": "the same robots", first: f"`{first}`", other: f"another robot, `{other}`"}
     rows = [
-        [f"`{task}`" if task != "all" else "**all**", *(percent(figures[f"{name}_{task}"]) for name in names.values()),
-         str(figures[f"not_told_{task}"]["n"])]
+        [f"`{task}`", words, *(_share(figures[f"{name}_{task}_{robot}"]) for name in names.values())]
         for task in tasks
-    ]  # fmt: skip
-    ways = ("rank", "forwards", "backwards", "still")
-    progress = [
-        [f"`{task}`", *(_plain(figures.get(f"progress_{name}_{task}")) for name in ways)]
-        for task in tasks
-        if task != "all"
+        for robot, words in robots.items()
     ]
+    ways = ("rank", "forwards", "backwards", "still")
+    progress = [[f"`{task}`", *(_plain(figures.get(f"progress_{name}_{task}")) for name in ways)] for task in tasks]
     told = [
         "A [success classifier](explanation/verdicts.md#what-it-cannot-judge-a-success-classifier) for each of "
-        f"{len(tasks) - 1} tasks of which the memory cannot tell. It learnt from {settings['labelled']} goals of "
+        f"{len(tasks)} tasks of which the memory cannot tell. It learnt from {settings['labelled']} goals of "
         "`engram` that the simulator judged in place of a person, on the gaps "
-        f"{_and(settings['taught_on'])}, and judges goals in other scenes on {_and(settings['judged_on'])}. The "
-        "simulator scores. Targets: right at least 97 %, confirmed though not done at most 1 %.",
+        f"{_and(settings['taught_on'])}. *The same robots*: cross-validated on these goals, each in a scene of its "
+        "own. Else other scenes. The simulator scores. Targets: right at least 97 %, confirmed though not done at most 1 %.",
         "",
-        *table(("task", *names, "n"), rows),
+        *table(("task", "judged on", *names), rows),
         "",
         "Progress, on goals that were reached. *Rank*: Spearman's correlation with the share of the steps (target 0.9)."
         " The others are what it gains over a whole goal: as it was, with its steps backwards, and with one step shown "
@@ -195,6 +193,11 @@ def classifier(results: Results) -> list[str]:
             f"scores). Of what the classifier confirmed, {percent(wrong)} was no success (n {wrong['n']}).",
         ]
     return told
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    """Return a rate with its interval and of how many it is; a dash where there were none."""
+    return f"{percent(row)} (n {row['n']})" if row["n"] else "–"
 
 
 def _plain(row: Mapping[str, Any] | None) -> str:

@@ -292,7 +292,7 @@ def figures_of(told: Sequence[str], success: Sequence[bool]) -> dict[str, Any]:
     pairs = list(zip(told, success, strict=True))
 
     def rate(hits: int, of: int) -> dict[str, Any]:
-        return asdict(wilson(hits, of)) if of else asdict(Rate(0, 0, math.nan, 0.0, 1.0))
+        return asdict(wilson(hits, of)) if of else asdict(Rate(0, 0, 0.0, 0.0, 1.0))
 
     certain = [(one, well) for one, well in pairs if one != CANNOT_TELL]
     return {

@@ -8,23 +8,34 @@ from engram.benchmarks.classifier import _reordered, rows_of
 from engram.core.context_rows import ContextRows
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED
 from engram.learning.replay.buffer import Episode
+from engram.learning.rewards.success_classifier import figures_of
 
 
-def test_what_was_told_is_counted_against_what_was_so():
-    told = [CONFIRMED, CONFIRMED, DENIED, CANNOT_TELL, DENIED]
-    success = [True, False, True, True, False]
+def test_what_was_told_is_counted_against_what_was_so_robot_by_robot():
+    told = [CONFIRMED, CONFIRMED, DENIED, CANNOT_TELL, DENIED, DENIED]  # the first half on one robot
+    success = [True, False, True, True, False, False]
     progress = {"rank": [1.0, 0.9, math.nan], "forwards": [0.8], "backwards": [-0.7], "still": [math.nan]}
-    rows = {row["name"]: row for row in rows_of("t", {"told": told, "success": success, "progress": progress})}
+    known = figures_of([CONFIRMED] * 4, [True] * 4)
+    found = {"told": told, "success": success, "progress": progress, "cross_validated": known}
+    rows = {row["name"]: row for row in rows_of("t", found)}
     assert {name: (row["value"], row["n"]) for name, row in rows.items()} == {
-        "right_t": (0.5, 4),
-        "false_success_t": (0.5, 2),
-        "missed_t": (0.333, 3),
-        "not_told_t": (0.2, 5),
+        "right_t_taught": (1.0, 4),
+        "false_success_t_taught": (0.0, 0),
+        "missed_t_taught": (0.0, 4),
+        "not_told_t_taught": (0.0, 4),
+        "right_t_none": (0.333, 3),
+        "false_success_t_none": (1.0, 1),
+        "missed_t_none": (0.5, 2),
+        "not_told_t_none": (0.0, 3),
+        "right_t_turned_scaled": (1.0, 2),
+        "false_success_t_turned_scaled": (0.0, 2),
+        "missed_t_turned_scaled": (0.0, 1),
+        "not_told_t_turned_scaled": (0.333, 3),
         "progress_rank_t": (0.95, 2),
         "progress_forwards_t": (0.8, 1),
         "progress_backwards_t": (-0.7, 1),
     }
-    assert rows["right_t"]["met"] is rows["false_success_t"]["met"] is False and rows["progress_rank_t"]["met"]
+    assert rows["right_t_none"]["met"] is False and rows["right_t_taught"]["met"] and rows["progress_rank_t"]["met"]
 
 
 def test_a_goal_is_shown_in_another_order_with_all_that_was_seen():
