@@ -171,8 +171,9 @@ def classifier(results: Results) -> list[str]:
         "A [success classifier](explanation/verdicts.md#what-it-cannot-judge-a-success-classifier) for each of "
         f"{len(tasks)} tasks of which the memory cannot tell. It learnt from {settings['labelled']} goals of "
         "`engram` that the simulator judged in place of a person, on the gaps "
-        f"{_and(settings['taught_on'])}. *The same robots*: cross-validated on these goals, each in a scene of its "
-        "own. Else other scenes. The simulator scores. Targets: right at least 97 %, confirmed though not done at most 1 %.",
+        f"{_and(settings['taught_on'])}. *The same robots*: cross-validated on these goals, each in a scene of "
+        "its own. Else other scenes. The simulator scores. Targets: right at least 97 %, confirmed though not done at "
+        "most 1 %.",
         "",
         *table(("task", "judged on", *names), rows),
         "",
