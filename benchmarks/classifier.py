@@ -176,7 +176,11 @@ def rows_of(task: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     for robot, figures in parts.items():
         for name, rate in figures.items():
             low_is_good, target = name != "right", TARGETS.get(name)
-            met = None if target is None else bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
+            met = (
+                None
+                if target is None or not rate["n"]
+                else bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
+            )
             said = None if target is None else f"{'<=' if low_is_good else '>='} {target}"
             ends = rate["low"], rate["high"]
             out.append(
