@@ -179,7 +179,7 @@ def classifier(results: Results) -> list[str]:
         "",
         "Progress, on goals that were reached. *Rank*: Spearman's correlation with the share of the steps (target 0.9)."
         " The others are what it gains over a whole goal: as it was, with its steps backwards, and with one step shown "
-        "again and again.",
+        "again and again. It should gain nothing standing still, and lose backwards: in part it only tells the time.",
         "",
         *table(("task", "rank", "forwards", "backwards", "standing still"), progress),
     ]
