@@ -201,11 +201,9 @@ def _trained(episodes: Sequence[LabelledEpisode], config: ClassifierConfig, seed
     """Return an ensemble that learnt from ``episodes``."""
     features = torch.from_numpy(np.concatenate([one.features for one in episodes]))
     torch.manual_seed(seed)
-    ensemble, draw = (
-        Ensemble(features.shape[1], config.width, config.members, config.dropout),
-        np.random.default_rng(seed),
-    )
+    ensemble = Ensemble(features.shape[1], config.width, config.members, config.dropout)
     ensemble.know(features)
+    draw = np.random.default_rng(seed)
     outcomes = [[one for one in episodes if one.success is outcome] for outcome in (True, False)]
     for member in ensemble.members:
         some = [
