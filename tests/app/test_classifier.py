@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from engram.app import cli
 from engram.core.types import NOBODY, UNJUDGED, ActionSource
 from engram.learning.experience.store import ExperienceStore
+from engram.learning.rewards import success_classifier
 from engram.learning.rewards.labelled_episodes import labelled_episodes
-from engram.learning.rewards.success_classifier import SuccessClassifier
+from engram.learning.rewards.success_classifier import ClassifierConfig, SuccessClassifier
 from engram.policies.loading import load_policy
 from tests.learning.transitions import episode
 
@@ -40,7 +42,8 @@ def stored(folder, goals):
     store.close()
 
 
-def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_path, base, capsys):
+def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_path, base, capsys, monkeypatch):
+    monkeypatch.setattr(success_classifier, "ClassifierConfig", partial(ClassifierConfig, members=2, updates=60))
     own = base.lineage.id
     goals = [goal(own, number, number % 2 == 0) for number in range(12)]
     goals += [goal("other", 12, True), goal(own, 13, True, source="oracle"), goal(own, 14, True, words="wave")]
