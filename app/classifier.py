@@ -21,7 +21,8 @@ from rich.table import Table
 from tqdm import tqdm
 
 from engram.core.arrays import positive_int
-from engram.core.errors import InvalidInputError
+from engram.core.durable import write_atomic
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 FIRST_SEED = 60_000
 """Scenes of labelled goals; none is practised on or measured."""
+GOALS = "goals.json"
+"""Which simulated goals a folder holds."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,12 @@ def oracle_goals(
     """Let ``policy`` carry out ``tasks`` in simulation, and store each goal with the simulator's verdict in ``folder``.
 
     A goal goes on until its success has been seen for a while, as with a person. The folder appears when it is whole;
-    one that is there is left alone.
+    one with these very goals is left as it is.
+
+    Raises:
+        UnknownNameError: there is no such task or gap.
+        InvalidInputError: no gap is given, or the folder holds other goals.
     """
-    from engram.core.errors import unknown_name
     from engram.learning.experience.store import ExperienceStore
     from engram.policies.vla.chunking import follow
     from engram.runtime.experience_recorder import ExperienceRecorder
@@ -119,12 +125,13 @@ def oracle_goals(
     from engram.sim.world import WorldConfig
 
     if not gaps:
-        raise unknown_name("gap", "", ("none", "turned"))
+        raise InvalidInputError("ClassifierCommandConfig.on: empty, expected one gap at least, such as turned")
     chosen = [get_gap(name) for name in gaps]
     for task in tasks:
         get_task(task)
+    about = {"policy": policy.version, "tasks": [*tasks], "on": [*gaps], "episodes": episodes, "first_seed": first_seed}
     if folder.exists():
-        return
+        return _check_goals(folder, about)
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     store = ExperienceStore(partial)
@@ -151,4 +158,15 @@ def oracle_goals(
             record.keep()
         world.close()
     store.close()
+    write_atomic(partial / GOALS, json.dumps(about).encode())
     partial.rename(folder)
+
+
+def _check_goals(folder: Path, about: dict[str, Any]) -> None:
+    """Raise InvalidInputError if ``folder`` holds other goals than those that ``about`` describes."""
+    try:
+        found = json.loads((folder / GOALS).read_text())
+    except DAMAGED as error:
+        raise StoreError(f"{folder / GOALS}: cannot be read: {error}") from error
+    if found != about:
+        raise InvalidInputError(f"{folder} holds other goals ({found}, not {about}); choose another folder")

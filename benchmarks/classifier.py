@@ -5,11 +5,10 @@
 A classifier for each of some tasks of which the memory cannot tell whether they are done. It learns from 60 goals of
 ``engram`` on two simulated robots, which the simulator judged in place of a person (oracle). It is cross-validated on
 them, each in a scene of its own. Then it judges goals in other scenes on one of these robots, and on one that differs
-in another way; the simulator scores. Its progress is
-compared with the share of the way that successful goals had come; goals are shown backwards and standing still. At the
-end ``engram`` practises one of the tasks on a robot with a gap, by the word of the classifier alone, as in
-``memory_practice`` by the simulator's. Everything lies in ``work`` and is gone on with. Prints a table; the last line
-is JSON, which also goes to benchmarks/results/classifier.json.
+in another way; the simulator scores. Its progress is compared with the share of the way that successful goals had
+come; goals are shown backwards and standing still. At the end ``engram`` practises one of the tasks on a robot with a
+gap, by the word of the classifier alone, as in ``memory_practice`` by the simulator's. Everything lies in ``work`` and
+is gone on with. Prints a table; the last line is JSON, which also goes to benchmarks/results/classifier.json.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +26,7 @@ import tyro
 from rich.console import Console
 from scipy.stats import bootstrap, spearmanr
 
+from engram.app.classifier import FIRST_SEED as FIRST_LABELLED
 from engram.app.classifier import oracle_goals
 from engram.app.improve import ImproveConfig, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
@@ -34,7 +34,6 @@ from engram.core.durable import write_atomic
 from engram.core.errors import unknown_name
 from engram.core.provenance import machine
 from engram.core.statistics import Rate
-from engram.core.types import CONFIRMED
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.replay.buffer import Episode, ReplayBuffer
@@ -55,6 +54,15 @@ SEARCH, MEASURED, SEED = 50, 100, 2
 TARGETS = {"right": 0.97, "false_success": 0.01}
 STILL = 20
 """Steps for which a goal that stands still is shown."""
+SEEDS = f"from {FIRST_LABELLED} (labelled), from {FIRST_SEED} (judged), {SEED} (practice)"
+SETTINGS = {
+    "labelled": LABELLED,
+    "taught_on": TAUGHT_ON,
+    "held_out": HELD_OUT,
+    "judged_on": JUDGED_ON,
+    "practised": PRACTISED,
+    "search": SEARCH,
+}
 
 
 @dataclass(frozen=True)
@@ -218,19 +226,7 @@ def main(config: ClassifierBenchmark | None = None) -> None:
     console = Console(stderr=True)
     for one in figures:
         console.print(f"{one['name']}: {one['value']:.3f} (n {one['n']}) {one['target'] or ''}", markup=False)
-    save_report(config.output, "classifier", where, config, figures=figures, confirmed=CONFIRMED, settings=_settings())
-
-
-def _settings() -> dict[str, Any]:
-    return {
-        "labelled": LABELLED,
-        "taught_on": TAUGHT_ON,
-        "held_out": HELD_OUT,
-        "judged_on": JUDGED_ON,
-        "practised": PRACTISED,
-        "search": SEARCH,
-        "config": asdict(ClassifierBenchmark(), dict_factory=lambda pairs: {k: str(v) for k, v in pairs}),
-    }
+    save_report(config.output, "classifier", where, config, figures=figures, settings=SETTINGS, seeds=SEEDS)
 
 
 if __name__ == "__main__":

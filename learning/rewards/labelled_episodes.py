@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -45,8 +46,9 @@ def labelled_episodes(
     network = policy.network.model
     found: list[LabelledEpisode] = []
     for number, steps in _judged(folder, words, on_skipped):
-        why = why_not([one.source for one in steps if one.source.ablation != CORRECTION], policy.lineage, blind=True)
-        if why:
+        # a corrected motion changes what was done, not what was seen
+        sources = [replace(s, ablation="") if s.ablation == CORRECTION else s for s in (one.source for one in steps)]
+        if why := why_not(sources, policy.lineage, blind=True):
             on_skipped(number, why)
             continue
         replay = ReplayBuffer(shrink=cloning.shrink)

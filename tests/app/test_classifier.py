@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from engram.app import cli
-from engram.core.types import NOBODY, UNJUDGED, ActionSource
+from engram.app.classifier import FIRST_SEED, GOALS, oracle_goals
+from engram.core.errors import InvalidInputError, StoreError
+from engram.core.types import CORRECTION, NOBODY, UNJUDGED, ActionSource
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.rewards import success_classifier
 from engram.learning.rewards.labelled_episodes import labelled_episodes
@@ -47,6 +49,7 @@ def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_p
     own = base.lineage.id
     goals = [goal(own, number, number % 2 == 0) for number in range(12)]
     goals += [goal("other", 12, True), goal(own, 13, True, source="oracle"), goal(own, 14, True, words="wave")]
+    goals[0] = [replace(one, source=replace(one.source, ablation=CORRECTION)) for one in goals[0]]  # seen all the same
     stored(tmp_path / "experience", goals)
     words = ["classifier", str(tmp_path / "out"), "--experience", str(tmp_path / "experience"), "--words", "CLEAN *"]
     assert cli.main(words) == 0
@@ -79,6 +82,17 @@ def test_what_cannot_be_learnt_is_refused_by_name(tmp_path, capsys, monkeypatch,
     assert cli.main(["classifier", "out", *more]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out" / "experience").exists()
+
+
+def test_simulated_goals_of_another_task_are_not_taken_for_those_that_were_asked_for(tmp_path, base):
+    about = {"policy": base.version, "tasks": ["stack"], "on": ["none"], "episodes": 2, "first_seed": FIRST_SEED}
+    (tmp_path / GOALS).write_text(json.dumps(about))
+    oracle_goals(base, ("stack",), ("none",), 2, tmp_path)
+    with pytest.raises(InvalidInputError, match="holds other goals"):
+        oracle_goals(base, ("reach",), ("none",), 2, tmp_path)
+    (tmp_path / GOALS).write_text("{")
+    with pytest.raises(StoreError, match="cannot be read"):
+        oracle_goals(base, ("stack",), ("none",), 2, tmp_path)
 
 
 def test_goals_that_nobody_judged_teach_nothing(tmp_path, base, capsys):
