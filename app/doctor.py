@@ -44,7 +44,7 @@ INTERFACES = {
         *("MemoryContext", "TaskStatus", "Verdict", "WeightChunk"),
     ),
     "srv": (
-        *("GetGraph", "MemoryConflicts", "MemoryMerge", "MemoryQuery", "MemoryRecall", "MemoryResolve"),
+        *("GetGraph", "MemoryConflicts", "MemoryMerge", "MemoryQuery", "MemoryResolve"),
         *("PromotePolicy", "ResetSim", "RollbackPolicy"),
     ),
     "action": ("ExecuteTask",),

@@ -89,7 +89,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     (
         "verdict",
         "engram_interfaces/Verdict",
-        "memory -> policy, yours; whether the instruction is carried out",
+        "memory -> policy, viewer, yours; whether the instruction is carried out",
         qos.COMMAND,
     ),
     ("policy/action_chunk", "engram_interfaces/ActionChunk", "policy -> safety, memory", qos.CHUNK),
@@ -144,7 +144,6 @@ SERVICES = (
         "memory",
         "decide whether two objects are one, or undo a decision",
     ),
-    ("memory/recall", "engram_interfaces/srv/MemoryRecall", "memory", "tokens for an instruction"),
     ("memory/get_graph", "engram_interfaces/srv/GetGraph", "memory", "the whole scene graph, now or as of a time"),
     ("policy/promote", "engram_interfaces/srv/PromotePolicy", "learner", "approve a version for good"),
     ("policy/rollback", "engram_interfaces/srv/RollbackPolicy", "learner", "return to an earlier version"),

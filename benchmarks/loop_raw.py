@@ -186,9 +186,9 @@ def peer(layout: str, role: str, policy: str) -> None:
             return
         msg.header.stamp.sec = stamp
         if network is not None:
-            msg.inference_time = network.seconds()
+            msg.dt = network.seconds()  # nobody executes the chunk: dt tells the origin how long the network took
         if role == "safety":
-            msg.points[0].time_from_start = _duration(got.inference_time)
+            msg.points[0].time_from_start = _duration(got.dt)
         back.publish(msg)
 
     for topic in LAYOUTS[layout].peers[role]:

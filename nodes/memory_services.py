@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
-from engram.core.words import check_words
 from engram.nodes import messages
 from engram.nodes.messages import requests
 from engram.runtime.memory_feed import MemoryFeed
 from engram.runtime.memory_requests import Asking, merge, question_of, resolve, undecided
 from engram.runtime.worker import Worker
-from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryRecall, MemoryResolve
+from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 
 if TYPE_CHECKING:
     from engram.nodes.base import EngramNode
@@ -42,7 +41,6 @@ class MemoryServices:
         self._thread, self._boot_id = thread, boot_id
         self.stopping = False  # from then on, questions are refused
         self._serve(MemoryQuery, "memory/query", self._query, "answer", "no answer: ")
-        self._serve(MemoryRecall, "memory/recall", self._recall)
         self._serve(GetGraph, "memory/get_graph", self._graph)
         self._serve(MemoryMerge, "memory/merge", self._merge, "status", "not merged: ")
         self._serve(MemoryConflicts, "memory/conflicts", self._conflicts, "reason")
@@ -98,11 +96,6 @@ class MemoryServices:
         config = self._node.config
         asking = Asking(self._now_ns(), config.query_limit, config.utc_offset_h)
         return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
-
-    def _recall(self, request: MemoryRecall.Request) -> MemoryRecall.Response:
-        check_words("instruction", request.instruction)
-        tokens = self._memory.context(request.instruction, self._now_ns()).first(request.limit)
-        return MemoryRecall.Response(context=messages.tokens_to_msg(tokens, self._node.config.frame))
 
     def _graph(self, request: GetGraph.Request) -> GetGraph.Response:
         graph = self._memory.graph(messages.from_stamp(request.at) or None)

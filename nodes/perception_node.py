@@ -17,6 +17,7 @@ from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_trans
 from engram.nodes.base import EngramNode
 from engram.nodes.image_topics import raw_topic
 from engram.nodes.process import run
+from engram.perception.zero_shot import ZeroShotDetectorConfig
 from engram.runtime.camera_watch import CameraWatch
 from engram.runtime.factories import make_detector
 from engram.runtime.parameters.perception import PerceptionNodeConfig
@@ -28,6 +29,7 @@ class PerceptionNode(EngramNode):
     """Feeds the detector and publishes what it found."""
 
     config_class = PerceptionNodeConfig
+    sections = {"zero_shot": ZeroShotDetectorConfig}  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__("perception_node")
@@ -35,7 +37,7 @@ class PerceptionNode(EngramNode):
     def setup(self) -> None:
         """Build the detector."""
         self.camera = self.config.camera or make_robot(self.config.robot).perception_camera
-        self.detector = make_detector(self.config.detector)
+        self.detector = make_detector(self.config.detector, self.section["zero_shot"])
         self.depth_range_m = self.config.min_depth_m, self.config.max_depth_m
         self.scenes = self.create_publisher(SceneObservation, "scene/observation", qos.EVENTS)
 

@@ -36,28 +36,32 @@ class ZeroShotDetectorConfig:
     prompts: tuple[str, ...] = ("cube", "cup", "bin", "drawer", "button")
     """What to look for; a found object's label is the words it matched."""
     threshold: float = 0.25
-    """Least score of a box."""
+    """Least score of a box, 0 to 1."""
     text_threshold: float = 0.25
     """Least score of a word (Grounding DINO)."""
     overlap: float = 0.5
     """Of two boxes that overlap more than this (intersection over union), the less sure one goes."""
     device: str = "cpu"
-    """Torch device."""
+    """Torch device: cpu, or cuda where there is one."""
     torch_threads: int = 1
     """Torch threads of the whole process."""
     near_m: float = 0.10
-    """Nearer returns are the camera's own mount."""
+    """Nearer returns are the camera's own mount [m]."""
     far_m: float = 2.5
-    """Farther returns are the room."""
+    """Farther returns are the room [m]."""
     min_height_m: float = 0.006
-    """What rises less above the table is table, unless the box shows nothing else (a mark)."""
+    """What rises less above the table is table, unless the box shows nothing else (a mark) [m]."""
     min_points: int = 6
     """A box with fewer depth pixels of one thing has no place in space and is left out."""
     depth_noise_m: float = 0.002
-    """Standard deviation of the camera's depth, m, at 1 m; grows with the square of the range."""
+    """Standard deviation of the camera's depth at 1 m [m]; grows with the square of the range."""
 
     def __post_init__(self) -> None:
-        positive_int("ZeroShotDetectorConfig.torch_threads", self.torch_threads)
+        for name in ("torch_threads", "min_points"):
+            positive_int(f"ZeroShotDetectorConfig.{name}", getattr(self, name))
+        for name in ("threshold", "text_threshold", "overlap"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInputError(f"ZeroShotDetectorConfig.{name}: {getattr(self, name)}, expected 0 to 1")
         if not self.prompts or any(not p.strip() for p in self.prompts):
             raise InvalidInputError(
                 f"ZeroShotDetectorConfig.prompts: {self.prompts}, expected at least one, none empty"
@@ -169,6 +173,7 @@ def _load(config: ZeroShotDetectorConfig) -> tuple[Any, PreTrainedModel]:
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     torch.set_num_threads(config.torch_threads)
+    _check_device(config.device)
     try:
         processor = AutoProcessor.from_pretrained(config.model)
         model = AutoModelForZeroShotObjectDetection.from_pretrained(config.model)
@@ -178,3 +183,15 @@ def _load(config: ZeroShotDetectorConfig) -> tuple[Any, PreTrainedModel]:
             "name of an AutoModelForZeroShotObjectDetection, in the local cache or with a network"
         ) from error
     return processor, model.eval().to(config.device)
+
+
+def _check_device(device: str) -> None:
+    """Raise InvalidInputError unless Torch can put a tensor on ``device``."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
+        valid = "cpu, cuda" if torch.cuda.is_available() else "cpu"
+        why = str(error).partition("\n")[0]
+        raise InvalidInputError(f"ZeroShotDetectorConfig.device: {device!r} ({why}); valid: {valid}") from None

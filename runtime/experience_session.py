@@ -16,8 +16,8 @@ from engram.runtime.health import Health
 class ExperienceOutputs(Protocol):
     """Where receipts go."""
 
-    def acknowledge(self, receipt: Receipt, stored: int) -> None:
-        """Tell a robot what is on disk, of ``stored`` transitions in all."""
+    def acknowledge(self, receipt: Receipt) -> None:
+        """Tell a robot what is on disk."""
 
 
 class ExperienceSession:
@@ -61,7 +61,7 @@ class ExperienceSession:
                 self._health.problem(f"experience {name}", reasons[0])
         self._stored, self._missing = self._store.size(), self._store.missing()
         for receipt in received.receipts:
-            self._receipts.acknowledge(receipt, self._stored)
+            self._receipts.acknowledge(receipt)
 
     def close(self) -> None:
         """Let go of everything but the store."""

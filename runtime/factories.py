@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,17 +16,36 @@ import numpy as np
 from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, UnknownNameError, unknown_name
+from engram.core.paths import at_home
 from engram.core.registry import resolve
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
 
 if TYPE_CHECKING:
     from engram.memory.graph.fusion import FusionConfig
+    from engram.perception.zero_shot import ZeroShotDetectorConfig
 
 
-def make_detector(spec: str) -> Detector:
-    """Return the object detector called ``spec``: geometric, zero_shot, or ``package.module:attribute`` of your own."""
-    return resolve("detector", spec, DETECTORS, Detector)  # type: ignore[type-abstract]
+def make_detector(spec: str, zero_shot: ZeroShotDetectorConfig | None = None) -> Detector:
+    """Return the object detector called ``spec``: geometric, zero_shot, or ``package.module:attribute`` of your own.
+
+    Raises:
+        UnknownNameError: there is no such detector.
+        InvalidInputError: it cannot be made, or ``zero_shot`` sets something for a detector that does not read it.
+    """
+    _check_read(spec, zero_shot)
+    shipped = DETECTORS | {"zero_shot": partial(_zero_shot, zero_shot)}
+    return resolve("detector", spec, shipped, Detector)  # type: ignore[type-abstract]
+
+
+def _check_read(detector: str, zero_shot: ZeroShotDetectorConfig | None) -> None:
+    """Raise InvalidInputError if ``zero_shot`` differs from its defaults and ``detector`` is another one."""
+    if zero_shot is None or detector == "zero_shot":
+        return
+    changed = [f.name for f in fields(zero_shot) if getattr(zero_shot, f.name) != f.default]
+    if changed:
+        name, value = f"zero_shot.{changed[0]}", getattr(zero_shot, changed[0])
+        raise InvalidInputError(f"{name}: {value!r}, but the detector is {detector!r}; only 'zero_shot' reads it")
 
 
 @dataclass(frozen=True)
@@ -130,7 +150,7 @@ def shipped_policies() -> dict[str, Path]:
 
 def policy_folder(name: str) -> Path:
     """Return the folder of a shipped checkpoint or of your own; UnknownNameError lists the shipped ones."""
-    shipped, folder = shipped_policies(), Path(name).expanduser()
+    shipped, folder = shipped_policies(), at_home(name)
     if name in shipped and not (folder / "config.json").is_file():  # a checkout has a folder called memory, too
         return shipped[name]
     if not (folder / "config.json").is_file():
@@ -144,7 +164,7 @@ def check_policy_name(spec: str) -> None:
     on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
     if ":" in spec:
         _check_module(spec)
-    elif not (spec in shipped or on_hub or Path(spec).is_dir()):
+    elif not (spec in shipped or on_hub or at_home(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:attribute"])
 
 
@@ -226,10 +246,10 @@ def _geometric() -> Detector:
     return GeometricDetector(encoder=_ready_encoder())
 
 
-def _zero_shot() -> Detector:
+def _zero_shot(config: ZeroShotDetectorConfig | None = None) -> Detector:
     from engram.perception.zero_shot import ZeroShotDetector
 
-    return ZeroShotDetector()
+    return ZeroShotDetector(config)
 
 
 def _ready_encoder() -> Any:

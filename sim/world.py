@@ -333,11 +333,6 @@ class MujocoWorld(ViewableWorld):
                 return True
         return False
 
-    @property
-    def control_state(self) -> np.ndarray:
-        """Servo targets now, in the order of the robot's joint names (n,)."""
-        return self._targets.copy()
-
     def _joint(self, name: str) -> str:
         if name not in (names := {self.model.joint(i).name for i in range(self.model.njnt)}):
             raise unknown_name("joint", name, names)

@@ -17,7 +17,7 @@ from engram.core.types.experience import (
     PolicyManifest,
     Transition,
 )
-from engram.core.types.lineage import CORRECTION, NOBODY, ActionSource, Lineage
+from engram.core.types.lineage import CORRECTION, EXPLORED, NOBODY, ActionSource, Lineage
 from engram.core.types.scene import (
     DEPTH_RANGE_M,
     EVENT_KINDS,
@@ -56,6 +56,7 @@ __all__ = [
     "EMBEDDING_DIM",
     "EPISODE_STATES",
     "EVENT_KINDS",
+    "EXPLORED",
     "MOST_OBJECTS",
     "MOST_SKILLS",
     "MOST_TOKENS",

@@ -27,7 +27,6 @@ class ActionChunk:
     execute_steps: int
     policy_version: str
     memory_ids: tuple[str, ...] = ()
-    inference_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.space not in ACTION_SPACES:

@@ -12,6 +12,8 @@ NOBODY = "nobody"
 """``ActionSource.policy`` of a control step for which no policy had proposed an action yet."""
 CORRECTION = "correction"
 """``ActionSource.ablation`` of a control step whose motion was corrected: see engram.learning.motion_correction."""
+EXPLORED = "explored"
+"""``ActionSource.ablation`` of a control step whose motion got noise: see engram.learning.exploration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class ActionSource:
     lineage: str = ""
     """``Lineage.id`` of the weights that proposed the action; empty: unknown."""
     ablation: str = ""
-    """The ablation that the policy ran under, or ``CORRECTION`` where its motions were corrected; empty: neither."""
+    """The ablation that the policy ran under, or ``CORRECTION`` or ``EXPLORED`` by what was done to its motions; empty:
+    they are its own."""
     covered_cameras: tuple[str, ...] = ()
     """Cameras whose image showed nothing at this step: covered, dark or without a signal."""

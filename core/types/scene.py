@@ -277,7 +277,6 @@ class SceneEdge:
     source: str
     target: str
     relation: str
-    confidence: float = 1.0
 
 
 EVENT_KINDS: tuple[str, ...] = ("new", "moved", "absent", "returned", "held", "released", "merged", "split", "deleted")
@@ -347,10 +346,6 @@ class Advice:
     look: bool
     text: str
     place: np.ndarray | None = None  # (3,) m, base_link: where to look; None = nowhere
-    label: str = ""  # name of that place
-    probability: float = 0.0  # that the object is there
-    cost_m: float = 0.0  # way there
-    value_m: float = 0.0  # value of the search minus its way, in metres; above 0 = look
     route: tuple[np.ndarray, ...] = ()  # (3,) m each: the order in which a search would best look, all places
     chances: tuple[float, ...] = ()  # that the object is at each place of the route
     labels: tuple[str, ...] = ()  # name of each place of the route

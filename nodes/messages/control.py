@@ -24,7 +24,6 @@ def chunk_to_msg(chunk: ActionChunk, robot_id: str = "", frame: str = "base_link
     msg.execute_steps, msg.dt = int(chunk.execute_steps), float(chunk.dt_s)
     msg.actions = doubles(chunk.actions)
     msg.policy_version, msg.memory_ids = chunk.policy_version, list(chunk.memory_ids)
-    msg.inference_time = float(chunk.inference_s)
     return msg
 
 
@@ -33,7 +32,7 @@ def chunk_from_msg(msg: ActionChunkMsg) -> ActionChunk:
     actions = reshape("ActionChunk.actions", msg.actions, (msg.horizon, msg.dim), np.float64)
     return ActionChunk(
         from_stamp(msg.header.stamp), msg.episode, msg.space, actions, msg.dt, msg.execute_steps,
-        msg.policy_version, tuple(msg.memory_ids), msg.inference_time,
+        msg.policy_version, tuple(msg.memory_ids),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError
 from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.learning.experience.spool_stream import Gone
-from engram.learning.weights import slices
+from engram.learning.weights import announcements, slices
 from engram.nodes.messages.basics import doubles, from_stamp, header, octets
 from engram.nodes.messages.scene import tokens_from_msg, tokens_to_msg
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
@@ -76,9 +76,9 @@ def transition_from_msg(msg: Experience) -> Transition:
     )  # fmt: skip
 
 
-def ack_to_msg(robot_id: str, boot_id: str, sequence: int, stored: int) -> ExperienceAck:
-    """Return the learner's receipt: 1..``sequence`` are durable, ``stored`` transitions in all."""
-    return ExperienceAck(robot_id=robot_id, boot_id=boot_id, sequence=int(sequence), stored=int(stored))
+def ack_to_msg(robot_id: str, boot_id: str, sequence: int) -> ExperienceAck:
+    """Return the learner's receipt: 1..``sequence`` are durable."""
+    return ExperienceAck(robot_id=robot_id, boot_id=boot_id, sequence=int(sequence))
 
 
 def manifest_to_msg(
@@ -87,10 +87,10 @@ def manifest_to_msg(
     """Return the announcement of a weight file that travels in slices of ``chunk_size`` bytes."""
     msg = PolicyManifestMsg(header=header(stamp_ns), version=manifest.version, parent=manifest.parent)
     msg.sha256, msg.size = manifest.sha256, int(manifest.size)
-    msg.chunk_count, msg.chunk_size = slices.chunk_count(int(manifest.size), chunk_size), int(chunk_size)
-    msg.stage = manifest.stage
+    msg.chunk_size, msg.stage = int(chunk_size), manifest.stage
     msg.metrics_json = json.dumps(dict(manifest.metrics), sort_keys=True)
-    msg.config_json = json.dumps(dict(manifest.config), sort_keys=True)
+    if said := manifest.config.get(announcements.KEY):
+        msg.announcement, msg.robots = said["sequence"], said["robots"]
     lineage = manifest.lineage
     if lineage is not None:
         msg.lineage_name, msg.lineage_root = lineage.name, lineage.root
@@ -100,29 +100,29 @@ def manifest_to_msg(
 
 
 def manifest_from_msg(msg: PolicyManifestMsg) -> PolicyManifest:
-    """Return the manifest; raises when the stage is unknown or the JSON fields hold no objects."""
-    metrics, config = (_object(name, getattr(msg, name)) for name in ("metrics_json", "config_json"))
+    """Return the manifest; raises when the stage is unknown or ``metrics_json`` holds no object."""
     lineage = None  # without a root the sender gave none
     if msg.lineage_root:
         digests = (msg.lineage_root, msg.lineage_architecture, msg.lineage_normalization)
         lineage = Lineage(*digests, msg.lineage_name)
-    return PolicyManifest(msg.version, msg.parent, msg.sha256, msg.size, msg.stage, metrics, config, lineage)
+    metrics = _metrics(msg.metrics_json)
+    manifest = PolicyManifest(msg.version, msg.parent, msg.sha256, msg.size, msg.stage, metrics, lineage=lineage)
+    return announcements.announced(manifest, msg.robots, msg.announcement) if msg.announcement else manifest
 
 
-def _object(name: str, text: str) -> dict:
+def _metrics(text: str) -> dict:
     if len(text) > JSON_MAX:
-        raise InvalidInputError(f"PolicyManifest.{name}: {len(text)} characters, at most {JSON_MAX} are read")
+        raise InvalidInputError(f"PolicyManifest.metrics_json: {len(text)} characters, at most {JSON_MAX} are read")
     try:
         value = json.loads(text or "{}")
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError(f"PolicyManifest.{name}: not JSON: {error}") from None
+        raise InvalidInputError(f"PolicyManifest.metrics_json: not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InvalidInputError(f"PolicyManifest.{name}: a {type(value).__name__}, expected an object")
+        raise InvalidInputError(f"PolicyManifest.metrics_json: a {type(value).__name__}, expected an object")
     return value
 
 
 def weight_chunks_to_msgs(version: str, weights: bytes, chunk_size: int) -> Iterator[WeightChunk]:
     """Yield the slices of a weight file in order; joined they are ``weights`` again."""
-    pieces = [*slices.split(weights, chunk_size)]
-    for index, piece in enumerate(pieces):
-        yield WeightChunk(version=version, index=index, count=len(pieces), data=octets(piece))
+    for index, piece in enumerate(slices.split(weights, chunk_size)):
+        yield WeightChunk(version=version, index=index, data=octets(piece))

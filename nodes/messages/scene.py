@@ -143,13 +143,11 @@ def node_from_msg(msg: SceneNodeMsg, frame: str) -> SceneNode:
 
 
 def _edge_to_msg(edge: SceneEdge) -> SceneEdgeMsg:
-    return SceneEdgeMsg(
-        source=edge.source, target=edge.target, relation=edge.relation, confidence=float(edge.confidence)
-    )
+    return SceneEdgeMsg(source=edge.source, target=edge.target, relation=edge.relation)
 
 
 def _edge_from_msg(msg: SceneEdgeMsg) -> SceneEdge:
-    return SceneEdge(msg.source, msg.target, msg.relation, msg.confidence)
+    return SceneEdge(msg.source, msg.target, msg.relation)
 
 
 def graph_to_msg(update: GraphUpdate, boot_id: str, frame: str = "base_link") -> SceneGraphUpdate:

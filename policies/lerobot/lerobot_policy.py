@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,7 +150,6 @@ class LeRobotPolicy(Policy):
         populate_queues(self._history, batch)
 
     def _answer_to(self, observation: Observation) -> ActionChunk:
-        begun = time.perf_counter()
         batch = dict(self._understand(observation))
         with torch.no_grad(), self._random_numbers(observation.stamp_ns):
             if self.chunked:
@@ -167,7 +165,6 @@ class LeRobotPolicy(Policy):
             dt_s=self.control.control_dt_s,
             execute_steps=self.execute_steps,
             policy_version=self.version,
-            inference_s=time.perf_counter() - begun,
         )
 
     def _rows(self, actions: Tensor) -> np.ndarray:

@@ -145,8 +145,7 @@ class AdaptiveChunks(ReplanningPolicy):
             running, done, self.cut = newest, 0, self.cut + 1
         self._kept = [running]
         actions = np.concatenate((running.actions[done:], newest.actions[len(newest.actions) - done :]))
-        return replace(running, stamp_ns=newest.stamp_ns, actions=actions, execute_steps=1,
-                       inference_s=newest.inference_s)  # fmt: skip
+        return replace(running, stamp_ns=newest.stamp_ns, actions=actions, execute_steps=1)
 
     def _apart_m(self, running: np.ndarray, newest: np.ndarray) -> float:
         """Return how far apart two chunks, (n, a) and (m, a), lead the tool within the next steps [m]."""

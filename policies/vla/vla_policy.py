@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -127,7 +126,6 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
         """Return the chunk that answers the newest observation; raises EngramError when there is none yet."""
         if self._observation is None:
             raise EngramError("VlaPolicy.act: nothing observed since reset")
-        begun = time.perf_counter()
         observation, memory, policy = self._observation, self._memory, self._policy
         with self._without_gradients():
             batch, percept = self._understand()
@@ -145,7 +143,6 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
             execute_steps=policy.config.n_action_steps,
             policy_version=self.version,
             memory_ids=self._read(memory),
-            inference_s=time.perf_counter() - begun,
         )
 
     def load_weights(self, path: Path, version: str) -> None:
@@ -231,7 +228,7 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
         return self._ablation
 
     def _read(self, memory: MemoryTokens | None) -> tuple[str, ...]:
-        """Return the ids of the tokens in ``memory`` for credit assignment; none if the policy does not act on them."""
+        """Return the ids of the tokens in ``memory`` that actions are based on; none if it does not act on them."""
         if memory is None or not self.reads_context:
             return ()
         return tuple(np.array(memory.source_ids)[memory.mask].tolist())

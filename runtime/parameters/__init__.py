@@ -2,6 +2,6 @@
 
 from engram.runtime.parameters.bound import BoundNodeConfig
 from engram.runtime.parameters.field import descriptions, param
-from engram.runtime.parameters.node import NodeConfig
+from engram.runtime.parameters.node import CameraNodeConfig, NodeConfig, StepNodeConfig
 
-__all__ = ["BoundNodeConfig", "NodeConfig", "descriptions", "param"]
+__all__ = ["BoundNodeConfig", "CameraNodeConfig", "NodeConfig", "StepNodeConfig", "descriptions", "param"]

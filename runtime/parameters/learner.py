@@ -32,8 +32,9 @@ class LearnerNodeConfig(NodeConfig):
     """What was promoted is rolled back when the robots succeed with it less often than with the version before, task
     by task, whoever promoted it. Largest probability of that although it does as well; 0: never roll back unasked."""
     canary_episodes: int = param(0, 0, 100000)
-    """What is promoted drives the first robot of weights_for alone until so many of its episodes came in and it was not
-    rolled back; then it is announced to all of them. 0: it is announced to all at once."""
+    """Where there are several robots, what is promoted drives one of them alone until so many of its episodes came in,
+    and it was not rolled back; then it is announced to all of them. It is the first of weights_for, else the learner's
+    own, if that sends experience. 0: it is announced to all at once."""
     save_every: int = param(50, 1, 1000000)
     """Updates between two saved training states."""
     chunk_size: int = param(65536, 1024, 1048576)
@@ -41,4 +42,4 @@ class LearnerNodeConfig(NodeConfig):
     signing_key: str = ""
     """PEM file with the Ed25519 private key that signs manifests, see `engram keys`; empty: they are not signed."""
     weights_for: tuple[str, ...] = ("",)
-    """robot_id of each robot that signed weights are for; [""]: the learner's own."""
+    """robot_id of each robot that weights are for; [""]: the learner's own, and each whose experience it has."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import BoundNodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, StepNodeConfig, param
 
 
 @dataclass(frozen=True)
-class MemoryNodeConfig(BoundNodeConfig):
+class MemoryNodeConfig(BoundNodeConfig, StepNodeConfig):
     """Parameters of the memory node."""
 
     niceness: int = param(5, 0, 19)

@@ -1,4 +1,4 @@
-"""Parameters that every node has."""
+"""Parameters that every node has, and those of nodes that take part in control steps or read cameras."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ class NodeConfig:
     robot_id: str = ""
     """Name of the robot in experience, memory and diagnostics, and in its folders; empty: from the namespace, so that
     /cell/arm2 is cell_arm2, and robot0 without one."""
-    lockstep: bool = False
-    """Every control step waits for its command, so that a slow machine gives the same result as a fast one."""
     diagnostics_period_s: float = param(1.0, 0.1, 60.0)
     """Time between two diagnostics [s], wall clock."""
     trace_file: str = ""
@@ -25,8 +23,21 @@ class NodeConfig:
     executor: str = param("kept", choices=("kept", "rclpy"))
     """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
     SingleThreadedExecutor."""
-    image_transport: str = param("raw", choices=("raw", "compressed"))
-    """How a node that reads cameras takes their images: raw, or compressed, as link_node publishes them for other
-    machines."""
     niceness: int = param(0, 0, 19)
     """Niceness of the process: a higher one yields the processor to the nodes that commands depend on."""
+
+
+@dataclass(frozen=True)
+class StepNodeConfig(NodeConfig):
+    """Parameters of every node that takes part in each control step."""
+
+    lockstep: bool = False
+    """Every control step waits for its command, so that a slow machine gives the same result as a fast one."""
+
+
+@dataclass(frozen=True)
+class CameraNodeConfig(NodeConfig):
+    """Parameters of every node that reads cameras."""
+
+    image_transport: str = param("raw", choices=("raw", "compressed"))
+    """How it takes images: raw, or compressed, as link_node publishes them for other machines."""

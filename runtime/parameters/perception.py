@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import CameraNodeConfig, StepNodeConfig, param
 
 
 @dataclass(frozen=True)
-class PerceptionNodeConfig(NodeConfig):
+class PerceptionNodeConfig(StepNodeConfig, CameraNodeConfig):
     """Parameters of the perception node."""
 
     niceness: int = param(5, 0, 19)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engram.learning.weights.keys import ACCEPT
-from engram.runtime.parameters import BoundNodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, CameraNodeConfig, StepNodeConfig, param
 
 CORRECTION_MODES = ("none", "found", "search")
 AS_USED = -1.0
@@ -13,7 +13,7 @@ AS_USED = -1.0
 
 
 @dataclass(frozen=True)
-class PolicyNodeConfig(BoundNodeConfig):
+class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     """Parameters of the policy node."""
 
     policy: str = param("base", live=True)

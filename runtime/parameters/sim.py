@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import BoundNodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, StepNodeConfig, param
 
 
 @dataclass(frozen=True)
-class SimNodeConfig(BoundNodeConfig):
+class SimNodeConfig(BoundNodeConfig, StepNodeConfig):
     """Parameters of the simulation node."""
 
     world: str = "tabletop"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import param
-from engram.runtime.parameters.bound import BoundNodeConfig
+from engram.runtime.parameters import BoundNodeConfig, CameraNodeConfig, param
 
 
 @dataclass(frozen=True)
-class ViewerNodeConfig(BoundNodeConfig):
+class ViewerNodeConfig(BoundNodeConfig, CameraNodeConfig):
     """Parameters of the viewer."""
 
     niceness: int = param(10, 0, 19)

@@ -15,7 +15,7 @@ from sensor_msgs.msg import Image as ImageMsg
 from engram.core.errors import UnknownNameError
 from engram.nodes import messages, qos
 from engram.nodes.image_topics import compressed_topic, subscribe_images
-from engram.runtime.parameters import NodeConfig
+from engram.runtime.parameters import CameraNodeConfig
 
 DEPTH = np.array([[0.5, 1.25], [0.0, 2.001]], np.float32)
 
@@ -63,7 +63,7 @@ class Subscriber:
     """Notes what a node would subscribe to."""
 
     def __init__(self, transport):
-        self.config = NodeConfig(image_transport=transport)
+        self.config = CameraNodeConfig(image_transport=transport)
         self.found = []
 
     def subscribe(self, msg_type, topic, take, profile):

@@ -21,8 +21,11 @@ import pytest
 import yaml
 
 from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
+from engram.app.node_reference import NODES, parameters
 from engram.app.process import EXECUTABLES, node_command
 from engram.core.errors import EXIT_MISCONFIGURED, UnknownNameError
+from engram.nodes.base import EngramNode
+from engram.perception.zero_shot import ZeroShotDetectorConfig
 from engram.runtime.parameters.gate import GateNodeConfig
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram.runtime.parameters.memory import MemoryNodeConfig
@@ -154,6 +157,39 @@ def test_a_second_simulation_has_a_clock_of_its_own_in_every_node() -> None:
     assert (rviz.package, rviz.namespace, dict(rviz.remaps)["/tf"]) == ("rviz2", "r2", "tf")
     assert Path(rviz.arguments[1]).is_file()
     assert not [node for node in graph("sim").nodes if node.package == "rviz2"]
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_the_words_to_look_for_arrive_at_the_detector(name: str) -> None:
+    def zero_shot(**values: str) -> tuple[Any, Any]:
+        perception = next(n for n in graph(name, **values).nodes if n.name == "perception_node")
+        parameters = dict(perception.parameters)
+        return parameters["zero_shot.model"], parameters["zero_shot.prompts"]
+
+    assert zero_shot(detector_prompts="[red cup, bowl]", detector_model="mine") == ("mine", ["red cup", "bowl"])
+    own = ZeroShotDetectorConfig()
+    assert zero_shot() == (own.model, list(own.prompts))  # the node refuses others where geometric looks
+
+
+@pytest.mark.parametrize("name", ["sim", "robot"])
+def test_the_safety_node_hears_of_the_memory_s_obstacles_where_it_is_asked_for(name: str) -> None:
+    def told(**values: str) -> Any:
+        safety = next(n for n in graph(name, **values).nodes if n.name == "safety_node")
+        return dict(safety.parameters)["memory_obstacles"]
+
+    assert (told(), told(memory_obstacles="true")) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["sim", "robot", "far"])
+def test_every_parameter_of_the_launch_files_is_one_of_its_node(name: str) -> None:
+    """A node refuses what it does not read; one of a user's own has what every node has."""
+    classes: dict[str, Any] = {cls.__module__.rpartition(".")[2]: cls for cls in NODES} | {"extra_node": EngramNode}
+    own = {} if name == "far" else {"extra_node": "my.file:Node", "link": "true"}
+    for node in (node for node in graph(name, **own).nodes if node.executable in classes):
+        cls = classes[node.executable]
+        known = {row[0] for row in parameters(cls.config_class)} | {"use_sim_time", ""}
+        known |= {row[0] for prefix, section in cls.sections.items() for row in parameters(section, prefix)}
+        assert {parameter for parameter, _ in node.parameters} <= known, node.name
 
 
 @pytest.mark.parametrize("name", ["sim", "robot"])
@@ -305,6 +341,6 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     safety = ["safety/stopped=safety_node", "safety/executed=safety_node"]
     memory = ["memory/context=memory_node", "verdict=memory_node"]
     assert nodes["policy_node"]["writers"] == [*told, *safety, *memory]
-    assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety]
+    assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety, "verdict=memory_node"]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]

@@ -36,6 +36,8 @@ from engram.core.types import (
     Transition,
     Verdict,
 )
+from engram.learning.weights.announcements import announced
+from engram.learning.weights.manifest import canonical
 from engram.nodes import messages
 from engram.nodes.messages import requests
 from engram.runtime.bounds import check_sizes
@@ -109,7 +111,7 @@ def test_a_turn_that_is_no_rotation_is_refused():
 @LAWS
 @given(st.lists(st.lists(finite, min_size=7, max_size=7), min_size=1, max_size=16), stamps, st.integers(0, 2**40))
 def test_action_chunk(rows, stamp, episode):
-    chunk = ActionChunk(stamp, episode, "ee_delta", np.array(rows), 0.1, 1, "v1", ("a", "b"), 0.02)
+    chunk = ActionChunk(stamp, episode, "ee_delta", np.array(rows), 0.1, 1, "v1", ("a", "b"))
     assert same(messages.chunk_from_msg(through(messages.chunk_to_msg(chunk))), chunk)
 
 
@@ -239,7 +241,7 @@ def test_a_detection_of_a_label_and_a_pose_says_that_nothing_else_is_known():
 
 
 def test_graph_update():
-    edges = (SceneEdge("a", "b", "on", 0.5),)
+    edges = (SceneEdge("a", "b", "on"),)
     skills = (Skill("stack", "v1", 2, 3, 10**18 + 1),)
     skilled = Embodiment("arm", 7, 0.855, 2.0, 0.085, True, ("front camera",), skills)
     robot = dataclasses.replace(node("agent/1"), layer="agent", embodiment=skilled)
@@ -300,12 +302,15 @@ def test_transition():
 
 def test_manifest_and_weights():
     data = bytes(RNG.integers(0, 256, 1000, dtype=np.uint8))
-    manifest = PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {"loss": 0.125}, {"d": [1, 2]}, LINEAGE)
+    manifest = PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {"loss": 0.125}, lineage=LINEAGE)
     msg = through(messages.manifest_to_msg(manifest, 5, 300, b"sig"))
-    assert (msg.chunk_count, bytes(msg.signature)) == (4, b"sig")
+    assert (msg.chunk_size, bytes(msg.signature)) == (300, b"sig")
     assert same(messages.manifest_from_msg(msg), manifest)
     without = dataclasses.replace(manifest, lineage=None)
     assert same(messages.manifest_from_msg(through(messages.manifest_to_msg(without, 5, 300))), without)
+    told = announced(manifest, ("r1", "r2"), 10**18)
+    heard = messages.manifest_from_msg(through(messages.manifest_to_msg(told, 5, 300)))
+    assert same(heard, told) and canonical(heard) == canonical(told)  # its signature holds
     pieces = [through(chunk) for chunk in messages.weight_chunks_to_msgs("v2", data, 300)]
     assert not [*messages.weight_chunks_to_msgs("v2", b"", 300)]  # of a manifest alone
     assert [p.index for p in pieces] == [0, 1, 2, 3]

@@ -7,9 +7,12 @@ import rclpy
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from engram.app.node_reference import NODES, parameters
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.nodes.params import check_unknown, declare
-from engram.runtime.parameters import descriptions, param
+from engram.runtime.parameters import NodeConfig, descriptions, param
+from engram.runtime.parameters.link import LinkNodeConfig
+from engram.runtime.parameters.memory import MemoryNodeConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,17 @@ def make_node():
 
 def test_the_docstring_under_a_field_is_its_description():
     assert descriptions(Config)["speed"] == "Speed [m/s]."
+
+
+def test_a_parameter_is_declared_where_it_is_read_and_an_error_elsewhere(make_node):
+    declaring = lambda name: {cls.__name__ for cls in NODES if name in {row[0] for row in parameters(cls.config_class)}}  # noqa: E731
+    assert declaring("lockstep") == {"SimNode", "PerceptionNode", "MemoryNode", "PolicyNode", "SafetyNode"}
+    assert declaring("image_transport") == {"PerceptionNode", "PolicyNode", "ViewerNode"}
+    for config, name in ((LinkNodeConfig, "lockstep"), (NodeConfig, "lockstep"), (MemoryNodeConfig, "image_transport")):
+        node = make_node(**{name: True})
+        declare(node, config)
+        with pytest.raises(UnknownNameError, match=f"unknown parameter of n '{name}'"):
+            check_unknown(node)
 
 
 def test_defaults_come_back_as_they_are(make_node):

@@ -107,6 +107,19 @@ def test_empty_prompts_are_refused(prompts):
         ZeroShotDetectorConfig(prompts=prompts)
 
 
+@pytest.mark.parametrize("name", ["threshold", "text_threshold", "overlap"])
+def test_a_share_outside_of_0_to_1_is_refused(name):
+    for value in (-0.1, 1.1, float("nan")):
+        with pytest.raises(InvalidInputError, match=f"ZeroShotDetectorConfig.{name}: {value}, expected 0 to 1"):
+            ZeroShotDetectorConfig(**{name: value})
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_named(owlvit, device):
+    with pytest.raises(InvalidInputError, match=rf"ZeroShotDetectorConfig.device: '{device}' \(.*\); valid: cpu"):
+        ZeroShotDetector(ZeroShotDetectorConfig(model=owlvit, device=device))
+
+
 def test_an_unknown_model_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match="nothing_here"):
         ZeroShotDetector(ZeroShotDetectorConfig(model=str(tmp_path / "nothing_here")))

@@ -10,9 +10,11 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from tf2_msgs.msg import TFMessage
 
+from engram.core.errors import EXIT_MISCONFIGURED
 from engram.core.types import EpisodeStatus, Pose
 from engram.nodes import messages, qos
 from engram_interfaces.msg import SceneObservation, TaskStatus
+from tests.perception.tiny_models import save_owlvit
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 FRAME = "front_optical_frame"
@@ -78,6 +80,25 @@ def test_a_missing_camera_and_unusable_depth_are_named_and_the_node_goes_on(grap
     assert not camera.scenes
     camera.sees(3)
     graph.problem("perception_node", "camera/front/color/image_raw: no picture that can be used for")
+
+
+def test_it_looks_for_the_words_that_its_parameters_name(graph, tmp_path):
+    model = str(save_owlvit(tmp_path / "model"))
+    words = {"zero_shot__model": model, "zero_shot__prompts": ["red cup", "blue bin"], "zero_shot__threshold": 0.0}
+    graph.start("perception_node", camera="front", detector="zero_shot", **words)
+    graph.active("perception_node", timeout_s=120)
+    camera = Camera(graph)
+    camera.look(LOOKS_DOWN)
+    camera.sees(1)
+    found = [seen.label for seen in camera.scenes[-1].objects]
+    assert found and set(found) <= {"red cup", "blue bin"}
+
+
+def test_words_for_a_detector_that_reads_none_end_the_node_with_its_error(graph):
+    node = graph.start("perception_node", camera="front", zero_shot__prompts=["bowl"])
+    assert node.child.wait(120) == EXIT_MISCONFIGURED
+    assert "zero_shot.prompts: ('bowl',), but the detector is 'geometric'; only 'zero_shot' reads it" in node.output()
+    graph.processes.remove(node)
 
 
 def test_a_picture_without_depth_is_named_but_for_a_simulation_at_rest(graph):

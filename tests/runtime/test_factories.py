@@ -10,9 +10,16 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.pipeline import CommandPipeline
 from engram.core.robot import PANDA_2F85
+from engram.perception.zero_shot import ZeroShotDetectorConfig
 from engram.policies import VlaPolicy, load_policy
 from engram.policies.vla.chunking import AdaptiveChunks
-from engram.runtime.factories import check_policy_choice, check_policy_name, make_policy, policies_offered
+from engram.runtime.factories import (
+    check_policy_choice,
+    check_policy_name,
+    make_detector,
+    make_policy,
+    policies_offered,
+)
 from engram.runtime.loop import Runtime
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_switch import make_chosen
@@ -38,6 +45,16 @@ def test_a_policy_that_cannot_be_is_named_without_loading_torch(tmp_path):
             check_policy_name(name)
     program = "import sys; from engram.runtime.factories import check_policy_name; check_policy_name('base')\n"
     subprocess.run([sys.executable, "-c", program + "assert 'torch' not in sys.modules"], check=True)
+
+
+def test_the_words_of_the_zero_shot_detector_are_refused_where_another_one_looks():
+    make_detector("geometric", ZeroShotDetectorConfig())
+    with pytest.raises(
+        InvalidInputError, match=r"zero_shot\.prompts: \('bowl',\), .* 'geometric'; only 'zero_shot' reads"
+    ):
+        make_detector("geometric", ZeroShotDetectorConfig(prompts=("bowl",)))
+    with pytest.raises(InvalidInputError, match=r"zero_shot\.threshold: 0\.5, but the detector is 'my:Own'"):
+        make_detector("my:Own", ZeroShotDetectorConfig(threshold=0.5))
 
 
 def test_while_it_runs_a_node_takes_the_policies_that_its_launch_allows():

@@ -10,7 +10,7 @@ from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.geometry import rotation
 from engram.core.types import JointCommand
 from engram.sim.gap_world import LIMITS, GapWorld, gap_pipeline
-from engram.sim.gaps import GAPS, Gap, get_gap
+from engram.sim.gaps import DEVIATIONS, GAPS, Gap, deviated, get_gap
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.sim.worlds import make_mujoco_world, make_world
 
@@ -153,3 +153,11 @@ def test_a_world_is_named_with_its_gap():
     ):
         with pytest.raises(error, match=told):
             make_world(spec, BLIND)
+
+
+def test_a_gap_at_its_limits_deviates_within_them():
+    widest = {"gain": 100.0, "deadband": 1.0, "friction": 100.0, "mass": 1000.0, "latency_steps": 1000, "dropped": 1.0}
+    most = deviated(Gap(**widest), (1.0,) * len(DEVIATIONS))
+    assert {name: getattr(most, name) for name in widest} == widest
+    least = deviated(Gap(gain=0.01, mass=0.001), (0.0,) * len(DEVIATIONS))
+    assert (least.gain, least.mass) == (0.01, 0.001)

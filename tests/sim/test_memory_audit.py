@@ -17,11 +17,16 @@ from engram.core.control import proprioception
 from engram.core.pipeline import CommandPipeline
 from engram.sim.experts import make_expert
 from engram.sim.tasks import MEMORY_TASKS, UNSEEN_TASKS, get_task, with_options
+from engram.sim.tasks.memory.base import MemoryTask
+from engram.sim.tasks.memory.blocks import CLEAR_STEPS, SERVE_STEPS, ChangeFood
+from engram.sim.tasks.memory.buttons import FLASH_STEPS, PAUSE_STEPS, SeqPushButtons
 from engram.sim.world import MujocoWorld, WorldConfig
 
 SHORT, LONG = 60, 40
 """Episodes of a task whose cue is shown first, and of one where the arm has to work before it decides."""
 RESOLUTION = 1e-4  # m, rad
+PERIODS = {ChangeFood: SERVE_STEPS + CLEAR_STEPS, SeqPushButtons: FLASH_STEPS + PAUSE_STEPS}
+"""Tasks that show their cue in parts -> control steps from one part to the next; the first one shows in step 1."""
 SEES, BLIND = 1e-6, 1e-3
 """Chances, if there were nothing to find, below which a classifier sees the cue, and above which it does not."""
 
@@ -67,7 +72,7 @@ def episode(world: MujocoWorld, task: str, words: str, seed: int) -> tuple[int, 
     """Run the expert up to its decision."""
     world.reset(task, seed, words)
     expert, pipeline = make_expert(task, world), CommandPipeline(world.kinematics, world.robot)
-    times = set(world.task.oracle_cue_steps)
+    times = cue_steps(world.task)
     shown, step = [], 0
     while not world.task.deciding:
         if step in times:
@@ -76,6 +81,12 @@ def episode(world: MujocoWorld, task: str, words: str, seed: int) -> tuple[int, 
         step += 1
     state = proprioception(world.joint_state(), world.kinematics, world.robot)
     return world.task.oracle_cue, np.concatenate(shown), picture(world), np.round(state / RESOLUTION) * RESOLUTION
+
+
+def cue_steps(task: MemoryTask) -> set[int]:
+    """Control steps whose frames, together, show the cue."""
+    period = PERIODS.get(type(task))
+    return set(range(1, task.show_steps, period)) if period else {0}
 
 
 def picture(world: MujocoWorld) -> np.ndarray:

@@ -17,6 +17,12 @@ def world() -> MujocoWorld:
     return MujocoWorld(WorldConfig(profile="none"))
 
 
+def stay(world: MujocoWorld) -> JointCommand:
+    """Return the command that holds the arm where it is."""
+    joints = world.joint_state()
+    return JointCommand(joints.stamp_ns, joints.names, joints.positions, 0.1)
+
+
 def pushed_way(world: MujocoWorld, seed: int, steps: int) -> tuple[Push, np.ndarray]:
     """Return the push, and where every cube was after each step (steps + 1, cubes, 2), the arm held still."""
     world.reset("pick_place", 5)
@@ -24,8 +30,7 @@ def pushed_way(world: MujocoWorld, seed: int, steps: int) -> tuple[Push, np.ndar
     where = lambda: [world.oracle_pose(cube).position[:2] for cube in cubes]  # noqa: E731
     way = [where()]
     for _ in range(steps):
-        command = JointCommand(world.stamp_ns, world.robot.joint_names, world.control_state, 0.1)
-        world.step(command)
+        world.step(stay(world))
         push.after_step()
         way.append(where())
     return push, np.array(way)
@@ -64,7 +69,7 @@ def test_a_stronger_push_moves_it_farther(world: MujocoWorld) -> None:
         push = Push(world, 1, PushConfig(steps=(1, 1), speed_m_s=(speed, speed)))
         before = world.oracle_pose(world.task.targets["color"]).position[:2]
         for _ in range(10):
-            world.step(JointCommand(world.stamp_ns, world.robot.joint_names, world.control_state, 0.1))
+            world.step(stay(world))
             push.after_step()
         ways.append(np.linalg.norm(world.oracle_pose(world.task.targets["color"]).position[:2] - before))
     assert push.step == 1

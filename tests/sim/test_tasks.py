@@ -1,14 +1,18 @@
 """The tasks' own verdicts at poses worked out by hand, their words, and their arrangements."""
 
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.robot import PANDA_2F85
 from engram.sim.scene import CUBE_HALF_M
-from engram.sim.tasks import TASKS, get_task
+from engram.sim.tasks import TASKS, Task, expand, get_task
 from engram.sim.tasks.placement import COLORS, Region, place, upright
 from engram.sim.world import MujocoWorld, WorldConfig
+from examples.task import LiftCube
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +201,68 @@ def test_place_keeps_the_distance_and_gives_up_when_full() -> None:
         assert min(gaps) >= 0.10
     with pytest.raises(InvalidInputError, match="no room for 20 things"):
         place(np.random.default_rng(0), [region] * 20, attempts=50)
+
+
+class Bare(Task):
+    scene = LiftCube.scene
+    instructions = ("lift it",)
+
+    def arrange(self, world: MujocoWorld, rng: np.random.Generator) -> None: ...
+
+    def oracle_success(self, world: MujocoWorld) -> bool:
+        return False
+
+
+def own(monkeypatch: pytest.MonkeyPatch, base: type[Task] = LiftCube, **fields: Any) -> str:
+    """Return the name of a task of one's own that is ``base`` but for ``fields``."""
+    monkeypatch.setattr(sys.modules[__name__], "Own", type("Own", (base,), fields), raising=False)
+    return f"{__name__}:Own"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"instructions": "lift it"}, r"instructions: 'lift it', expected a tuple of texts; .*\('lift it',\)"),
+        ({"instructions": ()}, r"instructions: \(\), expected a tuple of sentences, at least one"),
+        ({"instructions": ("lift it", "")}, "instructions: .*, expected a tuple of texts"),
+        ({"instructions": ("lift {color} and {color}",)}, r"instructions: .*, expected each slot once, .*\{color\}"),
+        ({"instructions": ("lift the {} cube",)}, r"instructions: .*, expected slots that are written as \{color\}"),
+        ({"instructions": ("lift the {color",)}, r"instructions: .*, expected slots that are written as \{color\}"),
+        ({"held_out_instructions": ("raise {colour}",)}, r"held_out_instructions: .*, expected the slots .*\{colour\}"),
+        ({"held_out_instructions": "raise it"}, "held_out_instructions: 'raise it', expected a tuple of texts"),
+        ({"colored": ()}, r"colored: \(\), expected a body at least for each of the slots color"),
+        ({"colored": "cube_a"}, "colored: 'cube_a', expected a tuple of texts"),
+        ({"slot_words": ("red", "green")}, "slot_words: .*, expected every colour .*, blue, yellow too"),
+        ({"synonyms": {"crimson": "rot"}}, "synonyms: 'rot', expected one of slot_words, red, .*for 'crimson'"),
+        ({"max_steps": 0}, "max_steps: 0, expected an integer above 0"),
+        ({"base": Bare}, "max_steps: missing, expected the control steps"),
+        ({"base": Bare, "max_steps": 5, "scene": "table"}, "scene: 'table', expected a SceneConfig"),
+    ],
+)
+def test_a_task_of_ones_own_is_checked_when_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str
+) -> None:
+    name = own(monkeypatch, **fields)
+    with pytest.raises(InvalidInputError, match=rf"task '{name}': Own\.{message}"):
+        expand([name])
+
+
+@pytest.mark.parametrize(
+    "wording", ["Lift the {color} cube", "lift the {color} cube.", "lift  the {color} cube", "{color}."]
+)
+def test_what_it_says_itself_is_understood_however_it_is_written(
+    world: MujocoWorld, monkeypatch: pytest.MonkeyPatch, wording: str
+) -> None:
+    name = own(monkeypatch, instructions=(wording,))
+    for seed in range(4):
+        world.reset(name, seed)
+        said, targets = world.oracle_outcome().instruction, dict(world.task.targets)
+        for again in (said, said.upper(), f" {said.rstrip('.')} . "):
+            world.reset(name, seed, again)
+            assert world.task.targets == targets
+
+
+def test_words_in_capitals_and_with_signs_stand_in_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = own(monkeypatch, slot_words=(*COLORS, "Bordeaux (dark)"), synonyms={"WINE": "Bordeaux (dark)"})
+    for said in ("lift the bordeaux (dark) cube", "Lift the wine cube."):
+        assert get_task(name).parse(said)[1] == {"color": "Bordeaux (dark)"}

@@ -104,11 +104,6 @@ class MemoryTask(Task):
         return 0
 
     @property
-    def oracle_cue_steps(self) -> tuple[int, ...]:
-        """Control steps whose frames, together, show the cue."""
-        return (0,)
-
-    @property
     def cues(self) -> int:
         """How many cues there are: 0 .. cues - 1, all as likely; a guess is right once in ``cues``."""
         return self.k

@@ -256,10 +256,6 @@ class ChangeFood(MemoryTask):
     def show_steps(self) -> int:
         return (self.k - 1) * (SERVE_STEPS + CLEAR_STEPS)
 
-    @property
-    def oracle_cue_steps(self) -> tuple[int, ...]:
-        return tuple(1 + i * (SERVE_STEPS + CLEAR_STEPS) for i in range(self.k - 1))
-
     def build_scene(self) -> SceneConfig:
         return SceneConfig(cubes=self.foods, props=(Prop("plate", "plate"),))
 

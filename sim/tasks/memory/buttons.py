@@ -89,10 +89,6 @@ class SeqPushButtons(ButtonTask):
         return self.k * (FLASH_STEPS + PAUSE_STEPS)
 
     @property
-    def oracle_cue_steps(self) -> tuple[int, ...]:
-        return tuple(1 + i * (FLASH_STEPS + PAUSE_STEPS) for i in range(self.k))
-
-    @property
     def cues(self) -> int:
         return math.factorial(self.k)
 
