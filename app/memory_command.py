@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -24,6 +24,9 @@ import tyro
 from engram.app import memory_merging as merging
 from engram.app.memory_opening import StoreArgument, open_to_read
 from engram.core.errors import InvalidInputError, StoreError
+
+if TYPE_CHECKING:
+    from engram.core.types import GraphUpdate
 
 STORES = Path("~/.local/share/engram")
 """Where the nodes keep each robot's memory: ``<robot_id>/memory``."""
@@ -33,7 +36,7 @@ SPARK_DSG = (".sparkdsg", ".json")
 
 @dataclass(frozen=True)
 class Query(StoreArgument):
-    """Ask in words: "where was the red cup before lunch", "what did you think was in the drawer at 10:00"."""
+    """Ask in words: "where was the red cup before lunch", "what did you do yesterday", "what changed since 10:00"."""
 
     question: tyro.conf.Positional[tuple[str, ...]] = ()
     """The question."""
@@ -46,7 +49,8 @@ class Query(StoreArgument):
     radius: float = 1.0
     """See ``near`` [m]."""
     robot: tuple[float, float, float] | None = None
-    """Where the robot is [m]: the advice on where to look then takes the way into account."""
+    """Where a search begins [m]: the advice on where to look takes the way into account. Default: where the memory's
+    own robot was seen to stand, if it can drive."""
     snapshot: str = ""
     """Ask a past snapshot instead of the newest."""
     json: bool = False
@@ -94,9 +98,12 @@ class Reanchor(StoreArgument):
     """Transform every place into another map: after a new survey, or when the map's origin was moved."""
 
     map: str = ""
-    """Name and version of the new map, as the parameter `map` of memory_node."""
-    transform: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """x, y, z [m] and yaw [rad] of the old map's origin in the new map."""
+    """Name and version of the new map, as the parameter `map` of memory_node. Required; a store that is in it already
+    is refused."""
+    transform: tuple[float, float, float, float] | None = None
+    """x, y, z [m] and yaw [rad] of the old map's origin in the new map. Required without ``identity``."""
+    identity: bool = False
+    """The places stay as they are: only the map has another name."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +129,16 @@ MemoryConfig = (
     | _named(Reanchor, "reanchor")
     | _named(Repair, "repair")
 )
+WRITERS = (merging.Merge, merging.Unmerge, merging.Join, merging.KeepApart, Reanchor, Repair)
+"""What changes a memory: where several robots have one, it must be named."""
 
 
 def memory(config: Any) -> int:
     """Run one subcommand."""
     if config.store is None and isinstance(config, Import):
         raise InvalidInputError("import makes a new store: name its folder with --store")
-    path = config.store.expanduser() if config.store else last_written(STORES.expanduser())
+    find = only_one if isinstance(config, WRITERS) else last_written
+    path = config.store.expanduser() if config.store else find(STORES.expanduser())
     actions: dict[type, Callable[[Any, Path], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_,
         merging.Merge: merging.merge, merging.Unmerge: merging.unmerge, merging.Conflicts: merging.conflicts,
@@ -142,8 +152,28 @@ def last_written(folder: Path) -> Path:
     """Return the memory ``<robot>/memory`` in ``folder`` that was committed to last; raises StoreError without one."""
     commits = sorted(folder.glob("*/memory/graph/repo"), key=lambda file: file.stat().st_mtime)
     if not commits:
-        raise StoreError(f"{folder}: no robot has a memory there; run engram demo, or name a folder with --store")
+        raise _no_memory(folder)
     return commits[-1].parents[1]
+
+
+def only_one(folder: Path) -> Path:
+    """Return the memory ``<robot>/memory`` in ``folder``, damaged or not.
+
+    Raises:
+        StoreError: there is none.
+        InvalidInputError: there are several, which are listed.
+    """
+    found = sorted(graph.parent for graph in folder.glob("*/memory/graph"))
+    if not found:
+        raise _no_memory(folder)
+    if len(found) > 1:
+        listed = ", ".join(str(one) for one in found)
+        raise InvalidInputError(f"several robots have one: name the memory to change with --store; there are {listed}")
+    return found[0]
+
+
+def _no_memory(folder: Path) -> StoreError:
+    return StoreError(f"{folder}: no robot has a memory there; run engram demo, or name a folder with --store")
 
 
 def query(config: Query, path: Path) -> None:
@@ -239,35 +269,44 @@ def snapshots(config: Snapshots, path: Path) -> None:
 
 
 def export(config: Export, path: Path) -> None:
-    """Write a file."""
-    import networkx as nx
-
-    from engram.memory.storage.exchange import to_networkx, write_jsonl
+    """Write a file; one of that name is replaced only once the new one is complete."""
+    from engram.memory.storage.durable import replacing
+    from engram.memory.storage.exchange import write_jsonl
     from engram.memory.storage.snapshots import read_snapshot
 
-    if config.file.suffix == ".graphml":
-        at_ns = None if config.at is None else round(config.at * 1e9)
-        graph = to_networkx(open_to_read(path, config.snapshot).graph(at_ns))
-        nx.write_graphml(graph, config.file)
-        print(f"{config.file}: {len(graph)} nodes, {graph.number_of_edges()} relations")
-    elif config.file.suffix == ".jsonl":
-        if config.at is not None:
+    suffix, at_ns = config.file.suffix, None if config.at is None else round(config.at * 1e9)
+    valid = (".jsonl", ".graphml", *SPARK_DSG)
+    if suffix not in valid:
+        raise InvalidInputError(f"{config.file}: suffix {suffix!r}, valid: {', '.join(valid)}")
+    if suffix == ".jsonl":
+        if at_ns is not None:
             raise InvalidInputError(f"--at: {config.at}: would change nothing: a .jsonl file has every time in it")
         stored = read_snapshot(path, config.snapshot or None)
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
-        with config.file.open("w", encoding="utf-8") as out:
-            print(f"{config.file}: {write_jsonl(stored, out)} rows")
-    elif config.file.suffix in SPARK_DSG:
-        from engram.memory.storage.spark_dsg_file import save
-
-        at_ns = None if config.at is None else round(config.at * 1e9)
-        found = open_to_read(path, config.snapshot).graph(at_ns)
-        save(found, config.file)
-        print(f"{config.file}: {len(found.nodes)} nodes, {len(found.edges)} relations")
+        with replacing(config.file) as file, file.open("w", encoding="utf-8") as out:
+            said = f"{write_jsonl(stored, out)} rows"
     else:
-        valid = ", ".join((".jsonl", ".graphml", *SPARK_DSG))
-        raise InvalidInputError(f"{config.file}: suffix {config.file.suffix!r}, valid: {valid}")
+        found = open_to_read(path, config.snapshot).graph(at_ns)
+        with replacing(config.file) as file:
+            said = _write_graph(found, file)
+    print(f"{config.file}: {said}")
+
+
+def _write_graph(found: GraphUpdate, file: Path) -> str:
+    """Write a graph in the format of the file's suffix; return how much it is, in words."""
+    if file.suffix == ".graphml":
+        import networkx as nx
+
+        from engram.memory.storage.exchange import to_networkx
+
+        graph = to_networkx(found)
+        nx.write_graphml(graph, file)
+        return f"{len(graph)} nodes, {graph.number_of_edges()} relations"
+    from engram.memory.storage.spark_dsg_file import save
+
+    save(found, file)
+    return f"{len(found.nodes)} nodes, {len(found.edges)} relations"
 
 
 def import_(config: Import, path: Path) -> None:
@@ -292,12 +331,17 @@ def reanchor(config: Reanchor, path: Path) -> None:
     from engram.memory.storage.store import GraphStore
     from engram.memory.storage.tables import whole
 
-    *shift, yaw = config.transform
+    if not config.map:
+        raise InvalidInputError("reanchor: name the new map with --map, as the parameter map of memory_node")
+    if (config.transform is None) is not config.identity:
+        raise InvalidInputError("reanchor: expected --transform X Y Z YAW or, to rename the map alone, --identity")
+    *shift, yaw = config.transform or (0.0, 0.0, 0.0, 0.0)
+    transform = PlaneTransform(yaw, np.array(shift))
     with closing(GraphStore(path)) as store:
         stored = store.load()
         if stored is None:
             raise StoreError(f"{path}: the store is empty")
-        carried = reanchored(stored, PlaneTransform(yaw, np.array(shift)), config.map)
+        carried = reanchored(stored, transform, config.map)
         sequence = store.commit(whole(carried.tables), carried.sequence, carried.stamp_ns, carried.about)
     print(f"{path}: in map {config.map!r} from sequence {sequence} on; earlier snapshots are in the old one")
 

@@ -119,15 +119,15 @@ def _undo(memory: Any, what: str) -> str:
 def conflicts(config: Conflicts, path: Path) -> None:
     """Print what is undecided."""
     tracker = open_to_read(path).tracker
-    store = f"--store {shlex.quote(str(path))} " if config.store else ""
+    store = f"--store {shlex.quote(str(path))}"
     found = tracker.conflicts.undecided(tracker.columns.row_of)
     if not found:
         print("no conflicts")
     for one in found:
         print(
             f"{one.kind}: {one.words}\n"
-            f"  one:  engram memory join {store}{one.ours} {one.theirs}\n"
-            f"  two:  engram memory keep-apart {store}{one.ours} {one.theirs}"
+            f"  one:  engram memory join {store} {one.ours} {one.theirs}\n"
+            f"  two:  engram memory keep-apart {store} {one.ours} {one.theirs}"
         )
 
 

@@ -17,7 +17,8 @@ class StoreArgument:
     """What every subcommand has."""
 
     store: Path | None = None
-    """Folder of the store; default: of the robots' memories in ~/.local/share/engram the one last written."""
+    """Folder of the store. Default: of the robots' memories in ~/.local/share/engram the one last written; to change
+    one, it must be the only one there."""
 
 
 def open_to_write(path: Path, service: str) -> RobotMemory:

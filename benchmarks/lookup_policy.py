@@ -85,10 +85,7 @@ class Carry(CarryExpert):
 
 
 class LookupPolicy(Policy):
-    """Looks up once, at the first step at which the arm may move, where things lie; from then on it is blind.
-
-    Tokens of past tasks are left out: their wording is nearer to an instruction than any object's name.
-    """
+    """Looks up once, at the first step at which the arm may move, where things lie; from then on it is blind."""
 
     def __init__(self, robot: RobotConfig) -> None:
         self.robot = robot
@@ -138,7 +135,6 @@ class LookupPolicy(Policy):
 
 def _place(memory: MemoryTokens, vector: np.ndarray) -> np.ndarray:
     """Return the place (3,) m of the object most like ``vector`` (384,); at the base if there is no object."""
-    objects = memory.mask & np.array([not name.startswith("episode") for name in memory.source_ids])
-    if not objects.any():
+    if not memory.mask.any():
         return np.zeros(3)
-    return memory.place[np.where(objects, memory.tokens @ vector, -np.inf).argmax()].astype(float)
+    return memory.place[np.where(memory.mask, memory.tokens @ vector, -np.inf).argmax()].astype(float)

@@ -227,7 +227,7 @@ class Memory(ABC):
     ) -> None:
         """The running task ended: succeeded, failed or stopped.
 
-        The memories that its actions carried get the credit for success or failure; a stop says nothing of them.
+        ``memory_ids`` are the memories that its actions were based on; a stop says nothing of the skill.
         """
 
     def consolidate(self, budget_s: float) -> None:  # noqa: B027 - optional

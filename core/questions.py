@@ -20,6 +20,12 @@ RELATIONS: tuple[str, ...] = ("on", "in", "near", "held_by")
 """In which one node can stand to another."""
 ABILITIES: tuple[str, ...] = ("reach", "grasp", "hold", "have", "do", "be")
 """What robots can be asked for."""
+TASK_ASPECTS: tuple[str, ...] = ("list", "happened", "unusual", "last", "whether", "count")
+"""What can be asked of the tasks that the robot did."""
+CHANGE_KINDS: tuple[str, ...] = ("changed", "moved", "new", "gone")
+"""What can be asked of changes; "changed" is any of them."""
+TASK_SIDES: tuple[str, ...] = ("during", "before", "after")
+"""How a question can stand to a task."""
 
 Interval = tuple[int, int]
 """First and last stamp [ns]."""
@@ -64,7 +70,7 @@ class Question:
     radius_m: float = float("inf")
     limit: int = 5  # most objects in the answer
     now_ns: int | None = None  # when it is asked; None = at the newest observation
-    robot_place: np.ndarray | None = None  # (3,) m: where the robot is, for the cost of looking
+    robot_place: np.ndarray | None = None  # (3,) m: where a look begins; None = where the memory's own robot stands
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -75,7 +81,7 @@ class Question:
                 set_fields(self, **{name: checked(f"{kind}.{name}", np.asarray(value, np.float64), (3,))})
 
     def selection(self) -> Selection | None:
-        """Return what the stores can filter by; None = only the scene graph can answer."""
+        """Return what every store can filter its evidence by; None = its handler alone knows what belongs to it."""
         return Selection(place=self.place, radius_m=self.radius_m, limit=self.limit, now_ns=self.now_ns)
 
     def refined(self, **changes: Any) -> Self:
@@ -163,6 +169,64 @@ class Attribute(Question):
 
 
 @dataclass(frozen=True)
+class Tasks(Question):
+    """What did the robot do, in tasks like ``text``, or in all of them?
+
+    list: the tasks in order. happened: those, and what changed outside of any task. unusual: what surprised most.
+    last: the newest one, when it was and how it ended. whether: did it succeed? count: how often was it tried?
+    """
+
+    aspect: str = "list"
+    text: str = ""  # "put the cube into the bin"; empty = any task
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aspect not in TASK_ASPECTS:
+            raise unknown_name("aspect of tasks", self.aspect, TASK_ASPECTS)
+
+    def selection(self) -> None:
+        """Return None: the evidence is the tasks of the answer."""
+
+
+@dataclass(frozen=True)
+class Changes(Question):
+    """What changed, moved, is new or is gone, of all objects or of those that ``text`` describes?"""
+
+    kind: str = "changed"
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind not in CHANGE_KINDS:
+            raise unknown_name("kind of change", self.kind, CHANGE_KINDS)
+
+    def selection(self) -> None:
+        """Return None: the evidence is the changes of the answer."""
+
+
+@dataclass(frozen=True)
+class DuringTask(Question):
+    """``question``, asked about the time of the last task like ``text``: during it, before it or after it."""
+
+    question: Question
+    side: str = "during"
+    text: str = ""  # empty = any task
+
+    def __post_init__(self) -> None:
+        if self.side not in TASK_SIDES:
+            raise unknown_name("side of a task", self.side, TASK_SIDES)
+        check_words("DuringTask.text", self.text)
+        set_fields(self, **_shared(self.question))
+
+    def selection(self) -> None:
+        """Return None: when the task was, only the memory knows."""
+
+    def refined(self, **changes: Any) -> Self:
+        """Return the question with other values of the fields that every question has."""
+        return replace(self, question=self.question.refined(**changes))
+
+
+@dataclass(frozen=True)
 class AtTime(Question):
     """``question``, asked about the past.
 
@@ -178,11 +242,7 @@ class AtTime(Question):
             raise InvalidInputError("AtTime.question: an AtTime, expected a question without a time")
         if self.valid_ns is None and self.believed_ns is None:
             raise InvalidInputError("AtTime: expected valid_ns or believed_ns")
-        inner = self.question
-        set_fields(
-            self, place=inner.place, radius_m=inner.radius_m, limit=inner.limit, now_ns=inner.now_ns,
-            robot_place=inner.robot_place,
-        )  # fmt: skip
+        set_fields(self, **_shared(self.question))
         if self.valid_ns is not None and self.valid_ns[0] > self.valid_ns[1]:
             raise InvalidInputError(f"AtTime.valid_ns: {self.valid_ns}, expected (start, end)")
 
@@ -194,6 +254,11 @@ class AtTime(Question):
     def refined(self, **changes: Any) -> Self:
         """Return the question with other values of the fields that every question has."""
         return replace(self, question=self.question.refined(**changes))
+
+
+def _shared(inner: Question) -> dict[str, Any]:
+    """Return the fields that every question has, for one that asks ``inner``."""
+    return {field.name: getattr(inner, field.name) for field in fields(Question)}
 
 
 def _check(asked: Selection | Question, kind: str) -> None:

@@ -29,8 +29,8 @@ from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph.vectors import VectorIndex
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.advice import AdviceConfig
-from engram.memory.query.context import QueryContext, UsualPlaces
-from engram.memory.query.hits import RetrievalConfig, Stays
+from engram.memory.query.context import QueryContext
+from engram.memory.query.hits import RetrievalConfig
 from engram.memory.query.registry import answer
 from engram.memory.query.temporal import chances, nodes_then
 from engram.memory.storage.columns import ABSENT, ROW_BYTES
@@ -130,10 +130,9 @@ class GraphMemory(Memory):
         """Return the objects and agents that answer ``question``, best first, and what that means in words."""
         return answer(question, self.query_context())
 
-    def query_context(self, stays: Stays | None = None, usual: UsualPlaces | None = None) -> QueryContext:
-        """Return what questions are answered with; ``stays`` and ``usual`` know the habits of objects."""
-        config = self.config
-        return QueryContext(self.tracker, self.index, self.embed, config.retrieval, config.advice, stays, usual)
+    def query_context(self) -> QueryContext:
+        """Return what questions are answered with: the graph alone, without what other stores know."""
+        return QueryContext(self.tracker, self.index, self.embed, self.config.retrieval, self.config.advice)
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
         """Return k tokens (k, 384) of the objects that matter for ``instruction``."""
@@ -259,10 +258,11 @@ class GraphMemory(Memory):
         }
 
     def about(self) -> dict[str, Any]:
-        """Return what is no row: counters, grips, looks into places, and what its places are places of."""
+        """Return what is no row: counters, grips, looks into places, what its places are places of, thinning."""
         issued, grips = dict(self.tracker.scene.issued), self.tracker.grasps.as_json()
         into = dict(self.tracker.coverage.into)
-        return {"issued": issued, "grips": grips, "anchor": asdict(self.anchor), "into": into}
+        anchor, thinned_ns = asdict(self.anchor), self.tracker.history.thinned_ns
+        return {"issued": issued, "grips": grips, "anchor": anchor, "into": into, "thinned_ns": thinned_ns}
 
     @property
     def anchor(self) -> Anchor:
@@ -289,6 +289,7 @@ class GraphMemory(Memory):
         restore_nodes(tracker.columns, stored.tables)
         tracker.scene.restore(stored.about["issued"])
         restore_history(tracker.history, stored.tables)
+        tracker.history.thinned_ns = stored.about.get("thinned_ns")
         tracker.coverage.restore(self._looked.restore(stored.tables))
         tracker.coverage.into = dict(stored.about.get("into", {}))
         self.restored = self.records.restore(stored.tables)

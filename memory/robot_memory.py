@@ -25,7 +25,6 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
-from engram.memory.graph.context import Case, with_cases
 from engram.memory.graph.frame_clock import WALL_CLOCK_NS
 from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
@@ -88,7 +87,6 @@ class RobotMemory(Memory):
         self.semantic = SemanticMemory(self.scene.embed, self.config.semantic)
         self._lanes = {store.name: StoreLane(store) for store in (self.short_term, self.episodic, self.semantic)}
         self._owns_store = self._read_only = self._closed = False
-        self._cases: tuple[str, Future[tuple[Case, ...]] | None] = ("", None)  # instruction, chosen for it
         known = self.scene.graph()
         for name, lane in self._lanes.items():
             lane.store.restore(self.scene.restored.get(name, ()))
@@ -178,7 +176,8 @@ class RobotMemory(Memory):
             question: see :mod:`engram.memory.query.language` for what is understood.
             now_ns: when it is asked; default: :attr:`now_ns`.
             limit: most objects and pieces of evidence in the answer.
-            robot_place: (3,) m, where the robot is: the advice then weighs the way to a place against its chance.
+            robot_place: (3,) m, where a search begins: the advice weighs the way to a place against its chance.
+                Default: where the memory's own robot stands, if it drives and has told.
             utc_offset_h: local time less UTC [h], for times of day; default: this machine's.
 
         Raises:
@@ -213,7 +212,11 @@ class RobotMemory(Memory):
         kind = question.question if isinstance(question, AtTime) else question
         if isinstance(kind, Capability):
             self._publish_skills()
-        context = self.scene.query_context(self._still_there, self._usual)
+        context = replace(
+            self.scene.query_context(), stays=self._still_there, usual=self._usual,
+            past=lambda: self._lanes["episodic"].read(self.episodic.past).result(),
+            recent=lambda: self._lanes["short_term"].read(self.short_term.recent).result(),
+        )  # fmt: skip
         chosen = question.selection()
         reads = {} if chosen is None else self._recall(context.embedded(chosen))
         found = answer(question, context)
@@ -231,13 +234,9 @@ class RobotMemory(Memory):
         return {name: self._lanes[name].recall(chosen) for name in order}
 
     def context(self, instruction: str, stamp_ns: int) -> MemoryTokens:
-        """Return the tokens of the objects that matter for ``instruction``, and of past tasks like the running one.
-
-        The cases are chosen when the task begins and stay until the next one.
-        """
+        """Return the tokens of the objects that matter for ``instruction``."""
         self._check_open()
-        tokens, (chosen_for, chosen) = self.scene.context(instruction, stamp_ns), self._cases
-        return with_cases(tokens, chosen.result()) if chosen is not None and chosen_for == instruction else tokens
+        return self.scene.context(instruction, stamp_ns)
 
     def graph(self, at_ns: int | None = None) -> GraphUpdate:
         """Return the scene graph, now or as it was at ``at_ns``."""
@@ -271,14 +270,12 @@ class RobotMemory(Memory):
     def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
         """A task begins."""
         self._check_open()
-        lane, count = self._lanes["episodic"], self.config.graph.context.cases
-        lane.write(lambda: self.episodic.begin(task, instruction, stamp_ns))
-        self._cases = (instruction, lane.read(lambda: self.episodic.cases(instruction, count)))
+        self._lanes["episodic"].write(lambda: self.episodic.begin(task, instruction, stamp_ns))
 
     def end_episode(
         self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""
     ) -> None:
-        """A task ended; credit goes to the memories that its actions used, and the skill's rate counts it."""
+        """A task ended: it is kept with the memories that its actions used, and the skill's rate counts it."""
         self._check_open()
         value = {"succeeded": 1.0, "failed": 0.0}.get(outcome)
         self._lanes["episodic"].write(lambda: self.episodic.end(outcome, value, stamp_ns, memory_ids, policy_version))

@@ -7,7 +7,7 @@ from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import ActionChunk, EpisodeStatus
 
 MOST_IDS = 256
-"""The most memory ids that one episode credits."""
+"""The most memory ids that are told of one episode."""
 
 MOST_EPISODES = 8
 """Episodes, beside the one that runs, whose ids are kept: chunks may come before their status, and of no episode."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from engram.core.contracts import Memory
 from engram.core.errors import EngramError, InvalidInputError, StoreError, unknown_name
-from engram.core.questions import AtTime, Question, Relation, Selection
+from engram.core.questions import AtTime, DuringTask, Question, Relation, Selection
 from engram.core.types import GraphUpdate
 from engram.core.words import check_words
 from engram.memory.graph.conflicts import Conflict
@@ -79,9 +79,7 @@ def question_of(asked: Asked, asking: Asking) -> Question:
     valid_ns, believed_ns = (None, None) if then is None else (then.valid_ns, then.believed_ns)
     question = question if then is None else then.question
     if asked.near:
-        chosen = question.selection() or Selection()
-        near = Relation("near", asked.near, chosen.text, limit=question.limit, now_ns=question.now_ns)
-        question = replace(question, question=near) if isinstance(question, Unread) else near
+        question = _near(question, asked.near)
     if asked.place is not None:
         question = question.refined(place=asked.place, radius_m=asked.radius_m)
     if asked.robot_place is not None:
@@ -91,6 +89,14 @@ def question_of(asked: Asked, asking: Asking) -> Question:
     if believed := asked.believed_at_ns:
         valid_ns, believed_ns = valid_ns or (believed, believed), believed
     return question if valid_ns is None else AtTime(question, valid_ns, believed_ns)
+
+
+def _near(question: Question, target: str) -> Question:
+    """Return what ``question`` is about as a question for what is near ``target``, at the time of its task if any."""
+    if isinstance(question, DuringTask | Unread):
+        return replace(question, question=_near(question.question, target))
+    chosen = question.selection() or Selection()
+    return Relation("near", target, chosen.text, limit=question.limit, now_ns=question.now_ns)
 
 
 def merge(memory: Memory, store: str, guess: PlaneTransform | None, *, undo: bool) -> tuple[str, tuple[str, ...]]:

@@ -7,7 +7,6 @@ camera sees any more. mindmap reconstructs features on surfaces; here it is obje
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,28 +15,18 @@ import numpy as np
 from engram.core.context_rows import MEMORY_KEYS
 from engram.core.contracts import Detector, Kinematics, Memory
 from engram.core.control import hand
-from engram.core.robot import FULL_SIZE_TABLE, RobotConfig, TableConfig
+from engram.core.robot import RobotConfig
 from engram.core.types import EMBEDDING_DIM, MemoryTokens, Observation
-from engram.memory.graph.context import Case, ContextConfig, with_cases
 from engram.perception.embedding import default_text_encoder
 from engram.runtime.factories import make_detector
 from engram.runtime.loop import remember
-from engram.sim.tasks import get_task
 
 TOKENS = 16
 """Entries of a context, padding included."""
-PAST_LOW_M, PAST_HIGH_M = (0.3, -0.35, 0.0), (0.7, 0.35, 0.15)
-"""Where past episodes are placed: on the table."""
-PAST_AGE_S = (3.0, 3000.0)
 
 
 class SceneRecorder:
-    """Perceives and remembers the frames of one episode after another, as :class:`Runtime` does.
-
-    The memory node also offers past tasks as tokens, and their wording resembles the present instruction more than any
-    object's name does. Each episode therefore gets up to two past episodes of the same task, at random places, so that
-    the policy learns not to act on them.
-    """
+    """Perceives and remembers the frames of one episode after another, as :class:`Runtime` does."""
 
     def __init__(
         self, kinematics: Kinematics, robot: RobotConfig, camera: str = "", detector: str = "geometric"
@@ -46,33 +35,15 @@ class SceneRecorder:
         self.kinematics, self.robot, self.camera = kinematics, robot, camera or robot.perception_camera
         self.detector, self.fresh_memory = make_perception(detector)
 
-    def begin(self, task: str, seed: int, stamp_ns: int) -> None:
-        """Begin an episode at ``stamp_ns`` with an empty scene graph and past episodes drawn from ``seed``."""
+    def begin(self) -> None:
+        """Begin an episode with an empty scene graph."""
         self.memory = self.fresh_memory()
-        self.past = past_tasks(task, np.random.default_rng((seed, 3)), stamp_ns, self.robot.table)
 
     def see(self, observation: Observation, instruction: str) -> dict[str, np.ndarray]:
         """Take in one control step and return its features for the dataset."""
         held = hand(observation.joints, self.kinematics, self.robot)
         tokens, _ = remember(self.detector, self.memory, observation.camera(self.camera), held, instruction)
-        return columns(with_cases(tokens, self.past))
-
-
-def past_tasks(
-    task: str, rng: np.random.Generator, now_ns: int = 0, table: TableConfig = FULL_SIZE_TABLE
-) -> list[Case]:
-    """Return up to two made-up past episodes of ``task`` as tokens, with random place and age."""
-    kind = get_task(task)
-    fills = itertools.permutations(sorted(kind.slot_words), len(kind.slots()))
-    said = [t.format(**dict(zip(kind.slots(), named, strict=True))) for named in fills for t in kind.instructions]
-    words = [str(said[i]) for i in rng.integers(len(said), size=int(rng.integers(ContextConfig.cases + 1)))]
-    ages = np.exp(rng.uniform(np.log(PAST_AGE_S[0]), np.log(PAST_AGE_S[1]), len(words)))
-    places = table.place(rng.uniform(PAST_LOW_M, PAST_HIGH_M, (len(words), 3)))
-    vectors = default_text_encoder().encode(words) if words else ()
-    return [
-        Case(f"episode_{i}", vector, place, now_ns - round(age * 1e9))
-        for i, (vector, place, age) in enumerate(zip(vectors, places, ages, strict=True))
-    ]
+        return columns(tokens)
 
 
 def make_perception(detector: str = "geometric") -> tuple[Detector, Callable[[], Memory]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,18 +18,6 @@ class ContextConfig:
     """k: the context is cut or padded to this many entries."""
     belief_min: float = 0.1
     """Entries believed less than this are left out, and absent ones."""
-    cases: int = 2
-    """Of the entries, at most so many are past tasks like the present one."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A past task worth remembering now."""
-
-    id: str  # episode
-    vector: np.ndarray  # (384,) float32 of its instruction
-    place: np.ndarray  # (3,) m, where things changed; zeros = nowhere in particular
-    end_ns: int
 
 
 def context_tokens(
@@ -60,23 +47,3 @@ def context_tokens(
     place[:count] = columns.position[best]
     ids = tuple(columns.about(int(row)).id for row in best) + ("",) * (config.tokens - count)
     return MemoryTokens(stamp_ns, version, tokens, age, place, np.arange(config.tokens) < count, ids)
-
-
-def with_cases(tokens: MemoryTokens, cases: Sequence[Case]) -> MemoryTokens:
-    """Return ``tokens`` with ``cases`` as its last entries, in the place of padding or of the objects that fit least.
-
-    Actions carry the ids of what was read: so a case that helped gets its credit.
-    """
-    k = len(tokens.mask)
-    cases = cases[:k]
-    if not cases:
-        return tokens
-    kept = min(int(tokens.mask.sum()), k - len(cases))
-    rows = slice(kept, kept + len(cases))
-    vectors, age, place, mask = (np.array(a) for a in (tokens.tokens, tokens.age_s, tokens.place, tokens.mask))
-    vectors[rows] = [case.vector for case in cases]
-    age[rows] = [max(0, tokens.stamp_ns - case.end_ns) / 1e9 for case in cases]
-    place[rows] = [case.place for case in cases]
-    mask[rows] = True
-    ids = tokens.source_ids[:kept] + tuple(case.id for case in cases) + ("",) * (k - kept - len(cases))
-    return replace(tokens, tokens=vectors, age_s=age, place=place, mask=mask, source_ids=ids)

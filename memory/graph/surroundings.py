@@ -10,7 +10,7 @@ from engram.core.types import GraphEvent, GraphUpdate
 
 _CARRIES = ("in", "on", "held_by")
 _HEIGHT = {"agent": 0, "object": 1, "place": 2, "room": 3, "building": 4}
-_VERBS = {
+VERBS = {
     "new": "appeared",
     "moved": "moved",
     "absent": "went away",
@@ -21,6 +21,7 @@ _VERBS = {
     "split": "was told apart from another",
     "deleted": "was a false detection",
 }
+"""Kinds of events -> what the object did."""
 
 
 class Surroundings:
@@ -88,7 +89,7 @@ def describe(event: GraphEvent, support_label: str = "") -> str:
     where = {"absent": "", "held": ""}.get(event.kind, f" ({support_label})" if support_label else "")
     if support_label and event.kind in ("moved", "released"):
         where = f" to the {support_label}" if event.kind == "moved" else f" on the {support_label}"
-    return f"the {event.label} {_VERBS[event.kind]}{where}"
+    return f"the {event.label} {VERBS[event.kind]}{where}"
 
 
 def summary(sentences: Iterable[str], limit: int = 6) -> str:

@@ -71,15 +71,16 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
     if known is not None and known.seen >= config.sure:
         text = f"No look is needed: it is at {known.label}."
         return Advice(False, text, route=route, chances=chances, labels=labels)
-    value, cost = _worth([options[j] for j in order], ways, order, config.worth_m), float(ways[0, order[0]])
-    option = options[order[0]]
-    away = "" if robot_place is None else f", {cost:.1f} m away"
+    value = _worth([options[j] for j in order], ways, order, config.worth_m)
+    option, away = options[order[0]], "" if robot_place is None else f", {float(ways[0, order[0]]):.1f} m away"
     chance = f"{100 * chances[0]:.0f} % that it is there{away}"
     if value <= 0:
-        text = f"Looking is not worth it: the best place, {option.label}, has {chance}."
-        return Advice(False, text, None, option.label, chances[0], cost, value, route, chances, labels)
-    text = f"Look at {option.label}: {chance}."
-    return Advice(True, text, option.place, option.label, chances[0], cost, value, route, chances, labels)
+        lost = f"takes {-value:.1f} m of way more than it is worth" if value < 0 else "would add nothing"
+        text = f"Looking is not worth it: the best place, {option.label}, has {chance}; the search {lost}."
+        return Advice(False, text, None, route, chances, labels)
+    gain = f"the search is worth {value:.1f} m of way more than it takes"
+    text = f"Look at {option.label}: {chance}; {gain}."
+    return Advice(True, text, option.place, route, chances, labels)
 
 
 def itinerary(

@@ -11,7 +11,7 @@ from engram.core.types import Advice, Evidence, SceneNode
 from engram.memory.query.advice import advise
 from engram.memory.query.context import QueryContext
 from engram.memory.query.hits import Hits
-from engram.memory.query.locations import options
+from engram.memory.query.locations import options, own_place
 from engram.memory.query.phrases import stamp
 from engram.memory.storage.fact_columns import FOREVER, Fact
 
@@ -26,13 +26,17 @@ def assembled(question: Question, context: QueryContext, hits: Hits, text: str, 
 
 
 def search_advice(question: Question, context: QueryContext, hits: Hits, confidence: float) -> Advice | None:
-    """Return whether and where looking is worth it; None = the present is sure enough, or the question is past."""
+    """Return whether and where looking is worth it; None = the present is sure enough, or the question is past.
+
+    The way begins at ``robot_place`` of the question, else where the robot whose memory this is stands, if it drives.
+    """
     config = context.advice
     if context.is_past or (confidence >= config.sure and question.robot_place is None):
         return None
     habits = context.usual(hits.nodes[0]) if context.usual is not None and hits.nodes else ()
     where = options(context.tracker, hits, context.now_ns(question), habits)
-    return advise(where, question.robot_place, config)
+    here = own_place(context.tracker) if question.robot_place is None else question.robot_place
+    return advise(where, here, config)
 
 
 def with_evidence(found: MemoryAnswer, more: Sequence[Evidence]) -> MemoryAnswer:

@@ -15,6 +15,8 @@ from engram.memory.graph.vectors import VectorIndex
 from engram.memory.query.advice import AdviceConfig
 from engram.memory.query.hits import Hits, RetrievalConfig, Stays
 from engram.memory.query.search import search
+from engram.memory.stores.episodic.episodes import Past
+from engram.memory.stores.short_term.store import Recent
 
 UsualPlaces = Callable[[SceneNode], Sequence[tuple[np.ndarray, float]]]
 """A node -> its usual places (3,) m, each with its share of the stays."""
@@ -31,6 +33,8 @@ class QueryContext:
     advice: AdviceConfig
     stays: Stays | None = None  # chance that an object is still where it was; None = no experience
     usual: UsualPlaces | None = None
+    past: Callable[[], Past] | None = None  # reads the tasks and events; None = the memory keeps none
+    recent: Callable[[], Recent] | None = None  # reads the recent changes; None = the memory keeps none
     valid_ns: Interval | None = None
     believed_ns: int | None = None
 

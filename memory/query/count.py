@@ -43,8 +43,8 @@ def _there(hits: Hits, text: str) -> tuple[Hits, Hits]:
         if node.layer == "object" and node.state != "absent" and names(text, node.label)
     ]  # fmt: skip
     keep.sort(key=lambda i: hits.nodes[i].label)
-    unsure = [i for i in keep if not hits.is_believed(i)]
-    return hits.chosen([i for i in keep if hits.is_believed(i)]), hits.chosen(unsure)
+    unsure = [i for i in keep if not hits.is_told(i)]
+    return hits.chosen([i for i in keep if hits.is_told(i)]), hits.chosen(unsure)
 
 
 def _none_confidence(question: Count, context: QueryContext) -> float:

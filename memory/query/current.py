@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def rank(
 
     At least ``_ALIKE`` of them, if there are: who comes first among namesakes is decided later.
     """
-    rows, cosine = _candidates(tracker, index, query, targets, config)
+    rows, cosine = _candidates(tracker, index, query, _related(tracker, query, targets, config), config)
     return _ranked(tracker.columns, rows, cosine, query, config)
 
 
@@ -32,15 +32,17 @@ def search_now(
     stays: Stays | None,
 ) -> Hits:  # fmt: skip
     """Return what fits ``query`` today, best first; ``targets`` are the ids that its target means, None = no target."""
-    found, alike = _candidates(tracker, index, query, targets, config)
+    related = _related(tracker, query, targets, config)
+    found, alike = _candidates(tracker, index, query, related, config)
     rows, scores, cosine = _ranked(tracker.columns, found, alike, query, config)
     if not len(rows):
         return Hits()
     now_ns = tracker.stamp_ns if query.now_ns is None else query.now_ns
     nodes = tracker.columns.nodes(rows)
     stayed = stays(nodes, now_ns) if stays is not None else [None] * len(nodes)
-    sure = [_confidence(node, one, now_ns, stay, config)
-            for node, one, stay in zip(nodes, cosine.tolist(), stayed, strict=True)]  # fmt: skip
+    stands = [1.0 if related is None else related[row] for row in rows.tolist()]
+    sure = [_confidence(node, one, now_ns, stay, config) * stood
+            for node, one, stay, stood in zip(nodes, cosine.tolist(), stayed, stands, strict=True)]  # fmt: skip
     chosen = list(range(len(nodes))) if query.place is not None else likeliest_first([n.label for n in nodes], sure)
     chosen = chosen[: query.limit]
     facts = [tracker.history.current(nodes[i].id) for i in chosen]
@@ -48,7 +50,7 @@ def search_now(
     believed = _believed(tracker, rows[chosen])
     return Hits(
         tuple(nodes[i] for i in chosen), tuple(float(scores[i]) for i in chosen), tuple(sure[i] for i in chosen),
-        tuple(rest), tuple(believed.tolist()), int(_believed(tracker, found).sum()),
+        tuple(rest), tuple(believed.tolist()), _told(tracker, found, related), tuple(stands[i] for i in chosen),
     )  # fmt: skip
 
 
@@ -76,6 +78,12 @@ def _believed(tracker: Tracker, rows: np.ndarray) -> np.ndarray:
     return there | (columns.layer[rows] == AGENT)
 
 
+def _told(tracker: Tracker, rows: np.ndarray, related: Mapping[int, float] | None) -> int:
+    """Return how many of ``rows`` are believed to be there, and to stand as was asked."""
+    there = rows[_believed(tracker, rows)].tolist()
+    return len(there) if related is None else sum(related[row] >= 0.5 for row in there)
+
+
 def likeliest_first(labels: Sequence[str], sure: Sequence[float]) -> list[int]:
     """Return indices in the order given, but of those with one label the one that is most surely there first.
 
@@ -99,15 +107,13 @@ def _best(columns: NodeColumns, rows: np.ndarray, scores: np.ndarray, limit: int
 
 
 def _candidates(
-    tracker: Tracker, index: VectorIndex, query: Selection, targets: list[str] | None, config: RetrievalConfig
+    tracker: Tracker, index: VectorIndex, query: Selection, related: Mapping[int, float] | None, config: RetrievalConfig
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows of objects and agents that pass every filter, and their cosines (1 without words)."""
     columns = tracker.columns
-    narrow: np.ndarray | None = None
-    if targets is not None:
-        narrow = _related(tracker, query.relation or "near", targets, config)
+    narrow = None if related is None else np.array(sorted(related), np.int64)
     agents = called(tracker, query.text) if query.text else []
-    if agents and targets is None and query.place is None:
+    if agents and related is None and query.place is None:
         return np.array(agents, np.int64), np.ones(len(agents))
     if query.place is not None and np.isfinite(query.radius_m):
         place = np.asarray(query.place, np.float64)
@@ -144,25 +150,39 @@ def _thing(columns: NodeColumns, rows: np.ndarray) -> np.ndarray:
     return (layer == OBJECT) | (layer == AGENT)
 
 
-def _related(tracker: Tracker, relation: str, targets: list[str], config: RetrievalConfig) -> np.ndarray:
-    """Return the rows that stand in ``relation`` to one of ``targets``; what is in a box in a room is in the room."""
-    columns, graph = tracker.columns, tracker.scene.graph
-    found: set[int] = set()
-    if relation == "near":
-        for target in targets:
-            row = columns.row_of[target]
-            margin = columns.half[row] + config.near_m
-            centre = columns.position[row]
-            if row in columns.agents:  # what is near a robot is near its hand
-                centre = tracker.hands.get(columns.about(row).label, centre)
-            for other in columns.objects_within(centre - margin, centre + margin) - {row}:
-                gap = np.maximum(np.abs(columns.position[other] - centre) - columns.half[row], 0.0)
-                if np.linalg.norm(gap) <= config.near_m and columns.state[other] != ABSENT:
-                    found.add(other)
-        return np.array(sorted(found), np.int64)
+def _related(
+    tracker: Tracker, query: Selection, targets: list[str] | None, config: RetrievalConfig
+) -> dict[int, float] | None:
+    """Return the rows that stand in the asked relation to one of ``targets``, each with the belief in that target.
+
+    What stands on a tray that may be a false detection may stand on none. None = there is no target.
+    """
+    if targets is None:
+        return None
+    columns, found = tracker.columns, dict[int, float]()
     for target in targets:
-        found |= {columns.row_of[s] for s, _, r in graph.in_edges(target, data="relation") if r == relation}
-    return np.array(sorted(found), np.int64)
+        row = columns.row_of[target]
+        there = 1.0 if row in columns.agents else float(columns.belief[row])
+        for other in _related_to(tracker, query.relation or "near", row, config):
+            found[other] = max(found.get(other, 0.0), there)
+    return found
+
+
+def _related_to(tracker: Tracker, relation: str, row: int, config: RetrievalConfig) -> set[int]:
+    """Return the rows that stand in ``relation`` to ``row``; what is in a box in a room is in the room."""
+    columns = tracker.columns
+    if relation != "near":
+        edges = tracker.scene.graph.in_edges(columns.about(row).id, data="relation")
+        return {columns.row_of[source] for source, _, how in edges if how == relation}
+    centre, half = columns.position[row], columns.half[row]
+    if row in columns.agents:  # what is near a robot is near its hand
+        centre = tracker.hands.get(columns.about(row).label, centre)
+    margin, found = half + config.near_m, set()
+    for other in columns.objects_within(centre - margin, centre + margin) - {row}:
+        gap = np.maximum(np.abs(columns.position[other] - centre) - half, 0.0)
+        if np.linalg.norm(gap) <= config.near_m and columns.state[other] != ABSENT:
+            found.add(other)
+    return found
 
 
 def _confidence(node: SceneNode, cosine: float, now_ns: int, stayed: float | None, config: RetrievalConfig) -> float:

@@ -44,16 +44,21 @@ class Hits:
     facts: tuple[Fact | None, ...] = ()  # what each rests on
     believed: tuple[bool, ...] = ()  # that each is there: its belief is at least one half; () = all
     total: int = 0  # how many that fit are believed to be there, more than the limit lets through
+    stands: tuple[float, ...] = ()  # 0..1, that what each stands in relation to is there; () = all do
 
     def is_believed(self, i: int) -> bool:
         """Whether number ``i`` is believed enough to be told as a fact."""
         return self.believed[i] if self.believed else True
 
+    def is_told(self, i: int) -> bool:
+        """Whether number ``i`` is told as a fact in a list: it is believed to be there, and to stand as was asked."""
+        return self.is_believed(i) and (not self.stands or self.stands[i] >= 0.5)
+
     def chosen(self, order: Sequence[int]) -> Hits:
-        """Return the hits with the numbers ``order``, in that order; ``total`` is how many of these are believed."""
+        """Return the hits with the numbers ``order``, in that order; ``total`` is how many of these are told."""
         believed = tuple(self.is_believed(i) for i in order)
         return Hits(
             tuple(self.nodes[i] for i in order), tuple(self.scores[i] for i in order),
             tuple(self.confidence[i] for i in order), tuple(self.facts[i] for i in order),
-            believed, sum(believed),
+            believed, sum(map(self.is_told, order)), tuple(self.stands[i] for i in order) if self.stands else (),
         )  # fmt: skip

@@ -3,13 +3,17 @@
 question  := [opening] [object] [relation thing] [time] ["?"]                      FindObject, Relation
 count     := "how many" objects [relation thing] [time]                             Count
 attribute := "is the" object color | "what color is the" object                     Attribute
+tasks     := "what did you do" | "what happened" | "what was the last task" | "did it work" | "what was unusual" |
+             ("did|have you" | "when|how often did you" | "how did") task             Tasks
+changes   := "what changed|moved" | "what is new|gone" | "what happened to" object  Changes
 robots    := "which robot|who" ("can reach|grasp|hold" thing | "has" part | "opened the drawer" | "are there") |
              "what can <robot> do"                                                  Capability
-opening   := "where is|was|were" | "what is|was" | "when did you last see" | "did you see" | ...
+opening   := "where is|was|were" | "what is|was" | "when|how long ago did you last see" | "did you see" | ...
              "what|where did you think|believe" asks what the memory believed at that time
 relation  := ("in" | "on" | "near" | "held by" | ...) [article] words
 time      := "now" | ["before|after|since|until"] (day [hour] | hour [day] | moment) |
-             "between" time "and" time | "from" time "to" time | "in the last 10 minutes"
+             "between" time "and" time | "from" time "to" time | "in the last 10 minutes" |
+             "during|before|after|since the last task" | "while|before|after|since you" task   DuringTask
 day       := "yesterday" | "on tuesday" | "last night" | "last week" | "2026-11-21" | "2 days ago"
 hour      := "at 10:00" | "at 9 pm" | "at midnight" | "this morning" | "at lunch"
 moment    := "20 minutes ago" | "2026-11-21 10:00" | "at 12.5 s"
@@ -22,13 +26,19 @@ from __future__ import annotations
 
 import re
 
-from engram.core.questions import AtTime, Capability, Question
+from engram.core.questions import AtTime, Capability, Changes, DuringTask, Question, Tasks
 from engram.core.words import check_words
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
+from engram.memory.query.during_task import take_task
 from engram.memory.query.registry import understood
 from engram.memory.query.time_words import not_understood, unread
 from engram.memory.query.times import QuestionConfig, Times
 from engram.memory.query.unread import Unread
+
+_HOW_LONG_AGO = re.compile(r"^how long ago (?=\w)")
+_SINCE_WHEN = re.compile(r"^how long (?:is it|has it been|it is)? ?since you (?:last )?(?:saw|have seen) ")
+_NEWEST = ("lately", "recently")
+"""Words of time that mean the newest of what a kind of question lists."""
 
 
 def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None = None) -> Question:
@@ -41,10 +51,13 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     check_words("question", text)
     words = " ".join(text.lower().replace("?", " ").replace(",", " ").rstrip(". ").split())
     believed = re.search(r"\b(think|thought|believe|believed)\b", words) is not None
+    words = _SINCE_WHEN.sub("when did you last see ", _HOW_LONG_AGO.sub("when ", words))
     words, valid = Times(now_ns, config or QuestionConfig()).take(words)
+    words, side, task = take_task(words)
     question = understood(words).refined(limit=limit, now_ns=now_ns)
-    if left := unread(words):
+    if left := [one for one in unread(words) if not (one in _NEWEST and isinstance(question, Changes | Tasks))]:
         if isinstance(question, Capability) and question.ability == "do":  # the words describe a task, which is no name
             raise not_understood(left)
-        question = Unread(question, left)
+        question = Unread(question, tuple(left))
+    question = DuringTask(question, side, task) if side else question
     return question if valid is None else AtTime(question, valid, valid[1] if believed else None)

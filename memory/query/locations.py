@@ -46,6 +46,15 @@ def options(
                     for row, p, s in zip(rows, centre, shares, strict=True) if s > 0]  # fmt: skip
 
 
+def own_place(tracker: Tracker) -> np.ndarray | None:
+    """Return where the robot whose memory this is stands, (3,) m; None = nobody said so, or it cannot drive."""
+    columns, own = tracker.columns, tracker.embodiments.own
+    row, body = columns.row_of.get(own), tracker.embodiments.at(own)
+    if row is None or body is None or not body.mobile_base or columns.belief[row] == 0:
+        return None
+    return columns.position[row].copy()
+
+
 def _exists(tracker: Tracker, hits: Hits, wanted: str) -> float:
     """Return how sure it is that there is a ``wanted`` object at all: if it was never believed, as its belief says."""
     nodes = [node for node in hits.nodes if node.label == wanted]

@@ -43,8 +43,8 @@ def answer_relation(question: Relation, context: QueryContext) -> MemoryAnswer:
 
 def _contents(question: Relation, context: QueryContext, hits: Hits) -> MemoryAnswer:
     """List the objects that are believed to stand in the relation, and say which others may."""
-    there = hits.chosen([i for i in range(len(hits.nodes)) if hits.is_believed(i)])
-    maybe = [i for i, node in enumerate(hits.nodes) if not hits.is_believed(i) and node.state != "absent"]
+    there = hits.chosen([i for i in range(len(hits.nodes)) if hits.is_told(i)])
+    maybe = [i for i, node in enumerate(hits.nodes) if not hits.is_told(i) and node.state != "absent"]
     unsure = hits.chosen(maybe)
     empty = emptiness(question.relation, question.target, context)
     text = _list(question, context, there, unsure, hits.total)

@@ -32,6 +32,10 @@ _SIDES = {"till": "until", "up to": "until", "by": "until"}
 _BOUNDS = ("before", "after", "since", "until", "from")
 _RANGES = {"between": ("and",), "from": ("to", "until"), "since": ("until", "before"), "after": ("until", "before")}
 """The word before the first time of a range -> those before its last."""
+_BARE_SECONDS = re.compile(
+    rf"(?<!\S)((?:between|from|since|after) \d{{1,18}}(?:\.\d+)?) (?=(?:and|to|until|before) {tw.RUN_TIME}(?!\S| ago))"
+)
+"""The first of two times on a simulation's clock of which only the last has its unit: "between 850 and 960 s"."""
 _GOING_ON = ("in", "on", "near", "next", "beside", "by", "close", "inside", "held", "at", "and", "to", "until", "till")
 """Words that may follow a time."""
 _PREPOSITIONS = (*_BOUNDS, *_SIDES, "between", "and", "to", "during", "throughout", "over", "within", "for", "at", "on",
@@ -112,7 +116,7 @@ class Times:
         Raises:
             InvalidInputError: the time is still to come, does not exist, or several do not go together.
         """
-        words = re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", words)
+        words = _BARE_SECONDS.sub(r"\1 s ", re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", words))
         matches = list(_pattern(tuple(self._named)).finditer(words))
         times, rest, end = list[_Time](), "", 0
         for i, match in enumerate(matches):
@@ -404,8 +408,6 @@ def _is_number(first: Sequence[_Time], last: Sequence[_Time]) -> bool:
 
 def _same_unit(first: Sequence[_Time], last: Sequence[_Time]) -> Sequence[_Time]:
     """Return ``first`` with the unit of ``last``, where "between 9 and 10 pm" means both."""
-    if any(time.kind == "run" for time in last):  # "between 3 and 5 s"
-        return [replace(time, kind="run") if time.said.isdigit() else time for time in first]
     ago = re.fullmatch(r"\S+( [a-z]+ ago)", last[0].said)
     if ago is not None:  # "between 20 and 10 minutes ago"
         return [replace(time, kind="ago", said=time.said + ago[1]) if time.said.isdigit() else time for time in first]

@@ -6,6 +6,8 @@ import numpy as np
 
 CELL_M = 0.25
 SPAN = 1 << 20  # cells along each axis: 262 km
+REACH_M = CELL_M * SPAN / 2
+"""How far from the origin places may be, along each axis [m]."""
 
 
 def pack(points: np.ndarray) -> np.ndarray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engram.core.durable import sync
+from engram.core.errors import StoreError
 
 
 class FolderSync:
@@ -64,3 +66,25 @@ def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
     if durable:
         sync(temporary)
     os.replace(temporary, path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file beside ``path`` to write to; when it is complete and durable, it takes the place of ``path``.
+
+    Where anything fails, ``path`` stays as it was, and nothing is left beside it.
+
+    Raises:
+        StoreError: naming ``path``, where the disk refuses something.
+    """
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")  # writers choose a format by the suffix
+    try:
+        try:
+            yield partial
+            sync(partial)
+            os.replace(partial, path)
+            sync(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: not written: {error.strerror or error}") from error

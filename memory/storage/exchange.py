@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -17,35 +18,49 @@ from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
 from engram.memory.storage.embodiment_json import embodiment_from
 from engram.memory.storage.records import SCHEMA, TABLES, Column
+from engram.memory.storage.references import check_references
 from engram.memory.storage.snapshots import Stored
 from engram.memory.storage.store import GraphStore
-from engram.memory.storage.tables import whole
+from engram.memory.storage.tables import Tables, whole
+
+_END = "end"
+"""Field of the last line: how many rows each table has, and the SHA-256 of all lines before it."""
 
 
 def write_jsonl(stored: Stored, out: TextIO) -> int:
-    """Write every row of every table, one a line, under a header line; return the number of rows.
+    """Write every row of every table, one a line, between a header line and an end line; return the number of rows.
 
-    Arrays are lists of numbers: Python's JSON gives each float64 and float32 back bit for bit.
+    The end line tells a whole file from one that was cut off. Arrays are lists of numbers: Python's JSON gives each
+    float64 and float32 back bit for bit.
     """
-    about = {"schema": SCHEMA, "sequence": stored.sequence, "stamp_ns": stored.stamp_ns, "about": dict(stored.about)}
-    out.write(json.dumps(about) + "\n")
-    count = 0
-    for table, columns in stored.tables.items():
-        for row in range(len(next(iter(columns.values())))):
-            values = {name: [_plain(v) for v in column[row].tolist()] for name, column in columns.items()}
-            out.write(json.dumps({"table": table, "row": row, **values}, ensure_ascii=False) + "\n")
-            count += 1
-    return count
+    digest = hashlib.sha256()
+
+    def put(value: Mapping[str, Any]) -> None:
+        line = json.dumps(value, ensure_ascii=False) + "\n"
+        digest.update(line.encode())
+        out.write(line)
+
+    put({"schema": SCHEMA, "sequence": stored.sequence, "stamp_ns": stored.stamp_ns, "about": dict(stored.about)})
+    counts = {}
+    for table, rows in whole(stored.tables).items():
+        for row in rows.index.tolist():
+            values = {name: [_plain(v) for v in column[row].tolist()] for name, column in rows.values.items()}
+            put({"table": table, "row": row, **values})
+        counts[table] = len(rows.index)
+    put({_END: {"rows": counts, "sha256": digest.hexdigest()}})
+    return sum(counts.values())
 
 
 def read_jsonl(source: TextIO, name: str = "import") -> Stored:
-    """Return what :func:`write_jsonl` wrote.
+    """Return what :func:`write_jsonl` wrote, once all of it is checked.
 
     Raises:
         StoreError: naming ``name``, the line and the field: not JSON, of another schema, of an unknown table, or a
-            field is missing or holds something else.
+            field is missing or holds something else. Or the file was cut off or altered, or a row names one that is
+            not there.
     """
-    lines = _lines(source, name)
+    digest = hashlib.sha256()
+    lines = _lines(source, name, digest)
     try:
         number, about = next(lines)
     except StopIteration:
@@ -58,25 +73,51 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
     rows: dict[str, dict[int, Mapping[str, np.ndarray]]] = {table: {} for table in TABLES}
     for number, row in lines:
         where = f"{name} line {number}"
-        if row.get("table") not in TABLES:
-            raise StoreError(f"{where}: table {row.get('table')!r}, valid: {', '.join(TABLES)}")
-        index = _field(row, "row", int, where)
-        if index < 0:
-            raise StoreError(f"{where}: field 'row': {index}, expected 0 or above")
-        columns = TABLES[row["table"]]
-        rows[row["table"]][index] = {key: _values(row, key, column, where) for key, column in columns.items()}
+        if _END in row:
+            tables = _tables(rows, _field(row, _END, dict, where), digest.hexdigest(), where)
+            if next(lines, None) is not None:
+                raise StoreError(f"{where}: lines follow the end line")
+            check_references(tables, name)
+            return Stored(tables, sequence, stamp_ns, rest)
+        _put(rows, row, where)
+    raise StoreError(
+        f"{name}: ends with line {number}, and that is no end line: the file was cut off, or an earlier version of "
+        "Engram wrote it; export the memory again, or import the file with that version"
+    )
+
+
+def _put(rows: Mapping[str, dict[int, Mapping[str, np.ndarray]]], row: Mapping[str, Any], where: str) -> None:
+    """Put the values of one line into ``rows``, table -> number of the row -> column -> values."""
+    if row.get("table") not in TABLES:
+        raise StoreError(f"{where}: table {row.get('table')!r}, valid: {', '.join(TABLES)}")
+    index = _field(row, "row", int, where)
+    if index < 0:
+        raise StoreError(f"{where}: field 'row': {index}, expected 0 or above")
+    rows[row["table"]][index] = {key: _values(row, key, column, where) for key, column in TABLES[row["table"]].items()}
+
+
+def _tables(
+    rows: Mapping[str, Mapping[int, Mapping[str, np.ndarray]]], end: Mapping[str, Any], digest: str, where: str
+) -> Tables:
+    """Return ``rows`` as columns; raises StoreError where they are not those that the end line tells of."""
+    counts = _field(end, "rows", dict, where)
     tables = {}
     for table, columns in TABLES.items():
-        length = max(rows[table], default=-1) + 1
-        if len(rows[table]) != length:
-            raise StoreError(f"{name}: {length - len(rows[table])} rows of table {table!r} are missing")
+        count = _field(counts, table, int, where)
+        missing = count - sum(index < count for index in rows[table])
+        if missing:
+            raise StoreError(f"{where}: {missing} of {count} rows of table {table!r} are missing")
+        if len(rows[table]) > count:
+            raise StoreError(f"{where}: table {table!r} has row {max(rows[table])}, expected {count} rows")
         tables[table] = {
             key: np.array(
-                [rows[table][i][key] for i in range(length)], object if column.dtype == "string" else column.dtype
-            ).reshape(length, column.width)
+                [rows[table][i][key] for i in range(count)], object if column.dtype == "string" else column.dtype
+            ).reshape(count, column.width)
             for key, column in columns.items()
         }
-    return Stored(tables, sequence, stamp_ns, rest)
+    if _field(end, "sha256", str, where) != digest:
+        raise StoreError(f"{where}: the lines before it were altered: their SHA-256 is {digest}")
+    return tables
 
 
 def store_all(path: Path, stored: Stored) -> int:
@@ -168,7 +209,7 @@ def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-_KINDS = {int: "a whole number", list: "a list", dict: "an object"}
+_KINDS = {int: "a whole number", list: "a list", dict: "an object", str: "a text"}
 
 
 def _field(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
@@ -192,7 +233,8 @@ def _values(row: Mapping[str, Any], key: str, column: Column, where: str) -> np.
     raise StoreError(f"{where}: field {key!r}: {values}, expected {column.width} x {column.dtype}")
 
 
-def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(source: TextIO, name: str, digest: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each line with its number; ``digest`` has seen all lines before it."""
     for number, line in enumerate(_text(source, name), 1):
         try:
             value = json.loads(line)
@@ -201,6 +243,7 @@ def _lines(source: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(value, dict):
             raise StoreError(f"{name} line {number}: {type(value).__name__}, expected an object")
         yield number, value
+        digest.update(line.encode())
 
 
 def _text(source: TextIO, name: str) -> Iterator[str]:

@@ -34,6 +34,9 @@ _FEW = 32
 class History(FactColumns):
     """Facts, found by object, by container and by time; bounded by :meth:`thin`."""
 
+    thinned_ns: int | None = None
+    """Up to when facts were joined or dropped for want of room; None = never."""
+
     # -- writing -------------------------------------------------------------------------------------------------
 
     def state(
@@ -128,8 +131,15 @@ class History(FactColumns):
             times = getattr(self, name)
             times[used] = np.where(times[used] == FOREVER, FOREVER, times[used] + by_ns)
         self.changed.update(used.tolist())
+        if self.thinned_ns is not None:
+            self.thinned_ns += by_ns
 
     # -- reading -------------------------------------------------------------------------------------------------
+
+    def began_ns(self) -> int | None:
+        """Return when the oldest fact that is believed began; None = there is none."""
+        rows = self.used[: self._top] & (self.believed_to[: self._top] == FOREVER)
+        return int(self.valid_from[: self._top][rows].min()) if rows.any() else None
 
     def current(self, node_id: str) -> int | None:
         """Return the row of the open fact of ``node_id``."""
@@ -243,6 +253,8 @@ class History(FactColumns):
             if not len(closed):
                 break
             oldest = closed[: max(2, len(closed) // 2)]
+            over_ns = int(ended[oldest[-1]])
+            self.thinned_ns = over_ns if self.thinned_ns is None else max(self.thinned_ns, over_ns)
             if self._merge_neighbours(oldest, len(self) - keep) == 0:
                 for row in oldest[: len(self) - keep].tolist():
                     self._drop(row)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import StoreError
-from engram.memory.storage.cells import cell_centres, pack
+from engram.core.errors import InvalidInputError, StoreError
+from engram.memory.storage.cells import REACH_M, cell_centres, pack
 from engram.memory.storage.place_keys import place_key
 from engram.memory.storage.records import strings
 from engram.memory.storage.se2 import PlaneTransform
@@ -53,7 +53,16 @@ def reanchored(stored: Stored, transform: PlaneTransform, map_name: str) -> Stor
 
     ``transform`` maps points of the old map into the new one. Every table keeps its length: written over the old one,
     it leaves nothing of it.
+
+    Raises:
+        InvalidInputError: ``stored`` is in map ``map_name`` already, or the shift is longer than the memory reaches.
     """
+    if anchor_of(stored).map == map_name:
+        raise InvalidInputError(
+            f"the memory is in map {map_name!r} already: a map whose origin was moved needs a new name or version"
+        )
+    if (far := float(np.abs(transform.shift).max())) > REACH_M:
+        raise InvalidInputError(f"transform: a shift of {far:g} m, expected at most {REACH_M:g} m along each axis")
     tables = {table: dict(columns) for table, columns in stored.tables.items()}
     used = tables["nodes"]["time"][:, 3] != 0
     number = tables["nodes"]["number"].copy()

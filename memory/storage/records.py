@@ -48,7 +48,8 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
 }
 RECORD_BYTES = 250
 """RAM of a record's row number; tracemalloc."""
-_FACT_CODES = ("sights", "node", "label", "relation", "target", "camera", "last_camera", "present", "used")
+FACT_CODES = ("sights", "node", "label", "relation", "target", "camera", "last_camera", "present", "used")
+"""What the integers of a fact are, in their order in the column ``code``."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def fact_rows(history: History) -> dict[str, Rows]:
     values = {
         "place": history.place[rows],
         "time": np.stack([getattr(history, name)[rows] for name in TIMES], axis=-1).reshape(-1, 6),
-        "code": np.stack([getattr(history, name)[rows].astype(np.int32) for name in _FACT_CODES], -1).reshape(-1, 9),
+        "code": np.stack([getattr(history, name)[rows].astype(np.int32) for name in FACT_CODES], -1).reshape(-1, 9),
         "sure": np.stack([getattr(history, name)[rows] for name in SURE], axis=-1).reshape(-1, 2),
     }
     index = np.array(sorted(history.changed_words), np.int64)
@@ -222,7 +223,7 @@ def restore_history(history: History, tables: Mapping[str, Mapping[str, np.ndarr
         return
     columns = {"place": facts["place"]}
     columns |= {name: facts["time"][:, i] for i, name in enumerate(TIMES)}
-    columns |= {name: facts["code"][:, i] for i, name in enumerate(_FACT_CODES)}
+    columns |= {name: facts["code"][:, i] for i, name in enumerate(FACT_CODES)}
     sure = np.zeros((len(facts["code"]), 2), np.int64)
     sure[: len(facts["sure"])] = facts["sure"]
     blank = sure[:, 1] == 0  # of an earlier version, which took every fact for an answer

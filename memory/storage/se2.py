@@ -7,15 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from engram.core.errors import NonFiniteError
+
 
 @dataclass(frozen=True)
 class PlaneTransform:
-    """p_ours = turn(yaw) p_theirs + shift."""
+    """p_ours = turn(yaw) p_theirs + shift. Raises NonFiniteError where a number is none."""
 
     yaw: float  # rad, about z
     shift: np.ndarray  # (3,) m
     inliers: int = 0
     spread_m: float = 0.0  # root mean square distance of the inliers
+
+    def __post_init__(self) -> None:
+        numbers = (*self.shift.tolist(), self.yaw)
+        if not np.isfinite(numbers).all():
+            raise NonFiniteError(f"transform: x, y, z, yaw {numbers}, expected finite numbers")
 
     def apply(self, points: np.ndarray) -> np.ndarray:
         """Return points (..., 3) m of their frame in ours."""

@@ -32,7 +32,11 @@ def _spark_dsg() -> Any:
 
 
 def save(graph: GraphUpdate, path: Path) -> None:
-    """Write nodes and relations of ``graph`` to ``path`` (.json, or .sparkdsg: binary)."""
+    """Write nodes and relations of ``graph`` to ``path`` (.json, or .sparkdsg: binary).
+
+    Raises:
+        OSError: it could not be written whole.
+    """
     dsg = _spark_dsg()
     out, symbols = dsg.DynamicSceneGraph(), {}
     for number, node in enumerate(graph.nodes):
@@ -45,10 +49,14 @@ def save(graph: GraphUpdate, path: Path) -> None:
             out.add_node(getattr(dsg.DsgLayers, layer), symbol, attributes)
     for edge in graph.edges:
         about = dsg.EdgeAttributes()
-        about.metadata.set({_KEY: [edge.source, edge.relation, edge.confidence]})
+        about.metadata.set({_KEY: [edge.source, edge.relation]})
         out.insert_edge(symbols[edge.source], symbols[edge.target], about)
     out.metadata.set({_KEY: {"stamp_ns": graph.stamp_ns, "sequence": graph.sequence}})
     out.save(str(path))
+    try:  # spark_dsg says nothing of a disk that is full
+        dsg.DynamicSceneGraph.load(str(path))
+    except (RuntimeError, ValueError) as error:
+        raise OSError(f"spark_dsg did not write all of it, the disk may be full ({error})") from error
 
 
 def load(path: Path) -> GraphUpdate:
@@ -73,10 +81,10 @@ def load(path: Path) -> GraphUpdate:
     edges = []
     for entry in found.edges:
         ends = [ids.get(entry.source), ids.get(entry.target)]
-        source, relation, confidence = entry.info.metadata.get().get(_KEY, (ends[0], "", 1.0))
+        source, relation, *_ = entry.info.metadata.get().get(_KEY, (ends[0], ""))  # files of before have a number more
         if None not in ends and relation:
             target = ends[1] if ends[0] == source else ends[0]
-            edges.append(SceneEdge(source, str(target), relation, confidence))
+            edges.append(SceneEdge(source, str(target), relation))
     about = found.metadata.get().get(_KEY, {"stamp_ns": 0, "sequence": 1})
     return GraphUpdate(about["stamp_ns"], about["sequence"], True, tuple(nodes), tuple(sorted(edges, key=str)))
 

@@ -30,7 +30,6 @@ from engram.memory.storage.snapshots import (
     DAMAGED_FILES,
     HEAD,
     OtherSchemaError,
-    Snapshot,
     Stored,
     attributes_hash,
     exchange,
@@ -181,18 +180,6 @@ class GraphStore:
             with store_errors(self.path, "old snapshots cannot be deleted"):
                 upkeep.result()
 
-    def snapshots(self) -> tuple[Snapshot, ...]:
-        """Return the committed states, newest first."""
-        self.wait()
-        return snapshots_of(self._repository)
-
-    def expire(self, keep: int) -> int:
-        """Delete all but the newest ``keep`` snapshots and what only they held; return how many went."""
-        with self._changing, store_errors(self.path, "old snapshots cannot be deleted"):
-            self._lock.check()
-            self.wait()
-            return self._expire(keep)
-
     def _thin(self) -> None:
         """Delete old snapshots until the files are within the budget: those that go first may be small."""
         self._expire(self.config.keep_snapshots)
@@ -201,6 +188,7 @@ class GraphStore:
                 break
 
     def _expire(self, keep: int) -> int:
+        """Delete all but the newest ``keep`` snapshots and what only they held; return how many went."""
         for old in (self.path / "graph" / "overwritten").glob("repo.*"):  # icechunk keeps every list of snapshots
             old.unlink()
         known = snapshots_of(self._repository)

@@ -4,7 +4,10 @@ import dataclasses
 import json
 import os
 import re
+import resource
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -83,6 +86,81 @@ def test_snapshots_export_import_and_repair(store, tmp_path, capsys):
     assert code == 2 and "engram memory repair" in said
     assert engram(capsys, "repair", "--store", store)[0] == 0
     assert "at x 0.60" in engram(capsys, "query", "--store", store, "red cup")[1]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "graphml", "sparkdsg"])
+def test_an_export_onto_a_full_disk_leaves_the_last_one_as_it_was(store, tmp_path, suffix):
+    pytest.importorskip("spark_dsg")
+    backup = tmp_path / f"backup.{suffix}"
+    done = engram_within(None, "export", "--store", store, backup)
+    good = backup.read_bytes()
+    assert done.returncode == 0 and len(good) > 1000
+    done = engram_within(1000, "export", "--store", store, backup)
+    assert done.returncode != 0 and f"{backup}: not written: " in done.stderr and "Traceback" not in done.stderr
+    assert backup.read_bytes() == good and sorted(one.name for one in tmp_path.iterdir()) == [backup.name, "memory"]
+
+
+def engram_within(most_bytes, *words):
+    """Run the command in a process of its own that may write files of at most so many bytes."""
+
+    def limit():
+        if most_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+    code = "import sys; from engram.app import cli; sys.exit(cli.main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "memory", *map(str, words)]
+    return subprocess.run(argv, preexec_fn=limit, capture_output=True, text=True, timeout=120)
+
+
+def test_a_backup_that_was_cut_off_makes_no_store(store, tmp_path, capsys):
+    assert engram(capsys, "export", "--store", store, tmp_path / "all.jsonl")[0] == 0
+    lines = (tmp_path / "all.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_text("".join(lines[:-3]))
+    code, said = engram(capsys, "import", "--store", tmp_path / "new", tmp_path / "cut.jsonl")
+    assert code == 2 and f"{tmp_path / 'cut.jsonl'}: ends with line" in said and not (tmp_path / "new").exists()
+
+
+def test_a_memory_is_carried_into_another_map_once(store, capsys):
+    command = ("reanchor", "--store", store, "--map", "house-2")
+    shift = ("--transform", "1", "0", "0", "0")
+    for words, message in (
+        (("reanchor", "--store", store, *shift), "name the new map with --map"),
+        (command, "expected --transform X Y Z YAW or, to rename the map alone, --identity"),
+        ((*command, *shift, "--identity"), "expected --transform X Y Z YAW or"),
+        ((*command, "--transform", "nan", "0", "0", "0"), "(nan, 0.0, 0.0, 0.0), expected finite numbers"),
+        ((*command, "--transform", "0", "0", "0", "inf"), "(0.0, 0.0, 0.0, inf), expected finite numbers"),
+        ((*command, "--transform", "1e9", "0", "0", "0"), "a shift of 1e+09 m, expected at most 131072 m"),
+    ):
+        code, said = engram(capsys, *words)
+        assert code == 2 and message in said
+    assert "at x 0.60" in engram(capsys, "query", "--store", store, "red cup")[1]
+    assert engram(capsys, *command, *shift)[0] == 0
+    code, said = engram(capsys, *command, *shift)
+    assert code == 2 and "the memory is in map 'house-2' already" in said
+    assert "at x 1.60" in engram(capsys, "query", "--store", store, "red cup")[1]
+    code, said = engram(capsys, "reanchor", "--store", store, "--map", "house-3", "--identity")
+    assert code == 0 and "in map 'house-3' from sequence" in said
+    assert "at x 1.60" in engram(capsys, "query", "--store", store, "red cup")[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reanchor", "--map", "b", "--identity"), ("merge", "other"), ("unmerge", "1"), ("join", "a", "b"),
+        ("keep-apart", "a", "b"), ("repair",),
+    ],
+)  # fmt: skip
+def test_who_changes_a_memory_names_it_where_several_robots_have_one(store, tmp_path, capsys, monkeypatch, words):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    robots = tmp_path / "home" / ".local" / "share" / "engram"
+    for robot in ("arm", "sim"):
+        shutil.copytree(store, robots / robot / "memory")
+    code, said = engram(capsys, *words)
+    listed = f"{robots / 'arm' / 'memory'}, {robots / 'sim' / 'memory'}"
+    assert code == 2 and f"name the memory to change with --store; there are {listed}" in said
+    assert engram(capsys, "query", "red cup")[0] == 0
+    shutil.rmtree(robots / "arm")
+    assert "name the memory to change" not in engram(capsys, *words)[1]
 
 
 def test_two_stores_merge_and_come_apart(store, tmp_path, capsys):

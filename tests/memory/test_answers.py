@@ -235,7 +235,7 @@ def test_what_was_glimpsed_once_is_not_told_as_a_fact():
         == "I may have seen the blue cup 1 second ago at x 0.50, y 0.10, z 0.03 m, on the tray; I am not sure."
     )
     assert found.nodes[0].belief == pytest.approx(odds / (1 + odds)) and found.confidence < 0.18
-    assert found.advice.probability < 0.18  # there may be no such cup
+    assert found.advice.chances[0] < 0.18  # there may be no such cup
     on = ask(memory, "is the cup on the tray", 4 * SECOND)
     assert on.text.startswith("I may have seen the blue cup ") and on.confidence < 0.18
     blue = ask(memory, "is the cup blue", 4 * SECOND)
@@ -255,6 +255,22 @@ def test_a_list_names_what_is_counted_and_nothing_else():
     assert counted.text == "I know of 1 object on the tray: the red bowl. I may have seen 1 more: the blue cup."
     assert [node.label for node in listed.nodes] == [node.label for node in counted.nodes] == ["red bowl"]
     assert listed.confidence == counted.confidence == pytest.approx(0.99 / (1 + 8**0.3 / 9), abs=1e-3)
+
+
+def test_what_stands_on_a_glimpse_is_not_told_as_a_fact():
+    """The key is sure; the box that it stands on was seen once, so it may stand on no box."""
+    memory, key = GraphMemory(encoder=WordEncoder(), places=(TRAY,)), seen("key", (0.5, 0.1, 0.07))
+    watch(memory, [key], frames=3)
+    memory.update(view([key, seen("blue box", (0.5, 0.1, 0.03), score=0.3)], 3 * SECOND))
+    odds = 8**0.3 / 9
+    listed, counted, asked = (
+        ask(memory, words, 4 * SECOND)
+        for words in ("what is on the blue box", "how many objects are on the blue box", "is the key on the blue box")
+    )
+    assert listed.text == "The key may be on the blue box, but I am not sure."
+    assert counted.text == "I know of no object on the blue box. I may have seen 1: the key."
+    assert asked.confidence == pytest.approx(odds / (1 + odds), abs=0.01)
+    assert ask(memory, "where is the key", 4 * SECOND).confidence > 0.95
 
 
 def test_where_only_a_glimpse_was_nothing_is_listed_or_counted():

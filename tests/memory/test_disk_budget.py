@@ -8,6 +8,7 @@ import pytest
 from engram.memory.graph_memory import GraphMemory
 from engram.memory.storage import disk_budget
 from engram.memory.storage.disk_budget import DiskBudget, bytes_in
+from engram.memory.storage.snapshots import list_snapshots
 from engram.memory.storage.store import GraphStore, GraphStoreConfig
 
 from .scenes import seen, view
@@ -85,13 +86,13 @@ def test_a_store_stays_within_its_budget_when_quiet_days_end(tmp_path):
 
 def test_lists_of_snapshots_that_were_written_over_are_not_kept(tmp_path):
     """icechunk keeps one a commit for good, each as long as all before: they would fill any budget."""
-    memory = GraphMemory(GraphStore(tmp_path))
+    memory = GraphMemory(GraphStore(tmp_path, GraphStoreConfig(keep_snapshots=3, expire_every=6)))
     for commit in range(6):
         memory.update(view([seen("red cube", (0.5, 0, 0.02))], commit * 10**9))
         memory.commit()
-    assert memory.store.expire(keep=3) == 3
+    memory.store.wait()
     assert len(list((tmp_path / "graph" / "overwritten").iterdir())) < 4
     memory.store.close()
     again = GraphStore(tmp_path)
-    assert len(again.snapshots()) == 3 and again.load().sequence == 6
+    assert len(list_snapshots(tmp_path)) == 3 and again.load().sequence == 6
     again.close()

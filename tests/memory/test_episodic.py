@@ -11,7 +11,6 @@ import pytest
 
 from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, SceneEdge
-from engram.memory.stores.episodic.case_values import CaseValues, ValueConfig
 from engram.memory.stores.episodic.episodes import unit
 from engram.memory.stores.episodic.event_index import EventIndex, RecallConfig
 from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
@@ -188,52 +187,10 @@ def test_a_neighbour_in_time_that_does_not_pass_the_filter_still_tells_what_hang
     assert [one.node_id for one in store.recall(asked)] == ["object_271", "object_10"]
 
 
-# -- value -------------------------------------------------------------------------------------------------------------
+# -- worth -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_is_the_mean_return_shrunk_to_its_prior():
-    values = CaseValues(ValueConfig(prior=0.5, prior_weight=1.0))
-    assert values.value("a") == 0.5
-    for return_ in (1.0, 0.0, 1.0):
-        values.credit(["a", "a"], return_)  # an id counts once a task
-    assert values.uses("a") == (3, pytest.approx(2 / 3))
-    assert values.value("a") == pytest.approx((0.5 + 2) / 4)
-    assert values.value("b") == 0.5
-
-
-def test_values_are_bounded_and_the_one_without_credit_for_longest_goes():
-    values = CaseValues(ValueConfig(capacity=2))
-    for key in ("a", "b", "a", "c"):
-        values.credit([key], 1.0)
-    assert values.uses("b") == (0, 0) and values.uses("a")[0] == 2 and values.removed == {"b"}
-
-
-def run_tasks(store: EpisodicMemory, tasks: int, seed: int, learn: bool) -> float:
-    """Cases 1-4 read alike; with case 3 a task succeeds in 9 of 10 tries, with the others in 3. Return the rate."""
-    rng = np.random.default_rng(seed)
-    won = []
-    for i in range(tasks):
-        (case,) = store.cases("fetch the cup", 1)
-        success = rng.random() < (0.9 if case.id == "episode_000003" else 0.3)
-        won.append(success)
-        store.begin("other", "something else", i)
-        store.end("succeeded" if success else "failed", float(success), i, (case.id,) if learn else ())
-    return float(np.mean(won[-50:]))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_selection_of_cases_improves_with_outcomes(seed):
-    def fresh() -> EpisodicMemory:
-        store = EpisodicMemory(embed)
-        for i in range(4):
-            store.begin("fetch", "fetch the cup", i)
-            store.end("succeeded", 1.0, i)
-        return store
-
-    assert run_tasks(fresh(), 150, seed, learn=True) > run_tasks(fresh(), 150, seed, learn=False) + 0.3
-
-
-def test_an_event_of_a_case_that_helped_ranks_above_one_of_a_case_that_did_not():
+def test_what_happened_in_a_task_that_succeeded_ranks_above_the_same_in_one_that_failed():
     store = EpisodicMemory(embed)
     for i, success in enumerate((True, False)):
         store.begin("fetch", "fetch it", 1000 * i * SECOND)
@@ -252,18 +209,17 @@ def test_episodes_keep_task_outcome_return_and_what_was_read():
     (one,) = store.episodes
     assert (one.task, one.outcome, one.return_, one.policy_version) == ("stack", "succeeded", 0.8, "base")
     assert one.memory_ids == ("object_1", "episode_000009")
-    assert store.values.uses("object_1") == (1, 0.8)
+    assert one.worth == pytest.approx(0.65)
     assert one.text == "stack 'stack the cubes' succeeded in 20 s"
 
 
-def test_an_episode_that_is_cut_off_is_abandoned_without_credit():
+def test_an_episode_that_is_cut_off_is_abandoned_and_that_says_nothing_of_it():
     store = EpisodicMemory(embed)
     store.begin("stack", "stack", 0)
     store.begin("reach", "reach", 5)
     assert [one.outcome for one in store.episodes] == ["abandoned", "running"]
     store.end("stopped", None, 7, ("object_0001",))  # the operator stopped it: that says nothing
-    assert store.values.uses("episode_000001") == store.values.uses("object_0001") == (0, 0)
-    assert store.cases("stack", 5) == ()
+    assert [one.worth for one in store.episodes] == [0.5, 0.5]
 
 
 # -- association -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +15,7 @@ from engram.core.errors import InvalidInputError, StoreError, UnknownNameError
 from engram.core.questions import AtTime, FindObject
 from engram.memory.graph.places import read_places
 from engram.memory.robot_memory import RobotMemory
+from engram.memory.storage.durable import replacing
 from engram.memory.storage.exchange import from_networkx, read_graphml, read_jsonl, store_all, to_networkx, write_jsonl
 from engram.memory.storage.snapshots import read_snapshot
 from engram.memory.storage.store import GraphStore
@@ -98,8 +101,68 @@ def test_bytes_that_are_no_text_are_named(tmp_path):
 def test_a_missing_row_is_no_silent_gap(stored):
     lines = exported(stored).splitlines()
     del lines[1]
-    with pytest.raises(StoreError, match="1 rows of table 'nodes' are missing"):
+    with pytest.raises(StoreError, match="1 of 3 rows of table 'nodes' are missing"):
         read_jsonl(io.StringIO("\n".join(lines)))
+
+
+@pytest.mark.parametrize("lost", [1, 3, 6, 40])
+def test_a_file_that_was_cut_off_is_refused(stored, lost):
+    """Without its end line nobody knows what is missing; where it is cut within a line, that line is no JSON."""
+    text = exported(stored)
+    with pytest.raises(StoreError, match=r"import: ends with line \d+, and that is no end line: the file was cut off"):
+        read_jsonl(io.StringIO("\n".join(text.splitlines()[:-lost])))
+    with pytest.raises(StoreError, match=r"import line \d+: "):
+        read_jsonl(io.StringIO(text[: -100 * lost]))
+
+
+def test_a_line_that_was_altered_or_added_is_found(stored):
+    lines = exported(stored).splitlines()
+    for changed, message in (
+        ([line.replace('"row": 1, "number": [', '"row": 1, "number": [ ') for line in lines], "before it were altered"),
+        ([*lines[:-1], lines[1].replace('"row": 0', '"row": 3'), lines[-1]], "'nodes' has row 3, expected 3 rows"),
+        ([*lines, lines[1]], "lines follow the end line"),
+        ([*lines[:-1], '{"end": {"rows": {}, "sha256": ""}}'], "field 'nodes' is missing"),
+    ):
+        assert changed != lines
+        with pytest.raises(StoreError, match=message):
+            read_jsonl(io.StringIO("\n".join(changed)))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("embeddings", "row 0 of table 'nodes' names row 0 of table 'embeddings', which has 0 rows"),
+        ("words", r"row 0 of table 'facts' names row \d+ of table 'words', which has 0 rows"),
+        ("vectors", r"row \d+ of table 'records' names row \d+ of table 'vectors', which has 0 rows"),
+    ],
+)
+def test_a_row_that_names_one_that_is_not_there_is_refused(stored, table, message):
+    """Somebody else wrote the file, with an end line that fits."""
+    empty = {name: values[:0] for name, values in stored.tables[table].items()}
+    with pytest.raises(StoreError, match=message):
+        read_jsonl(io.StringIO(exported(replace(stored, tables={**stored.tables, table: empty}))))
+
+
+def test_a_store_of_before_a_column_is_exported_with_that_column_blank(stored):
+    facts = {**stored.tables["facts"], "sure": stored.tables["facts"]["sure"][:0]}
+    again = read_jsonl(io.StringIO(exported(replace(stored, tables={**stored.tables, "facts": facts}))))
+    assert len(again.tables["facts"]["sure"]) == len(facts["code"]) and not again.tables["facts"]["sure"].any()
+
+
+def test_a_file_is_replaced_once_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "backup.jsonl"
+    path.write_text("good")
+    with pytest.raises(StoreError, match=r"backup\.jsonl: not written: No space"), replacing(path) as file:
+        file.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(KeyboardInterrupt), replacing(path) as file:
+        file.write_text("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "good" and [one.name for one in tmp_path.iterdir()] == ["backup.jsonl"]
+    with replacing(path) as file:
+        file.write_text("better")
+        assert path.read_text() == "good"
+    assert path.read_text() == "better" and [one.name for one in tmp_path.iterdir()] == ["backup.jsonl"]
 
 
 def test_graphml_is_read_by_networkx(stored, tmp_path):

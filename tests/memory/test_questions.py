@@ -183,6 +183,8 @@ def test_before_and_since_hold_for_days_as_for_times_of_day(words, start, end):
         ("between 20 and 10 minutes ago", at(21, 15, 10), at(21, 15, 20)),
         ("between 3 and 5 s", 3 * 10**9, 5 * 10**9),
         ("between 3 s and 5 s", 3 * 10**9, 5 * 10**9),
+        ("between 850 and 960 s", 850 * 10**9, 960 * 10**9),
+        ("from 850.5 to 960 seconds", 850_500_000_000, 960 * 10**9),
     ],
 )
 def test_a_time_may_have_two_ends(words, start, end):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from engram.core.questions import FindObject
-from engram.core.types import MemoryTokens
-from engram.memory.graph.context import Case, with_cases
+from engram.core.types import Record
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.storage.snapshots import read_snapshot
 from engram.memory.storage.store import GraphStore
@@ -169,40 +168,39 @@ def test_one_commit_is_one_snapshot_of_all_stores(folder):
     np.testing.assert_array_equal(stored.tables["nodes"]["time"][:, 3], [1, 1, 0])  # table, cup, and nobody
 
 
-def test_the_context_of_a_task_carries_past_cases_and_their_credit_comes_back(folder):
+def test_the_context_holds_objects_alone_and_the_end_of_a_task_counts_for_its_skill(folder):
     memory = lived(folder)
     memory.begin_episode("carry", "put the red cup away", 10 * SECOND)
     tokens = memory.context("put the red cup away", 18 * SECOND)
-    assert tokens.source_ids[:2] == ("object_0001", "episode_000001") and tokens.mask.sum() == 2
-    assert tokens.age_s[1] == 10.0  # the case ended at 8 s
-    np.testing.assert_array_equal(tokens.tokens[1], WordEncoder().encode(["put the red cup away"])[0])
-    assert "episode_000001" not in memory.context("another instruction", 18 * SECOND).source_ids
-    memory.end_episode("carry", "failed", 19 * SECOND, tuple(one for one in tokens.source_ids if one), "v1")
+    assert tokens.source_ids[0] == "object_0001" and tokens.mask.sum() == 1
+    memory.end_episode("carry", "failed", 19 * SECOND, ("object_0001",), "v1")
     memory.commit()
-    assert memory.episodic.values.uses("episode_000001") == (2, 0.5)  # it succeeded itself, and did not help now
-    rate = memory.semantic.success("carry", "v1")
-    assert (rate.successes, rate.n) == (1, 2)
+    assert memory.episodic.episodes[-1].memory_ids == ("object_0001",)
+    (carry,) = memory.semantic.skills()
+    assert (carry.policy_version, carry.successes, carry.n) == ("v1", 1, 2)
 
 
-def test_a_stopped_task_credits_nobody_and_counts_for_no_skill(folder):
+def test_a_stopped_task_counts_for_no_skill(folder):
     memory = lived(folder)
     memory.begin_episode("carry", "put the red cup away", 10 * SECOND)
-    memory.end_episode("carry", "stopped", 11 * SECOND, ("episode_000001",), "v1")
+    memory.end_episode("carry", "stopped", 11 * SECOND, ("object_0001",), "v1")
     memory.commit()
-    assert memory.episodic.values.uses("episode_000001")[0] == 1
-    assert memory.semantic.success("carry", "v1").n == 1
-    assert memory.episodic.episodes[-1].outcome == "stopped"
+    assert memory.semantic.skills()[0].n == 1
+    stopped = memory.episodic.episodes[-1]
+    assert (stopped.outcome, stopped.return_, stopped.worth) == ("stopped", None, 0.5)
 
 
-def test_cases_take_the_place_of_what_fits_least():
-    objects = MemoryTokens(
-        0, 1, np.ones((3, 384), np.float32), np.ones(3), np.zeros((3, 3)), np.ones(3, bool), ("a", "b", "c")
-    )
-    case = Case("episode_000001", np.zeros(384, np.float32), np.array([1.0, 2.0, 3.0]), 0)
-    both = with_cases(objects, [case])
-    assert both.source_ids == ("a", "b", "episode_000001")
-    np.testing.assert_array_equal(both.place[2], (1, 2, 3))
-    assert with_cases(objects, []).source_ids == objects.source_ids
+def test_a_store_with_rows_of_before_opens_and_drops_them_with_the_next_commit(folder):
+    """Earlier versions kept what a memory was worth to tasks."""
+    memory = lived(folder)
+    memory.scene.records.put("episodic", Record("value/object_0001", {"n": 2.0, "mean": 0.5}))
+    memory.commit()
+    memory.close()
+    memory.scene.store.close()
+    assert "value/object_0001" in "".join(read_snapshot(folder).tables["records"]["text"][:, 0])
+    with RobotMemory.open(folder, encoder=WordEncoder()) as again:
+        assert [one.worth for one in again.episodic.episodes] == [0.75]
+    assert "value/" not in "".join(read_snapshot(folder).tables["records"]["text"][:, 0])
 
 
 @pytest.mark.parametrize("kept", [True, False])

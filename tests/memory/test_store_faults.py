@@ -7,7 +7,7 @@ import resource
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from engram.core.lock import WriterLock
 from engram.memory import DetectedObject, Pose, RobotMemory, SceneObservation
 from engram.memory.storage.records import SCHEMA, LookedTable, Rows
 from engram.memory.storage.snapshots import list_snapshots, read_snapshot
-from engram.memory.storage.store import GraphStore, repair
+from engram.memory.storage.store import GraphStore, GraphStoreConfig, repair
 from tests.memory.scenes import WordEncoder
 
 SECOND = 10**9
@@ -168,9 +168,8 @@ def test_after_close_everything_that_works_on_the_stores_is_a_store_error(tmp_pa
             use()
     store = GraphStore(tmp_path)
     store.close()
-    for use in (lambda: store.commit({}, 9, 9, {}), lambda: store.expire(1)):
-        with pytest.raises(StoreError, match="closed"):
-            use()
+    with pytest.raises(StoreError, match="closed"):
+        store.commit({}, 9, 9, {})
 
 
 # -- the lock --------------------------------------------------------------------------------------------------------
@@ -297,11 +296,14 @@ def test_without_fsync_nothing_is_promised_over_a_power_cut(tmp_path, monkeypatc
 def test_old_snapshots_that_were_deleted_do_not_come_back_as_damage(tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
     disk = Disk(tmp_path / "disk", monkeypatch)
-    with opened(tmp_path / "disk" / "memory", fsync=True) as memory:
+    config = GraphStoreConfig(fsync=True, keep_snapshots=2, expire_every=7)
+    with closing(GraphStore(tmp_path / "disk" / "memory", config)) as store:
+        memory = RobotMemory(store, encoder=WordEncoder())
         for second in range(1, 8):
             see(memory, second)
             memory.commit()
-        memory.scene.store.expire(2)
+        store.wait()
         left = disk.after_a_power_cut(tmp_path / "left") / "memory"
         assert labels(left) == {"red cup"}
         assert len(list_snapshots(left)) == 2
+        memory.close()

@@ -1,5 +1,7 @@
 """The memory's services without their topics, on a memory small enough to check by hand."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,20 @@ def test_near_takes_a_label_or_an_id(memory):
     assert [n.label for n in ask(memory, near="blue box", at=messages.to_stamp(3 * SECOND)).nodes] == ["red cup"]
     with pytest.raises(UnknownNameError, match="unknown node or label 'blue bx'; did you mean 'blue box'"):
         ask(memory, near="blue bx")
+
+
+def test_near_keeps_the_time_of_a_task():
+    """During the task the cup stood 32 cm from the box; since then it stands farther away."""
+    with closing(RobotMemory(encoder=WordEncoder())) as memory:
+        memory.begin_episode("tidy", "tidy the table", 0)
+        for second in range(1, 6):
+            memory.update(view([seen("red cup", CUP), seen("blue box", BOX)], second * SECOND))
+        memory.end_episode("tidy", "succeeded", 6 * SECOND)
+        for second in range(50, 53):
+            memory.update(view([seen("red cup", (0.5, 0.35, 0.02)), seen("blue box", BOX)], second * SECOND))
+        during = ask(memory, text="where was the red cup during the last task", near="blue box")
+        assert [node.label for node in during.nodes] == ["red cup"] and "was" in during.answer
+        assert not ask(memory, text="where is the red cup", near="blue box").nodes
 
 
 def test_what_is_unknown_comes_with_advice_on_where_to_look(memory):

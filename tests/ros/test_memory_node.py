@@ -26,7 +26,7 @@ from engram.runtime.graph_mirror import GraphMirror
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
 from engram_interfaces.msg import MemoryContext, SceneGraphUpdate, TaskStatus
 from engram_interfaces.msg import SceneObservation as SceneObservationMsg
-from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryRecall, MemoryResolve
+from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 from tests.core.gantry import GANTRY
 from tests.ros.memories import GATE
 
@@ -100,7 +100,7 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     ended = EpisodeStatus(5 * 10**8, "robot0", 1, "pick", "take the red cube", 4, "succeeded")
     status.publish(messages.status_to_msg(ended))
     happened = MemoryQuery.Request(text="take the red cube", limit=20)
-    success = "'take the red cube' succeeded in 0 s; worth 0.75 after 1 uses"
+    success = "'take the red cube' succeeded in 0 s"
 
     def remembered() -> bool:
         return any(success in one for one in graph.call(MemoryQuery, "memory/query", happened).evidence)
@@ -125,13 +125,9 @@ def test_it_answers_and_survives_kill_9(graph, tmp_path):
     assert [(skill.task, skill.successes) for skill in robot.embodiment.skills] == [("pick", 1)]
     can = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text="which robot can reach the red cube?"))
     assert can.answer == "robot0 can reach the red cube: 0.41 m away, it reaches 0.85 m."
-    recalled = graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction="red cube", limit=1))
     long = "in a " * 13_000
     refused = graph.call(MemoryQuery, "memory/query", MemoryQuery.Request(text=long))
     assert refused.answer == "no answer: text: 65000 characters, expected at most 1000"
-    assert graph.call(MemoryRecall, "memory/recall", MemoryRecall.Request(instruction=long)).context.count == 0
-    graph.problem("memory_node", "memory/recall: instruction: 65000 characters, expected at most 1000")
-    assert recalled.context.count == 1
     assert remembered()
     scenes.publish(messages.scene_to_msg(scene(4 * 10**9, red_cube=(0.4, 0.1), green_bowl=(0.3, 0.3))))
     graph.wait(lambda: any(n.label == "green bowl" for u in updates for n in u.nodes), 60, "the new object")

@@ -12,6 +12,8 @@ from engram.core.types import GraphEvent, Record
 from engram.memory.graph.surroundings import summary
 
 RUNNING, ABANDONED = "running", "abandoned"
+UNKNOWN_WORTH = 0.5
+"""Worth of what belongs to no task, or to one whose end says nothing."""
 _SENTENCES = 12
 _NODES = 64
 
@@ -82,7 +84,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Episode:
-    """One task from its instruction to its outcome: a case to learn from."""
+    """One task from its instruction to its outcome."""
 
     id: str
     task: str
@@ -98,10 +100,20 @@ class Episode:
 
     @property
     def text(self) -> str:
-        """The case in words."""
+        """The task in words."""
         took = (self.end_ns - self.start_ns) / 1e9
         words = f"{self.task or 'task'} {self.instruction!r}"
         return f"{words} is {self.outcome}" if self.outcome == "running" else f"{words} {self.outcome} in {took:.0f} s"
+
+    @property
+    def worth(self) -> float:
+        """How high it ranks and how long it is kept (0..1): half its return, half :data:`UNKNOWN_WORTH`."""
+        return UNKNOWN_WORTH if self.return_ is None else (UNKNOWN_WORTH + self.return_) / 2
+
+    @property
+    def number(self) -> int:
+        """How many episodes there had been when it began, with itself."""
+        return int(self.id.rpartition("_")[2])
 
     def record(self) -> Record:
         """Return the row on disk."""
@@ -112,6 +124,15 @@ class Episode:
         """Return the value stored in a row."""
         data = dict(record.data) | {"memory_ids": tuple(record.data["memory_ids"])}
         return cls(id=record.key, vector=_vector(record), **data)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What episodic memory holds, as answers read it."""
+
+    episodes: tuple[Episode, ...]  # oldest first
+    events: tuple[Event, ...]  # oldest first
+    issued: int  # episodes there ever were: their numbers count up from 1
 
 
 def unit(vector: np.ndarray) -> np.ndarray:

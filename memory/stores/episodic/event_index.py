@@ -27,8 +27,8 @@ class RecallConfig:
     """Share of the cosine in the score."""
     contiguity_weight: float = 0.15
     """Share of contiguity."""
-    value_weight: float = 0.15
-    """Share of the learned value."""
+    outcome_weight: float = 0.15
+    """Share of how the task ended that the entry belongs to."""
 
 
 class EventIndex:

@@ -1,4 +1,4 @@
-"""Episodic recall: direct matches by similarity, temporal contiguity and learned value, then associated entries."""
+"""Episodic recall: direct matches by similarity, temporal contiguity and outcome, then associated entries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from engram.core.questions import Selection
 from engram.core.types import Evidence
 from engram.memory.graph.surroundings import Surroundings
-from engram.memory.stores.episodic.case_values import CaseValues
-from engram.memory.stores.episodic.episodes import Episode, Event
+from engram.memory.stores.episodic.episodes import UNKNOWN_WORTH, Episode, Event
 from engram.memory.stores.episodic.event_log import EventLog
 from engram.memory.stores.episodic.multi_hop import SpreadConfig, spread
 
@@ -20,18 +19,17 @@ _SEED_SHARE = 0.5
 
 
 class EpisodicRecall:
-    """Ranks events and episodes; reads the log, the episodes, their values and the current relations."""
+    """Ranks events and episodes; reads the log, the episodes and the current relations."""
 
     def __init__(
         self,
         log: EventLog,
         episodes: Mapping[str, Episode],
-        values: CaseValues,
         surroundings: Surroundings,
         spreading: SpreadConfig,
         association_weight: float,
     ) -> None:
-        self._log, self._episodes, self._values, self._surroundings = log, episodes, values, surroundings
+        self._log, self._episodes, self._surroundings = log, episodes, surroundings
         self._spread, self._association_weight = spreading, association_weight
 
     def recall(self, selection: Selection) -> tuple[Evidence, ...]:
@@ -44,16 +42,6 @@ class EpisodicRecall:
                     found[one.ids[0]] = one
         ranked = sorted(found.values(), key=lambda one: (-one.score, -one.stamp_ns, one.ids[0]))
         return tuple(ranked[: selection.limit])
-
-    def cases(self, vector: np.ndarray, limit: int) -> tuple[Episode, ...]:
-        """Return past episodes for an instruction's ``vector`` (384,): similarity weighted by what they were worth.
-
-        The value is optimistic, so that a case that was hardly ever used gets its chance.
-        """
-        ended = [one for one in self._episodes.values() if one.return_ is not None]
-        scored = [(max(0.0, float(one.vector @ vector)) * self._values.optimistic(one.id), one) for one in ended]
-        scored.sort(key=lambda pair: (-pair[0], -pair[1].end_ns, pair[1].id))
-        return tuple(one for score, one in scored[:limit] if score > 0)
 
     def _events(self, selection: Selection) -> list[Evidence]:
         weights, log = self._log.index.config, self._log
@@ -68,8 +56,9 @@ class EpisodicRecall:
         found = []
         for i in order[relevance[order] > 0]:
             event = log.events[i]
-            worth = self._values.value(event.id if self._values.uses(event.id)[0] else event.episode)
-            score = relevance[i] + weights.value_weight * worth * max(similarity[i], near[i])
+            episode = self._episodes.get(event.episode)
+            worth = UNKNOWN_WORTH if episode is None else episode.worth
+            score = relevance[i] + weights.outcome_weight * worth * max(similarity[i], near[i])
             found.append(self._event(event, float(score)))
         return found
 
@@ -92,11 +81,11 @@ class EpisodicRecall:
     def _cases_of(self, selection: Selection) -> list[Evidence]:
         if selection.place is not None or selection.relation or selection.target:  # an episode has no place of its own
             return []
-        share, scored = self._log.index.config.value_weight, []
+        share, scored = self._log.index.config.outcome_weight, []
         for one in self._episodes.values():
             if _overlaps(one.start_ns, one.end_ns, selection):
                 alike = 1.0 if selection.vector is None else max(0.0, float(one.vector @ selection.vector))
-                scored.append((alike * (1 - share + share * self._values.value(one.id)), one.end_ns, one.id))
+                scored.append((alike * (1 - share + share * one.worth), one.end_ns, one.id))
         scored.sort(reverse=True)
         return [self._case(self._episodes[key], score) for score, _, key in scored[: selection.limit]]
 
@@ -151,9 +140,7 @@ class EpisodicRecall:
         return Evidence(SOURCE, event.text, min(1.0, score), event.end_ns, ids, node_id, event.place)
 
     def _case(self, episode: Episode, score: float) -> Evidence:
-        n, _ = self._values.uses(episode.id)
-        words = f"{episode.text}; worth {self._values.value(episode.id):.2f} after {n:.0f} uses"
-        return Evidence(SOURCE, words, min(1.0, score), episode.end_ns, (episode.id,))
+        return Evidence(SOURCE, episode.text, min(1.0, score), episode.end_ns, (episode.id,))
 
 
 def _filters(selection: Selection) -> bool:

@@ -1,4 +1,4 @@
-"""Episodic memory: events segmented by surprise, the tasks they belong to, and their learned value."""
+"""Episodic memory: events segmented by surprise, and the tasks they belong to."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from engram.core.contracts import MemoryStore, StoreState
 from engram.core.questions import Selection
 from engram.core.types import EMBEDDING_DIM, Evidence, GraphEvent, GraphUpdate, Record
-from engram.memory.graph.context import Case
 from engram.memory.graph.surroundings import Surroundings, describe
-from engram.memory.stores.episodic.case_values import CaseValues, ValueConfig
-from engram.memory.stores.episodic.episodes import ABANDONED, RUNNING, Episode, Event, unit
+from engram.memory.stores.episodic.episodes import ABANDONED, RUNNING, Episode, Event, Past, unit
 from engram.memory.stores.episodic.event_index import RecallConfig
 from engram.memory.stores.episodic.event_log import EventLog
 from engram.memory.stores.episodic.multi_hop import SpreadConfig
 from engram.memory.stores.episodic.recall import SOURCE, EpisodicRecall
 from engram.memory.stores.episodic.surprise import Boundaries, SurpriseConfig
 
-_COUNTERS, _VALUE = "counters", "value/"
-_EPISODE_BYTES, _VALUE_BYTES = 2600, 300
-"""RAM of a case without the ids it used, and of one value; tracemalloc."""
+_COUNTERS = "counters"
+_VALUE = "value/"
+"""Rows that earlier versions wrote, of what a memory was worth to tasks; nothing read it."""
+_EPISODE_BYTES = 2600
+"""RAM of a task without the ids it used; tracemalloc."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class EpisodicConfig:
     max_events: int = 4096
     """Over it, the most alike neighbours in time are merged, an eighth at once."""
     max_episodes: int = 1024
-    """Over it, the least valuable case of the older half goes."""
+    """Over it, the least valuable task of the older half goes."""
     budget_mb: float = 64.0
-    """RAM [MB]; above it events are merged and cases go as they do above their counts."""
+    """RAM [MB]; above it events are merged and tasks go as they do above their counts."""
     longest_s: float = 60.0
     """An event ends after this time even without surprise."""
     association_weight: float = 0.3
@@ -42,7 +42,6 @@ class EpisodicConfig:
     recall: RecallConfig = field(default_factory=RecallConfig)
     surprise: SurpriseConfig = field(default_factory=SurpriseConfig)
     spread: SpreadConfig = field(default_factory=SpreadConfig)
-    value: ValueConfig = field(default_factory=ValueConfig)
 
 
 class EpisodicMemory(MemoryStore):
@@ -52,7 +51,6 @@ class EpisodicMemory(MemoryStore):
 
     def __init__(self, embed: Callable[[str], np.ndarray], config: EpisodicConfig | None = None) -> None:
         self.config = config or EpisodicConfig()
-        self.values = CaseValues(self.config.value)
         self._embed = embed
         self._surroundings = Surroundings()
         self._boundaries = Boundaries(self.config.surprise)
@@ -66,7 +64,6 @@ class EpisodicMemory(MemoryStore):
         self._recall = EpisodicRecall(
             self._log,
             self._episodes,
-            self.values,
             self._surroundings,
             self.config.spread,
             self.config.association_weight,
@@ -81,6 +78,10 @@ class EpisodicMemory(MemoryStore):
     def episodes(self) -> tuple[Episode, ...]:
         """All episodes, oldest first."""
         return tuple(self._episodes.values())
+
+    def past(self) -> Past:
+        """Return what it holds, for answers on another thread."""
+        return Past(self.episodes, self.events, self._issued["episode"])
 
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
         """Add the step to the running event, or begin a new one where it surprises."""
@@ -98,7 +99,7 @@ class EpisodicMemory(MemoryStore):
                 self._begin_event(event, surprise)
 
     def begin(self, task: str, instruction: str, stamp_ns: int) -> str:
-        """Begin an episode and return its id; one that still runs is abandoned, without credit."""
+        """Begin an episode and return its id; one that still runs is abandoned."""
         if self._current:
             self._close(ABANDONED, stamp_ns)
         self._open = False
@@ -116,10 +117,14 @@ class EpisodicMemory(MemoryStore):
         memory_ids: Sequence[str] = (),
         policy_version: str = "",
     ) -> None:
-        """End the running episode; the memories its actions carried are credited with ``return_`` (0..1).
+        """End the running episode. Without one, nothing happens.
 
-        The episode itself is credited too: a case that succeeded is worth more than one that failed. None says
-        nothing of them: nobody is credited. Without a running episode nothing happens.
+        Args:
+            outcome: how it ended.
+            return_: 0..1: a task that succeeded is worth more than one that failed. None says nothing of it.
+            stamp_ns: when it ended.
+            memory_ids: the memories that its actions were based on: recall finds it and them together.
+            policy_version: the weights that drove.
         """
         if not self._current:
             return
@@ -127,33 +132,21 @@ class EpisodicMemory(MemoryStore):
         ended = replace(self._episodes[key], return_=return_, policy_version=policy_version, memory_ids=ids)
         self._episodes[key] = ended
         self._close(outcome, stamp_ns)
-        if return_ is not None:
-            self.values.credit((key, *ids), return_)
 
     def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return events and episodes that fit, best first, and entries associated with them."""
         return self._recall.recall(selection)
 
-    def cases(self, instruction: str, limit: int) -> tuple[Case, ...]:
-        """Return past episodes for an instruction: similar ones with a high value, best first."""
-        if not limit or not self._episodes:
-            return ()
-        chosen = self._recall.cases(unit(np.asarray(self._embed(instruction))), limit)
-        return tuple(Case(one.id, one.vector, self._place_of(one.id), one.end_ns) for one in chosen)
-
     def state(self) -> StoreState:
-        """Return events, episodes, values and counters that changed since the last call."""
+        """Return events, episodes and counters that changed since the last call."""
         self._shrink()
         log = self._log.state()
         rows = [*log.changed, *(self._episodes[key].record() for key in sorted(self._changed))]
-        for key in sorted(self.values.changed):
-            n, mean = self.values.uses(key)
-            rows.append(Record(_VALUE + key, {"n": n, "mean": mean}))
         if rows:
             rows.append(Record(_COUNTERS, {**self._issued, "current": self._current}))
-        removed = [*log.removed, *sorted(self._removed), *sorted(_VALUE + key for key in self.values.removed)]
-        for dirty in (self._changed, self._removed, self.values.changed, self.values.removed):
-            dirty.clear()
+        removed = [*log.removed, *sorted(self._removed)]
+        self._changed.clear()
+        self._removed.clear()
         return StoreState(tuple(rows), tuple(removed))
 
     def restore(self, records: Sequence[Record]) -> None:
@@ -165,7 +158,7 @@ class EpisodicMemory(MemoryStore):
                 self._issued = {kind: record.data[kind] for kind in self._issued}
                 self._current = record.data["current"]
             elif record.key.startswith(_VALUE):
-                self.values.put(record.key.removeprefix(_VALUE), record.data["n"], record.data["mean"])
+                self._removed.add(record.key)
             elif record.key.startswith("episode_"):
                 self._episodes[record.key] = Episode.of(record)
 
@@ -193,10 +186,6 @@ class EpisodicMemory(MemoryStore):
         sentence = describe(change, self._surroundings.support(change.node_id)[1])
         return event.extended(change, sentence, self._surroundings.embedding(change.node_id))
 
-    def _place_of(self, episode: str) -> np.ndarray:
-        places = [event.place for event in self._log.events if event.episode == episode]
-        return np.mean(places, axis=0) if places else np.zeros(3)
-
     def _close(self, outcome: str, stamp_ns: int) -> None:
         self._put(replace(self._episodes[self._current], outcome=outcome, end_ns=stamp_ns))
         self._current, self._open = "", False
@@ -208,29 +197,28 @@ class EpisodicMemory(MemoryStore):
             self._drop_episode()
 
     def _drop_episode(self) -> None:
-        """Forget the least valuable case of the older half."""
+        """Forget the least valuable task of the older half."""
         older = list(self._episodes)[: len(self._episodes) // 2]
-        worst = min(older, key=lambda key: (self.values.value(key), self._episodes[key].start_ns))
+        worst = min(older, key=lambda key: (self._episodes[key].worth, self._episodes[key].start_ns))
         del self._episodes[worst]
         self._changed.discard(worst)
         self._removed.add(worst)
 
     def bytes_used(self) -> int:
-        """Return the RAM used by events, cases and their values [bytes]."""
-        return self._log.bytes_used() + self._case_bytes() + _VALUE_BYTES * len(self.values)
+        """Return the RAM used by events and tasks [bytes]."""
+        return self._log.bytes_used() + self._episode_bytes()
 
-    def _case_bytes(self) -> int:
+    def _episode_bytes(self) -> int:
         return sum(_EPISODE_BYTES + 70 * len(one.memory_ids) for one in self._episodes.values())
 
     def _shrink(self) -> None:
-        """Over the budget, values and cases may take a quarter of it each, and events are merged into the rest."""
+        """Over the budget, tasks may take a quarter of it, and events are merged into the rest."""
         budget = int(self.config.budget_mb * (1 << 20))
         if self.bytes_used() <= budget:
             return
-        self.values.shrink(budget // 4 // _VALUE_BYTES)
-        while len(self._episodes) > 1 and self._case_bytes() > budget // 4:
+        while len(self._episodes) > 1 and self._episode_bytes() > budget // 4:
             self._drop_episode()
-        self._log.shrink(budget - self._case_bytes() - _VALUE_BYTES * len(self.values))
+        self._log.shrink(budget - self._episode_bytes())
 
     def _new_id(self, kind: str) -> str:
         self._issued[kind] += 1

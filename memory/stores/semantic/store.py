@@ -185,11 +185,6 @@ class SemanticMemory(MemoryStore):
         summary = self._summaries.get(_CLASS + label)
         return summary.usual if summary else ()
 
-    def success(self, task: str, policy_version: str) -> Rate | None:
-        """Return how often the policy succeeded in ``task``; None without a try."""
-        known = self._skills.get(_skill_key(task, policy_version))
-        return known.rate if known else None
-
     def skills(self) -> tuple[Skill, ...]:
         """Return what was tried, the pair of task and policy version that was tried last at the end."""
         return tuple(self._skills.values())

@@ -20,7 +20,6 @@ from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError
 from engram.memory.stores.short_term.eviction import EvictionPolicy, Write
 
-ADD, UPDATE, DELETE, NOOP = "add", "update", "delete", "noop"
 FEATURES = (
     "write_age",  # log accesses since the last change, 1 = 16 capacities ago
     "read_age",  # log accesses since the last question, 1 = 16 capacities ago or never
@@ -72,7 +71,6 @@ class LearnedEviction(EvictionPolicy):
     def __init__(self, capacity: int, weights: EvictionWeights) -> None:
         super().__init__(capacity)
         self.weights = weights
-        self.last_operation = NOOP
         self._horizon = _HORIZON * capacity
         self._tick = 0
         self._unit = 1.0  # grows with every access, so that older counts weigh less: half after one horizon
@@ -82,12 +80,11 @@ class LearnedEviction(EvictionPolicy):
         self._totals = np.zeros(2)
 
     def write(self, write: Write) -> tuple[str, ...]:
-        """Choose the operation; return what is dropped: nothing, other keys, or the new one (NOOP)."""
+        """Add or update the entry, and delete what is not worth keeping; return what is dropped, maybe the new one."""
         past = self._past(write.key, write.label)
         self._count(past, column=1)
         past.written, past.absent = self._tick, write.absent
         past.seen += 1
-        held = write.key in self._held
         self._held[write.key] = past
         keys = list(self._held)
         worth = self._worth()
@@ -96,9 +93,6 @@ class LearnedEviction(EvictionPolicy):
             drop = {keys[int(np.argmin(worth))]}
         for key in drop:
             del self._held[key]
-        self.last_operation = UPDATE if held else ADD
-        if write.key in drop:
-            self.last_operation = DELETE if held else NOOP
         return tuple(sorted(drop))
 
     def read(self, key: str, label: str = "") -> None:

@@ -45,6 +45,7 @@ class RecentChange:
     place: np.ndarray  # (3,) m, base_link
     evidence: str  # observation id
     vector: np.ndarray | None  # (384,) of the object
+    kinds: tuple[str, ...] = ()  # what happened to it since it is held, each kind once, the last one last
 
     def record(self) -> Record:
         """Return the row on disk."""
@@ -54,6 +55,7 @@ class RecentChange:
             "stamp_ns": self.stamp_ns,
             "place": self.place.tolist(),
             "evidence": self.evidence,
+            "kinds": list(self.kinds),
         }
         return Record(self.node_id, data, self.vector)
 
@@ -62,7 +64,18 @@ class RecentChange:
         """Return the value stored in a row."""
         data = record.data
         place = np.array(data["place"], np.float64)
-        return cls(record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector)
+        kinds = tuple(data.get("kinds", ()))  # rows of earlier versions have none
+        return cls(
+            record.key, data["label"], data["text"], data["stamp_ns"], place, data["evidence"], record.vector, kinds
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recent:
+    """What short-term memory holds, as answers read it."""
+
+    changes: tuple[RecentChange, ...]  # newest first
+    dropped_ns: int | None  # stamp of the newest change that found no room or had to go; None = there was none
 
 
 class ShortTermMemory(MemoryStore):
@@ -78,6 +91,7 @@ class ShortTermMemory(MemoryStore):
         self._changed: set[str] = set()
         self._removed: set[str] = set()
         self._used = False  # whether the policy learnt something since the last state
+        self._dropped_ns: int | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -85,12 +99,19 @@ class ShortTermMemory(MemoryStore):
     def __contains__(self, node_id: object) -> bool:
         return node_id in self._entries
 
+    def recent(self) -> Recent:
+        """Return what it holds, for answers on another thread."""
+        held = sorted(self._entries.values(), key=lambda one: (-one.stamp_ns, one.node_id))
+        return Recent(tuple(held), self._dropped_ns)
+
     def update(self, change: GraphUpdate, stamp_ns: int) -> None:
         """Remember every event of ``change``; entries of removed nodes are dropped."""
         self._surroundings.follow(change)
         if change.shifted_ns:
             shifted = {k: replace(one, stamp_ns=one.stamp_ns + change.shifted_ns) for k, one in self._entries.items()}
             self._entries = shifted
+            if self._dropped_ns is not None:
+                self._dropped_ns += change.shifted_ns
             self._changed |= shifted.keys()
         for event in change.events:
             if event.kind == "deleted":
@@ -134,8 +155,8 @@ class ShortTermMemory(MemoryStore):
         self._shrink()
         rows = [self._entries[key].record() for key in sorted(self._changed)]
         if self._used:
-            data = {"name": self.config.eviction, "capacity": self.config.capacity, **self._policy.state()}
-            rows.append(Record(_POLICY, data))
+            about = {"name": self.config.eviction, "capacity": self.config.capacity, "dropped_ns": self._dropped_ns}
+            rows.append(Record(_POLICY, {**about, **self._policy.state()}))
         state = StoreState(tuple(rows), tuple(sorted(self._removed)))
         self._changed.clear()
         self._removed.clear()
@@ -146,6 +167,9 @@ class ShortTermMemory(MemoryStore):
         """Restore stored entries and the policy; one of another kind or capacity begins with the entries alone."""
         entries = {record.key: RecentChange.of(record) for record in records if record.key != _POLICY}
         policy = next((record.data for record in records if record.key == _POLICY), None)
+        if policy is not None:  # a row of an earlier version does not say what it dropped: it may be anything
+            newest = max((one.stamp_ns for one in entries.values()), default=None)
+            self._dropped_ns = policy.get("dropped_ns", newest)
         if policy is not None and (policy["name"], policy["capacity"]) == (self.config.eviction, self.config.capacity):
             self._policy.restore(policy)
             held = self._policy.keys()
@@ -154,7 +178,7 @@ class ShortTermMemory(MemoryStore):
         for entry in sorted(entries.values(), key=lambda one: (one.stamp_ns, one.node_id)):
             self._entries[entry.node_id] = entry
             for key in self._policy.write(Write(entry.node_id, entry.label)):
-                self._drop(key)
+                self._evict(key)
         self._changed.clear()
 
     def bytes_used(self) -> int:
@@ -169,7 +193,9 @@ class ShortTermMemory(MemoryStore):
             if excess <= 0:
                 break
             excess -= _ENTRY_BYTES + EMBEDDING_DIM * 4
-            self._forget(key)
+            self._policy.forget(key)
+            self._used = True
+            self._evict(key)
 
     def _write(self, event: GraphEvent) -> None:
         vector = self._surroundings.embedding(event.node_id)
@@ -177,14 +203,23 @@ class ShortTermMemory(MemoryStore):
         if vector is None and before is not None:
             vector = before.vector
         text = describe(event, self._surroundings.support(event.node_id)[1])
+        earlier = () if before is None else (kind for kind in before.kinds if kind != event.kind)
         self._entries[event.node_id] = RecentChange(
-            event.node_id, event.label, text, event.stamp_ns, event.place, event.evidence, vector
-        )
+            event.node_id, event.label, text, event.stamp_ns, event.place, event.evidence, vector,
+            (*earlier, event.kind),
+        )  # fmt: skip
         self._changed.add(event.node_id)
         self._removed.discard(event.node_id)
         self._used = True
         for key in self._policy.write(Write(event.node_id, event.label, event.kind == "absent")):
-            self._drop(key)
+            self._evict(key)
+
+    def _evict(self, node_id: str) -> None:
+        """Drop an entry for want of room, and note that its change is missing."""
+        if node_id in self._entries:
+            gone_ns = self._entries[node_id].stamp_ns
+            self._dropped_ns = gone_ns if self._dropped_ns is None else max(self._dropped_ns, gone_ns)
+        self._drop(node_id)
 
     def _forget(self, node_id: str) -> None:
         self._policy.forget(node_id)
