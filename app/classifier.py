@@ -23,6 +23,8 @@ from tqdm import tqdm
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.lock import WriterLock
+from engram.core.paths import at_home
 from engram.core.provenance import commit, machine
 
 if TYPE_CHECKING:
@@ -57,9 +59,12 @@ class ClassifierCommandConfig:
 
 
 def classifier(config: ClassifierCommandConfig) -> int:
-    """Learn a classifier and say how right it is on goals that it had not seen; the last line is JSON."""
-    from engram.learning.rewards.labelled_episodes import labelled_episodes
-    from engram.learning.rewards.success_classifier import SuccessClassifier
+    """Learn a classifier and say how right it is on goals that it had not seen; the last line is JSON.
+
+    Raises:
+        InvalidInputError: the options do not go together, or there are no goals to learn from.
+        StoreLockedError: another process writes to the same folder.
+    """
     from engram.policies.loading import load_policy
 
     if bool(config.experience) == bool(config.oracle_tasks):
@@ -68,7 +73,19 @@ def classifier(config: ClassifierCommandConfig) -> int:
             "ClassifierCommandConfig.oracle_tasks for a simulation"
         )
     positive_int("ClassifierCommandConfig.episodes", config.episodes)
-    policy, output, console = load_policy(config.policy), config.output.expanduser(), Console(stderr=True)
+    policy, output = load_policy(config.policy), at_home(config.output)
+    lock = WriterLock(output)  # another command would delete the goals that are being carried out
+    try:
+        return _learn(config, policy, output)
+    finally:
+        lock.release()
+
+
+def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int:
+    from engram.learning.rewards.labelled_episodes import labelled_episodes
+    from engram.learning.rewards.success_classifier import SuccessClassifier
+
+    console = Console(stderr=True)
     folder = config.experience or output / "experience"
     if config.oracle_tasks:
         oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder)
@@ -85,9 +102,11 @@ def classifier(config: ClassifierCommandConfig) -> int:
     reached = sum(one.success for one in episodes)
     table = Table("of goals that it had not seen", "share", "95 % interval", "n", title=f"{output}")
     for name, rate in learnt.figures.items():
-        table.add_row(
-            name.replace("_", " "), f"{rate['rate']:.3f}", f"{rate['low']:.3f}..{rate['high']:.3f}", str(rate["n"])
-        )
+        what = name.replace("_", " ")
+        if rate is None:
+            table.add_row(what, "nothing was told", "", "0")
+        else:
+            table.add_row(what, f"{rate['rate']:.3f}", f"{rate['low']:.3f}..{rate['high']:.3f}", str(rate["n"]))
     console.print(table)
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     counts = {"reached": reached, "missed": len(episodes) - reached}

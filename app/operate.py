@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
+from engram.app.goal_line import GoalLine
 from engram.app.up import child_environment
+from engram.runtime.goal_words import outcome_words
 
 if TYPE_CHECKING:
     from engram.nodes.learner_client import LearnerClient
@@ -126,10 +129,15 @@ def rollback(config: RollbackConfig) -> int:
 
 
 def do(config: DoConfig) -> int:
-    """Give the robot an instruction and print the outcome; 0 only if it succeeded."""
+    """Give the robot an instruction, show how it goes and print the outcome; 0 only if it succeeded."""
+    line = GoalLine(sys.stderr)
     with _client(config.namespace, config.domain) as client:
-        result = client.do(config.instruction, config.timeout_s)
-    print(": ".join(filter(None, (result.outcome, result.reason))))
+        client.idle = line.tick
+        try:
+            result = client.do(config.instruction, config.timeout_s, line.take)
+        finally:
+            line.end()
+    print(outcome_words(result.outcome, result.reason, result.steps, result.duration_s))
     return int(result.outcome != "succeeded")
 
 

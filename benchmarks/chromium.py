@@ -136,6 +136,17 @@ class Chromium:
                 self.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" * (kind == "char"),
                           windowsVirtualKeyCode=13)  # fmt: skip
 
+    def choose(self, option: str, label: str) -> None:
+        """Choose ``option`` in the dropdown with this label."""
+        field = f"{LABELLED}({json.dumps(label)})"
+        wait(
+            lambda: self.js(f"(i => i ? (i.focus(), i.click(), true) : false)({field})"), f"a dropdown {label!r}", 20.0
+        )
+        found = (
+            f"[...document.querySelectorAll('[role=option]')].find(o => o.innerText.trim() === {json.dumps(option)})"
+        )
+        wait(lambda: self.js(f"(o => o ? (o.click(), true) : false)({found})"), f"an option {option!r}", 20.0)
+
     def value(self, label: str) -> str:
         """Return what stands in the field with this label."""
         return str(self.js(f"({LABELLED}({json.dumps(label)}) || {{}}).value"))

@@ -32,7 +32,7 @@ from engram.app.improve import ImproveConfig, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.durable import write_atomic
 from engram.core.errors import unknown_name
-from engram.core.provenance import machine
+from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.experience.reader import ExperienceReader
@@ -55,6 +55,8 @@ TARGETS = {"right": 0.97, "false_success": 0.01}
 STILL = 20
 """Steps for which a goal that stands still is shown."""
 SEEDS = f"from {FIRST_LABELLED} (labelled), from {FIRST_SEED} (judged), {SEED} (practice)"
+CODE = tuple(f"{room}/**/*" for room in ["core", "learning", "memory", "perception", "policies", "runtime", "sim"])
+"""What the goals and the classifiers depend on."""
 SETTINGS = {
     "labelled": LABELLED,
     "taught_on": TAUGHT_ON,
@@ -80,6 +82,11 @@ class ClassifierBenchmark:
     output: Path = RESULTS / "classifier.json"
     """Where the JSON goes."""
 
+    @property
+    def kept(self) -> Path:
+        """The folder in ``work`` of what this code found with these settings."""
+        return self.work / f"{'quick' if self.quick else 'full'}_code_{digest(*CODE)}"
+
     def __post_init__(self) -> None:
         for name in self.tasks:
             if name not in TASKS:
@@ -88,7 +95,7 @@ class ClassifierBenchmark:
 
 def judged(policy: VlaPolicy, task: str, config: ClassifierBenchmark) -> dict[str, Any]:
     """Return what a classifier of ``task`` said of goals that it never saw, one finished before first."""
-    folder = config.work / task
+    folder = config.kept / task
     kept = folder / "judged.json"
     if kept.exists():
         return json.loads(kept.read_text())
@@ -166,9 +173,9 @@ def practised(config: ClassifierBenchmark) -> dict[str, Any]:
             episodes=SEARCH,
             measure_at=(0, SEARCH),
             measured=MEASURED,
-            verdict=str(config.work / task / "classifier"),
+            verdict=str(config.kept / task / "classifier"),
             seed=SEED,
-            work=config.work,
+            work=config.kept,
         )
     )
 
@@ -183,12 +190,12 @@ def rows_of(task: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     out = []
     for robot, figures in parts.items():
         for name, rate in figures.items():
+            if rate is None:  # of no goals
+                continue
             low_is_good, target = name != "right", TARGETS.get(name)
-            met = (
-                None
-                if target is None or not rate["n"]
-                else bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
-            )
+            met = None
+            if target is not None:
+                met = bool(rate["rate"] <= target if low_is_good else rate["rate"] >= target)
             said = None if target is None else f"{'<=' if low_is_good else '>='} {target}"
             ends = rate["low"], rate["high"]
             out.append(

@@ -161,7 +161,7 @@ def classifier(results: Results) -> list[str]:
     first, other = settings["judged_on"]
     robots = {"taught": "the same robots", first: f"`{first}`", other: f"another robot, `{other}`"}
     rows = [
-        [f"`{task}`", words, *(_share(figures[f"{name}_{task}_{robot}"]) for name in names.values())]
+        [f"`{task}`", words, *(_told(figures, f"{name}_{task}_{robot}") for name in names.values())]
         for task in tasks
         for robot, words in robots.items()
     ]
@@ -199,6 +199,13 @@ def classifier(results: Results) -> list[str]:
 def _share(row: Mapping[str, Any]) -> str:
     """Return a rate with its interval and of how many it is; a dash where there were none."""
     return f"{percent(row)} (n {row['n']})" if row["n"] else "–"
+
+
+def _told(figures: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    """Return the rate ``name`` as :func:`_share` does; it is missing where there was nothing to count."""
+    if name in figures:
+        return _share(figures[name])
+    return "nothing was told" if name.startswith("right") else "–"
 
 
 def _plain(row: Mapping[str, Any] | None) -> str:

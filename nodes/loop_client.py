@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -21,6 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 from engram.nodes import messages, qos
 from engram.nodes.outsider import AGAIN_S, Outsider
 from engram.runtime.episode_report import EpisodeReport, LoopError
+from engram.runtime.goal_words import Standing
 from engram.runtime.health import TOPIC, Condition, own_name
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
@@ -126,8 +128,10 @@ class LoopClient(Outsider):
             wall_s=time.monotonic() - began,
         )
 
-    def execute(self, goal: ExecuteTask.Goal, timeout_s: float) -> ExecuteTask.Result:
-        """Send ``goal`` and wait for its result.
+    def execute(
+        self, goal: ExecuteTask.Goal, timeout_s: float, told: Callable[[Standing], None] = lambda _: None
+    ) -> ExecuteTask.Result:
+        """Send ``goal`` and wait for its result; ``told`` gets how it stands, at every control step.
 
         rclpy's server never executes a goal whose acceptance it could not send, so one without an answer is sent anew.
         Who waits no longer, after ``timeout_s`` or by Ctrl-C, cancels it.
@@ -135,7 +139,13 @@ class LoopClient(Outsider):
         what = f"execute_task {goal.instruction!r}"
         self.wait_for(self._execute.server_is_ready, timeout_s, "action execute_task")
         self._greet("policy_node", timeout_s)
-        handle = self._again(lambda: self._execute.send_goal_async(goal), lambda _: None, GOAL_AGAIN_S, timeout_s, what)
+
+        def hear(msg: Any) -> None:
+            now = msg.feedback
+            told(Standing(now.phase, now.progress, now.policy_version))
+
+        send = partial(self._execute.send_goal_async, goal, hear)
+        handle = self._again(send, lambda _: None, GOAL_AGAIN_S, timeout_s, what)
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
         try:
@@ -145,9 +155,11 @@ class LoopClient(Outsider):
                 self._answer(handle.cancel_goal_async(), AGAIN_S, f"cancelling {what}")
             raise
 
-    def do(self, instruction: str, timeout_s: float) -> ExecuteTask.Result:
-        """Give ``instruction`` as a goal and wait for its result."""
-        return self.execute(ExecuteTask.Goal(instruction=instruction), timeout_s)
+    def do(
+        self, instruction: str, timeout_s: float, told: Callable[[Standing], None] = lambda _: None
+    ) -> ExecuteTask.Result:
+        """Give ``instruction`` as a goal and wait for its result; ``told``: as of :meth:`execute`."""
+        return self.execute(ExecuteTask.Goal(instruction=instruction), timeout_s, told)
 
     def drive_by(self, policy: str, ablation: str, timeout_s: float) -> None:
         """Let another policy drive from the next episode on, its memory spoilt by ``ablation`` if that is not empty.

@@ -22,6 +22,7 @@ from engram.nodes.claims import subscribe_bound
 from engram.runtime.bounds import check_sizes
 from engram.runtime.goal_book import TOLD, Goal, GoalBook, GoalBookConfig
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, SimulatedTasks
+from engram.runtime.policy_notes import JUDGED, MISTAKEN
 from engram.runtime.policy_runner import PolicyRunner
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import Verdict as VerdictMsg
@@ -139,6 +140,9 @@ class TaskGoals:
         while self._judged:
             self.book.on_verdict(self._judged.popleft())
         goal = self.book.goal
+        self._node.health.note(JUDGED, self.book.judged)
+        if mistaken := self.book.oracle_mistaken:
+            self._node.health.note(MISTAKEN, mistaken)
         self.book.check_limits(cancelled=goal is not None and goal.client.is_cancel_requested)
 
     def _on_verdict(self, msg: VerdictMsg) -> None:

@@ -29,12 +29,14 @@ from engram.nodes.viewer_requests import VisitorRequests
 from engram.runtime.health import TOPIC, own_name
 from engram.runtime.parameters.viewer import ViewerNodeConfig
 from engram.sim.tasks import example_instructions, task_for
+from engram.viewer.gate_report import read_report
 from engram.viewer.graph_feed import RETRY_S, GraphFeed
 from engram.viewer.newest import Newest
 from engram.viewer.page import ViewerPage
 from engram.viewer.reports import Reports
+from engram.viewer.running_goal import RunningGoal
 from engram.viewer.values import Judged, NodeState, Outcome
-from engram_interfaces.msg import ActionChunk, GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import ActionChunk, GateVerdict, PolicyManifest, SceneGraphUpdate, TaskStatus, Verdict
 
 FRESH_S = 0.5
 """Joints that were heard longer ago say nothing of where the robot is now [s]."""
@@ -62,7 +64,7 @@ class ViewerNode(EngramNode):
         self.cameras: set[str] = set()  # those that are subscribed to
         self.reports = Reports(config.stale_after_s)
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
-        self.newest = Newest()
+        self.newest, self.goal = Newest(), RunningGoal()
         self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
         self.handover = Handover(self, "page")
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
@@ -84,9 +86,10 @@ class ViewerNode(EngramNode):
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
         self.subscribe(PolicyManifest, "policy/candidate", self._on_manifest, qos.LATCHED)
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.MANIFEST)
-        self.subscribe(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
+        self.subscribe(GateVerdict, "policy/gate", self._on_gate, qos.LATCHED)
         self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
-        subscribe_bound(self, ActionChunk, "safety/executed", self.handover.on_executed, qos.SENSOR_BEST_EFFORT)
+        subscribe_bound(self, ActionChunk, "safety/executed", self._on_executed, qos.SENSOR_BEST_EFFORT)
+        subscribe_bound(self, Verdict, "verdict", self._on_verdict, qos.SENSOR_BEST_EFFORT)
         self.every(PERIOD_S, self._drive, "by hand")
         self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
         self.every(self.config.refresh_s, self._refresh, "page")
@@ -134,9 +137,15 @@ class ViewerNode(EngramNode):
         self.graph.take(msg.boot_id, messages.graph_from_msg(msg))
 
     def _on_status(self, msg: TaskStatus) -> None:
-        words = f'"{msg.instruction}"' if msg.instruction else "no task"
-        self.page.show_status(f"Episode {msg.episode}, {msg.state}: {words}, step {msg.step}")
+        self.goal.became(messages.status_from_msg(msg))
         self.newest.ended(Outcome(msg.episode, msg.instruction, msg.state, msg.step, self.reports.policy().name))
+
+    def _on_executed(self, msg: ActionChunk) -> None:
+        self.handover.on_executed(msg)
+        self.goal.executed(msg.episode, msg.policy_version, messages.from_stamp(msg.header.stamp))
+
+    def _on_verdict(self, msg: Verdict) -> None:
+        self.goal.judged(messages.verdict_from_msg(msg))
 
     def _on_stopped(self, msg: Bool) -> None:
         self.page.show_stopped("the Nodes tab says why, at safety_node" if msg.data else "")
@@ -149,8 +158,8 @@ class ViewerNode(EngramNode):
     def _on_manifest(self, msg: PolicyManifest) -> None:
         self.newest.announced(messages.manifest_from_msg(msg))
 
-    def _on_verdict(self, msg: GateVerdict) -> None:
-        self.newest.verdict(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs))
+    def _on_gate(self, msg: GateVerdict) -> None:
+        self.newest.verdict(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs, read_report(msg.report_json)))
 
     # -- the page --------------------------------------------------------------------------------------------------
 
@@ -177,8 +186,10 @@ class ViewerNode(EngramNode):
         now_s = time.monotonic()
         states = self.reports.states(now_s)
         self.page.show_nodes(states)
+        self.page.show_goal(self.goal.html(self.reports.judged()))
         self.page.show_policy(self.reports.policy(), self.newest.outcomes)
-        self.page.show_learning(self.reports.learner(now_s), self.newest.candidates, self.newest.judged)
+        learner, gate = (self.reports.of(name, now_s) for name in ("learner_node", "gate_node"))
+        self.page.show_learning(learner, gate, self.newest.candidates, self.newest.judged)
         if self.config.choose_task:
             self.page.show_examples(example_instructions(self.own_tasks))
 

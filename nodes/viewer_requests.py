@@ -19,6 +19,7 @@ from engram.memory.query.advice import itinerary
 from engram.nodes import messages
 from engram.nodes.base import EngramNode
 from engram.runtime.goal_book import TOLD
+from engram.runtime.goal_words import outcome_words
 from engram.viewer.page import ViewerPage
 from engram.viewer.values import Answer, PageActions
 from engram_interfaces.action import ExecuteTask
@@ -112,8 +113,8 @@ class VisitorRequests:
         answer = future.result()
         if answer is not None:
             result = answer.result
-            after = f" after {result.steps} steps" if result.steps else ""
-            self.page.reply(f'"{words}": {result.outcome}{after} ({result.reason})')
+            told = outcome_words(result.outcome, result.reason, result.steps, result.duration_s)
+            self.page.reply(f'"{words}": {told}')
 
     # -- questions -------------------------------------------------------------------------------------------------
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.types import CANNOT_TELL, DENIED, EpisodeStatus, Verdict
+from engram.core.types import DENIED, EpisodeStatus, Verdict
 from engram.learning.motion_correction import outcome_of
+from engram.learning.rewards.believed import RECENT_NS, believed
 from engram.runtime.episode_judge import VerdictHold
 from engram.runtime.goal_rules import BeginEpisode, GoalRequest, GoalRules, JoinEpisode, check_goal
+from engram.runtime.goal_words import judged_by, verdict_words
 
-RECENT_NS = 2_000_000_000
-"""A verdict that is not older tells how the goal stands now."""
 AHEAD_NS = 500_000_000
 """One that is farther ahead of the clock is nonsense."""
 
-MEMORY = "memory"
-"""The source whose word goes before that of any other, unless a person says something."""
 CANCEL = "cancel"
 TOLD = ("succeeded", "failed", CANCEL)
 """What a person can say of a goal: how it ended, or that it shall end."""
@@ -46,6 +44,8 @@ class Goal:
     told: dict[str, Verdict] = field(default_factory=dict)
     """Newest of each source."""
     hold: VerdictHold = field(default_factory=VerdictHold)
+    seen_done: bool = False
+    """Whether its success was ever certain by its verdicts."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ class GoalBook:
         self._words: dict[int, str] = {}  # episode -> instruction of its goal
         self._begun = 0  # scenes that goals asked for in simulation
         self._number = 0  # of the last episode of our own
+        self._oracle_failed = [0, 0]  # goals that the simulator saw fail: all, those that were taken for reached
 
     # -- the episode -----------------------------------------------------------------------------------------------
 
@@ -110,8 +111,10 @@ class GoalBook:
         goal = self.goal
         if goal is None or status.state == "idle" or goal.episode != status.episode or status.running:
             return
-        reason = "the simulation's own verdict" if status.task else f"the episode ended: {status.state}"
+        reason = "judged by the simulator" if status.task else f"the episode ended: {status.state}"
         outcome = {"succeeded": "succeeded", "stopped": "stopped"}.get(status.state, "failed")
+        if status.task and status.state == "failed" and not status.oracle_success and goal.told:
+            self._oracle_failed = [self._oracle_failed[0] + 1, self._oracle_failed[1] + goal.seen_done]
         self.finish("timeout" if status.truncated and outcome == "failed" else outcome, reason)
 
     def on_verdict(self, verdict: Verdict) -> None:
@@ -127,11 +130,14 @@ class GoalBook:
         if last is not None and verdict.stamp_ns <= last.stamp_ns <= now_ns + AHEAD_NS:  # it comes late
             return  # a last one that is farther ahead is of before the clock was set back
         goal.told[verdict.source] = verdict
-        if _believed(goal.told, now_ns) is not verdict:
+        if believed(goal.told.values(), now_ns) is not verdict:
             return
         goal.verdict = verdict
-        if goal.hold.take(verdict) and self.config.own_episodes:
-            self.finish("succeeded", f"{verdict.source}: {verdict.reason}")
+        if not goal.hold.take(verdict):
+            return
+        goal.seen_done = True
+        if self.config.own_episodes:
+            self.finish("succeeded", judged_by(verdict))
 
     def on_step(self, status: EpisodeStatus) -> Goal | None:
         """Count a control step; return the goal that it belongs to."""
@@ -198,7 +204,7 @@ class GoalBook:
             return True, f"{goal.instruction!r}: cancelled"
         if not self.config.own_episodes:
             return False, "in simulation the simulator judges; on a robot (episodes: goal) a person may"
-        self.finish(outcome, "a person said so", judged=True)
+        self.finish(outcome, "judged by a person", judged=True)
         return True, f"{goal.instruction!r}: {outcome}"
 
     def finish(self, outcome: str, reason: str, *, judged: bool = False, lost: bool = False) -> None:
@@ -241,11 +247,26 @@ class GoalBook:
         if cancelled:
             self.finish("stopped", "cancelled by the client")
         elif self.duration_s(goal) > goal.timeout_s:
-            judged = "" if goal.verdict is None else f"; {goal.verdict.source}: {goal.verdict.reason}"
+            judged = "" if goal.verdict is None else f"; {judged_by(goal.verdict)}"
             self.finish("timeout", f"not done after {goal.timeout_s:g} s{judged}")
         elif not self.config.own_episodes and silent_s > self.config.status_timeout_s:
             # with the simulation stands the clock that the goal's own limit is of
             self.lose(f"link_lost: no task/status for {silent_s:.0f} s: the simulation does not run")
+
+    @property
+    def judged(self) -> str:
+        """What is believed of the goal at hand, in words; empty: no goal runs, or nobody has judged it."""
+        goal = self.goal
+        return "" if goal is None or goal.verdict is None else verdict_words(goal.verdict)
+
+    @property
+    def oracle_mistaken(self) -> str:
+        """How often a goal was taken for reached that the simulator saw fail; empty: it saw none fail.
+
+        The reverse cannot be told: a simulation ends with the success, before the memory looks at it.
+        """
+        failed, mistaken = self._oracle_failed
+        return f"{mistaken} of {failed} that the simulator saw fail" if failed else ""
 
     def duration_s(self, goal: Goal) -> float:
         """Return how long ``goal`` has taken [s]."""
@@ -256,14 +277,3 @@ class GoalBook:
         self._publish_status(
             EpisodeStatus(self._clock_ns(), robot_id, episode, "", goal.instruction, goal.steps, state)
         )
-
-
-def _believed(told: Mapping[str, Verdict], now_ns: int) -> Verdict:
-    """Return the verdict that counts at ``now_ns``: the memory's where it can tell, else one that can, else the newest.
-
-    Of a source that fell silent nothing counts.
-    """
-    recent = {name: one for name, one in told.items() if now_ns - one.stamp_ns <= RECENT_NS}
-    can_tell = [recent[name] for name in sorted(recent, key=lambda name: name != MEMORY)]
-    can_tell = [one for one in can_tell if one.outcome != CANNOT_TELL]
-    return can_tell[0] if can_tell else max(told.values(), key=lambda one: one.stamp_ns)

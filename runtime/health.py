@@ -19,6 +19,8 @@ PROBLEM_TTL_S = 5.0
 """A problem that did not occur again for this long is no longer the node's state, only its history."""
 DROPS = " drops"
 """How the names of counters end that count what found a full queue and was passed over."""
+STAGE_TIMES = " ms p50/p99"
+"""How the names of values end that tell how long a stage takes."""
 TRACED = 1_000_000
 """Events that a trace holds at most, the newest."""
 SAMPLES = 4096
@@ -133,7 +135,7 @@ class Health:
         values = {"state": state, **notes} | ({"last problem": last} if last else {})
         values |= {key: str(count) for key, count in counts}
         for stage, (p50, p99, n) in sorted(self.percentiles().items()):
-            values[f"{stage} ms p50/p99"] = f"{p50:.2f}/{p99:.2f} (n={n})"
+            values[f"{stage}{STAGE_TIMES}"] = f"{p50:.2f}/{p99:.2f} (n={n})"
         return Condition(problems[0][1][0] if problems else OK, message, values)
 
     def write_trace(self) -> None:

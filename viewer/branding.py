@@ -30,6 +30,10 @@ STYLE = f"""
 .engram-heading {{ padding: 0.5em 0.75em 0.1em; font-size: 0.8em; font-weight: 600; letter-spacing: 0.02em;
   color: {ACCENT_HEX}; }}
 .engram-chip {{ color: #fff; border-radius: 0.7em; padding: 0.1em 0.6em; font-size: 0.85em; white-space: nowrap; }}
+.engram-goal {{ min-height: 6.8em; }}
+.engram-bar {{ margin: 0.1em 0.75em 0.3em; height: 0.45em; border-radius: 0.3em; background: #e9ecef;
+  overflow: hidden; }}
+.engram-bar div {{ height: 100%; background: {ACCENT_HEX}; }}
 .engram-scroll {{ overflow-x: auto; padding: 0 0.6em; }}
 .engram-table {{ border-collapse: collapse; font-size: 0.84em; line-height: 1.35; width: 100%; }}
 .engram-table th {{ text-align: left; font-weight: 500; color: #5c6670; padding: 0.1em 0.7em 0.1em 0.15em; }}
@@ -49,6 +53,7 @@ img[src^="blob:"] {{ width: 100%; border-radius: 4px; }}
 @media (max-width: 576px) {{
   .mantine-Burger-root {{ display: none; }}
   #engram-banner {{ font-size: 0.85em; padding: 0.5em; }}
+  .engram-goal {{ min-height: 0; }}
   [data-dock-root] {{ height: 40% !important; }}
   div[style*="width: 20em"] {{ width: 100% !important; }}
   div:has(> .mantine-Tabs-root > [aria-label*="panel Cameras"]) {{ display: flex; flex-direction: column; }}

@@ -11,6 +11,7 @@ import viser
 from engram.core.words import WORDS_MAX
 from engram.viewer.by_hand import ByHand
 from engram.viewer.markup import paragraph
+from engram.viewer.running_goal import RunningGoal
 from engram.viewer.values import PageActions
 
 NO_EXAMPLE = "choose an example"
@@ -29,18 +30,19 @@ class SafetyControls:
 
     def __init__(self, server: viser.ViserServer, actions: PageActions) -> None:
         gui = server.gui
-        self._status = gui.add_html(paragraph("No status of the robot has arrived yet."))
         self._stop = gui.add_button("STOP", color="red", icon=viser.Icon.HAND_STOP,
                                     hint="Stop at once and hold until released (service safety/stop).")  # fmt: skip
         self._release = gui.add_button("Release stop", color="gray", icon=viser.Icon.PLAYER_PLAY,
                                        hint="Let the robot move again (service safety/reset).")  # fmt: skip
+        self._goal = gui.add_html("")  # below the buttons: as it grows, they stay where they are
+        self.show_goal(RunningGoal().html())
         self._stop.on_click(lambda _: actions.stop())
         self._release.on_click(lambda _: actions.release())
         self.reason = ""  # why the robot is stopped; "" = it is not
 
-    def show_status(self, text: str) -> None:
-        """Say what the robot is doing."""
-        self._status.content = paragraph(text)
+    def show_goal(self, goal: str) -> None:
+        """Show what the robot is doing, as HTML of :class:`RunningGoal`."""
+        self._goal.content = f'<div class="engram-goal">{goal}</div>'
 
     def show_stopped(self, reason: str) -> None:
         """Mark the release button while the robot is stopped."""

@@ -12,6 +12,19 @@ WALL_CLOCK_NS = 1_000_000_000 * 10**9
 """Stamps above this (the year 2001) are wall-clock time; those below count from the start of a simulation."""
 
 
+SHORT = 400
+"""Most characters that are shown of a text which others sent."""
+
+
+def shortened(text: str, most: int = SHORT) -> str:
+    """Return ``text``, cut after ``most`` characters.
+
+    >>> shortened("a stranger's words", 10)
+    'a stranger ...'
+    """
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
 def paragraph(text: str, color: str = "") -> str:
     """Return one paragraph; ``text`` is escaped."""
     style = f' style="color:{color}"' if color else ""

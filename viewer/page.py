@@ -22,7 +22,7 @@ from engram.viewer.cameras_panel import CamerasPanel
 from engram.viewer.drive_controls import DriveTab, SafetyControls
 from engram.viewer.learning_tabs import LearningTabs
 from engram.viewer.memory_tab import MemoryTab
-from engram.viewer.nodes_tab import nodes_html
+from engram.viewer.nodes_tab import NodesTab
 from engram.viewer.policy_tab import PolicyTab
 from engram.viewer.scene_view import SceneView
 from engram.viewer.token_gate import TokenGate, hidden_loopback, is_loopback
@@ -69,7 +69,7 @@ class ViewerPage:
             self._policy = PolicyTab(self.server, actions)
         self._learning = LearningTabs(self.server, tabs)
         with tabs.add_tab("Nodes"):
-            self._nodes = self.server.gui.add_html(nodes_html(()))
+            self._nodes = NodesTab(self.server)
         self._scene = SceneView(self.server, robot, self._pick)
         self._cameras = CamerasPanel(self.server)
 
@@ -106,9 +106,9 @@ class ViewerPage:
         """Say how far the memory goes back, for the slider."""
         self._memory.time.know(oldest_ns, now_ns)
 
-    def show_status(self, text: str) -> None:
-        """Say what the robot is doing."""
-        self._safety.show_status(text)
+    def show_goal(self, goal: str) -> None:
+        """Show what the robot is doing, as HTML of :class:`engram.viewer.running_goal.RunningGoal`."""
+        self._safety.show_goal(goal)
 
     def show_stopped(self, reason: str) -> None:
         """Say that the robot is stopped until it is released, and why; empty: it is not stopped."""
@@ -116,21 +116,25 @@ class ViewerPage:
         self._banner.show_stopped(reason)
 
     def show_nodes(self, states: Sequence[NodeState]) -> None:
-        """Show the condition of every node."""
-        self._nodes.content = nodes_html(states)
+        """Show the condition of every node, and all that one of them says."""
+        self._nodes.show(states)
 
     def show_policy(self, policy: PolicyState, outcomes: Sequence[Outcome]) -> None:
         """Show what drives, what else could, and how the last episodes ended, newest first."""
         self._policy.show(policy, outcomes)
 
     def show_learning(
-        self, learner: NodeState | None, candidates: Sequence[Candidate], judged: Sequence[Judged] = ()
+        self,
+        learner: NodeState | None,
+        gate: NodeState | None,
+        candidates: Sequence[Candidate],
+        judged: Sequence[Judged] = (),
     ) -> None:
-        """Show what the learner does (None: none was heard), the weights that were announced and what the gate found.
+        """Show what learner and gate do (None: nothing was heard), announced weights, and what the gate found.
 
-        Both are newest first.
+        The last two are newest first.
         """
-        self._learning.show(learner, candidates, judged)
+        self._learning.show(learner, gate, candidates, judged)
 
     def show_examples(self, instructions: Sequence[str]) -> None:
         """Offer the instructions that the running tasks understand."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import viser
 
+from engram.runtime.policy_notes import CORRECTED_BY, MISTAKEN
 from engram.viewer.markup import heading, paragraph, text_table
 from engram.viewer.values import Outcome, PageActions, PolicyState
 
@@ -20,7 +21,10 @@ def policy_html(policy: PolicyState, outcomes: Sequence[Outcome]) -> str:
         ("policy", policy.name),
         ("weights", policy.version),
         ("memory of this episode", policy.remembered or "none"),
+        (CORRECTED_BY, policy.corrected_by or "nothing"),
     ]
+    if policy.mistaken:
+        rows.append((MISTAKEN, policy.mistaken))
     return heading("Drives now") + text_table(rows) + outcomes_html(outcomes)
 
 

@@ -1,12 +1,17 @@
-"""What the nodes reported of themselves, newest only: for the Nodes, Policy and Learning tabs."""
+"""What the nodes reported of themselves, newest only: for the goal and the tabs Policy, Learning, Gate and Nodes."""
 
 from __future__ import annotations
 
-from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
+from collections.abc import Mapping
+
+from engram.runtime.policy_notes import CORRECTED_BY, JUDGED, MISTAKEN, POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.viewer.values import NodeState, PolicyState
 
 MOST_NODES = 64
 """Nodes that are shown; beyond it the one goes that has been silent for longest."""
+
+
+OF_POLICY = (POLICY_DRIVES, "policy version", REMEMBERED, MISTAKEN, CORRECTED_BY)
 
 
 class Reports:
@@ -29,15 +34,21 @@ class Reports:
 
     def policy(self) -> PolicyState:
         """Return what drives, by the policy node's report."""
-        values = self._newest["policy_node"][1].values if "policy_node" in self._newest else {}
+        values = self._of_policy()
         names = tuple(filter(None, values.get(POLICIES, "").split(", ")))
-        return PolicyState(
-            values.get(POLICY_DRIVES, ""), values.get("policy version", ""), values.get(REMEMBERED, ""), names
-        )
+        drives, version, remembered, mistaken, corrected_by = (values.get(key, "") for key in OF_POLICY)
+        return PolicyState(drives, version, remembered, names, mistaken, corrected_by)
 
-    def learner(self, now_s: float) -> NodeState | None:
-        """Return the learner's report; None: it never reported."""
-        return self._aged("learner_node", now_s) if "learner_node" in self._newest else None
+    def judged(self) -> str:
+        """Return the word on the running goal that counts for the policy node; empty: nobody has judged it."""
+        return self._of_policy().get(JUDGED, "")
+
+    def of(self, name: str, now_s: float) -> NodeState | None:
+        """Return the report of one node; None: it never reported."""
+        return self._aged(name, now_s) if name in self._newest else None
+
+    def _of_policy(self) -> Mapping[str, str]:
+        return self._newest["policy_node"][1].values if "policy_node" in self._newest else {}
 
     def _aged(self, name: str, now_s: float) -> NodeState:
         heard_s, state = self._newest[name]

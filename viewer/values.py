@@ -55,6 +55,8 @@ class PolicyState:
     version: str = ""  # of the weights
     remembered: str = ""
     available: tuple[str, ...] = ()  # names that may drive instead
+    mistaken: str = ""  # in simulation: goals taken for reached that the simulator saw fail
+    corrected_by: str = ""  # the correction of all motions that drives in this episode
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,17 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class TaskFound:
+    """What the gate found of a candidate on one task."""
+
+    task: str
+    pairs: int  # of episodes
+    candidate: int  # successes
+    approved: int  # of the policy that drives
+    decision: str  # not worse, worse, not shown
+
+
+@dataclass(frozen=True)
 class Judged:
     """What the gate found so far of a candidate."""
 
@@ -86,6 +99,7 @@ class Judged:
     decision: str  # open, promote, reject, not_shown, failed
     reason: str
     pairs: int  # of episodes
+    tasks: tuple[TaskFound, ...] = ()  # once it is decided
 
 
 @dataclass(frozen=True)

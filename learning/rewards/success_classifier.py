@@ -9,6 +9,7 @@ potential whose differences sum to one (as in SPA-RL, arXiv:2505.20732).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
-from engram.core.statistics import Rate, wilson
+from engram.core.statistics import wilson
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features, Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
 
@@ -149,6 +150,15 @@ class SuccessClassifier:
             return cls(str(card["encoder"]), [str(one) for one in card["forms"]], network, dict(card["figures"]))
         except (*DAMAGED, OSError, RuntimeError, SafetensorError) as error:
             raise StoreError(f"{folder}: no success classifier of engram classifier: {error}") from error
+
+
+def digest_of(folder: Path | str) -> str:
+    """Return 12 hex digits that tell the classifier in ``folder`` from any other; StoreError: it cannot be read."""
+    folder = Path(folder).expanduser()
+    try:
+        return hashlib.sha256(b"".join((folder / name).read_bytes() for name in (CARD, WEIGHTS))).hexdigest()[:12]
+    except OSError as error:
+        raise StoreError(f"{folder}: no success classifier of engram classifier: {error}") from error
 
 
 class Ensemble(nn.Module):
@@ -286,11 +296,14 @@ def outcome_at(probability: float) -> str:
 
 
 def figures_of(told: Sequence[str], success: Sequence[bool]) -> dict[str, Any]:
-    """Return how often what was ``told`` of goals was right, with 95 % intervals, as JSON takes it."""
+    """Return how often what was ``told`` of goals was right, with 95 % intervals, as JSON takes it.
+
+    None: a share of no goals, as ``right`` where nothing was told.
+    """
     pairs = list(zip(told, success, strict=True))
 
-    def rate(hits: int, of: int) -> dict[str, Any]:
-        return asdict(wilson(hits, of)) if of else asdict(Rate(0, 0, 0.0, 0.0, 1.0))
+    def rate(hits: int, of: int) -> dict[str, Any] | None:
+        return asdict(wilson(hits, of)) if of else None
 
     certain = [(one, well) for one, well in pairs if one != CANNOT_TELL]
     return {
@@ -355,41 +368,3 @@ class ClassifierVerdict(RewardSource):
 
     def _told(self, moment: Moment, outcome: str, probability: float, progress: float, reason: str) -> Verdict:
         return Verdict(moment.stamp_ns, moment.episode, self.name, outcome, probability, progress, reason)
-
-
-class FirstThatTells(RewardSource):
-    """Asks several sources: the first that can tell is believed."""
-
-    def __init__(self, sources: Sequence[RewardSource]) -> None:
-        self._sources = tuple(sources)
-        self.name = "+".join(one.name for one in sources)
-        self.reads_features = any(one.reads_features for one in sources)
-
-    def begin(self, instruction: str) -> None:
-        """Take the words of a new episode."""
-        for one in self._sources:
-            one.begin(instruction)
-
-    def knows(self, instruction: str) -> bool:
-        """Whether any of the sources can judge it."""
-        return any(one.knows(instruction) for one in self._sources)
-
-    @property
-    def things(self) -> tuple[str, ...]:
-        """What any of the sources wants to be told of."""
-        return tuple(dict.fromkeys(thing for one in self._sources for thing in one.things))
-
-    def shift(self, by_ns: int, now_ns: int) -> None:
-        """Pass on that the clock was set back."""
-        for one in self._sources:
-            one.shift(by_ns, now_ns)
-
-    def judge(self, moment: Moment) -> Verdict:
-        """Return the verdict of the first source that can tell, else that of the last."""
-        verdict = None
-        for one in self._sources:
-            verdict = one.judge(moment)
-            if verdict.outcome != CANNOT_TELL:
-                break
-        assert verdict is not None
-        return verdict

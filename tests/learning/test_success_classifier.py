@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features, Verdict
-from engram.learning.rewards.contract import Moment, RewardSource
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features
+from engram.learning.rewards.contract import Moment
 from engram.learning.rewards.success_classifier import (
     CARD,
     LEAST,
@@ -17,9 +17,9 @@ from engram.learning.rewards.success_classifier import (
     WEIGHTS,
     ClassifierConfig,
     ClassifierVerdict,
-    FirstThatTells,
     LabelledEpisode,
     SuccessClassifier,
+    figures_of,
     form_of,
     verdict_on,
 )
@@ -61,6 +61,12 @@ def test_goals_that_it_never_saw_are_judged_right_and_so_are_the_figures_that_it
     assert (figures["right"]["rate"], figures["right"]["n"]) == (1.0, 24)
     assert (figures["false_success"]["successes"], figures["false_success"]["n"]) == (0, 12)
     assert figures["missed"]["successes"] == figures["not_told"]["successes"] == 0
+
+
+def test_where_nothing_is_told_no_share_of_it_is_right_or_wrong():
+    figures = figures_of([CANNOT_TELL] * 8, [True] * 4 + [False] * 4)
+    assert figures["right"] is None
+    assert (figures["missed"]["rate"], figures["missed"]["n"], figures["not_told"]["rate"]) == (0.0, 4, 1.0)
 
 
 def test_its_figures_are_of_goals_that_it_did_not_learn_from():
@@ -132,27 +138,3 @@ def test_too_few_goals_of_an_outcome_are_refused(success, what):
     goals = [goal(success, seed) for seed in range(LEAST - 1)] + [goal(not success, seed) for seed in range(9)]
     with pytest.raises(InvalidInputError, match=f"3 goals that were {what}, expected at least 4"):
         SuccessClassifier.fit("eyes", goals, QUICK)
-
-
-class Says(RewardSource):
-    """Says the same for ever."""
-
-    def __init__(self, name: str, outcome: str) -> None:
-        self.name, self._outcome = name, outcome
-
-    def begin(self, instruction):
-        pass
-
-    def judge(self, moment):
-        return Verdict(moment.stamp_ns, moment.episode, self.name, self._outcome, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "believed"),
-    [(CONFIRMED, DENIED, "first"), (CANNOT_TELL, DENIED, "second"), (CANNOT_TELL, CANNOT_TELL, "second")],
-)
-def test_the_first_source_that_can_tell_is_believed(first, second, believed):
-    both = FirstThatTells((Says("first", first), Says("second", second)))
-    both.begin("go")
-    assert both.judge(moment()).source == believed
-    assert both.name == "first+second"

@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from engram.app import cli
 from engram.nodes import loop_client, qos
 from engram.nodes.loop_client import LoopClient
 from engram.runtime.episode_report import LoopError
+from engram.runtime.goal_words import Standing
 from engram.runtime.health import Condition
 from engram.runtime.policy_notes import POLICY_READY, describe_driver
 from engram_interfaces.action import ExecuteTask
@@ -123,6 +126,38 @@ def test_an_answer_that_is_lost_because_the_client_was_not_discovered_yet_is_ask
     with pytest.raises(LoopError, match="was refused: for a test"):
         client.drive_by("second", "", 60.0)
     assert node.asked.count("stop") >= 2 and node.asked.count("policy") >= 2
+
+
+class Tells(Node):
+    """Carries a goal out, and tells how it stands meanwhile."""
+
+    def __init__(self, context: rclpy.Context) -> None:
+        super().__init__("policy_node", context=context)
+        self.server = ActionServer(self, ExecuteTask, "execute_task", self._execute)
+
+    def _execute(self, handle):
+        now = ExecuteTask.Feedback(step=3, progress=0.25, phase="intervention", policy_version="base-1")
+        for _ in range(20):  # the client may not have discovered the feedback yet
+            handle.publish_feedback(now)
+            time.sleep(0.05)
+        handle.succeed()
+        return ExecuteTask.Result(outcome="succeeded", reason="judged by memory: it lies there", steps=84)
+
+
+@pytest.mark.parametrize("driven", [Tells], indirect=True)
+def test_who_waits_for_a_goal_is_told_how_it_stands(driven):
+    _, client = driven
+    told = []
+    assert client.do("reach", 60.0, told.append).outcome == "succeeded"
+    assert set(told) == {Standing("intervention", 0.25, "base-1")}
+
+
+@pytest.mark.parametrize("driven", [Tells], indirect=True)
+def test_the_command_shows_how_the_goal_stands_and_who_judged_it(driven, capsys):
+    assert cli.main(["do", "reach", "--domain", os.environ["ROS_DOMAIN_ID"], "--timeout-s", "60"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "succeeded after 84 steps (judged by memory: it lies there)\n"
+    assert err.endswith(" s: a person drives, progress 25 %\n") and err.count("\n") == 1
 
 
 class Swallowing(ActionServer):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -30,11 +32,13 @@ from engram.app.up import child_environment
 from engram.benchmarks.chromium import Chromium, find_chromium, wait
 from engram.core.ports import free_port
 from engram.core.robot import PANDA_2F85
-from engram.core.types import EpisodeStatus, GraphUpdate, SceneEdge
+from engram.core.types import ActionChunk, EpisodeStatus, GraphUpdate, SceneEdge, Verdict
 from engram.nodes import messages, qos
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES
 from engram_interfaces.action import ExecuteTask
-from engram_interfaces.msg import SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import ActionChunk as ActionChunkMsg
+from engram_interfaces.msg import GateVerdict, SceneGraphUpdate, TaskStatus
+from engram_interfaces.msg import Verdict as VerdictMsg
 from engram_interfaces.srv import GetGraph, MemoryQuery
 from tests.viewer.scenes import SECOND_NS, joints, scene_node
 
@@ -57,6 +61,9 @@ class Robot(Node):
             "status": self.create_publisher(TaskStatus, "task/status", qos.LATCHED),
             "diagnostics": self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS),
             "graph": self.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH),
+            "executed": self.create_publisher(ActionChunkMsg, "safety/executed", qos.SENSOR),
+            "verdict": self.create_publisher(VerdictMsg, "verdict", qos.COMMAND),
+            "gate": self.create_publisher(GateVerdict, "policy/gate", qos.LATCHED),
         }
         self.create_service(Trigger, "safety/stop", lambda q, r: self._answer("stop", r))
         self.create_service(Trigger, "safety/reset", lambda q, r: self._answer("reset", r))
@@ -108,6 +115,14 @@ class Robot(Node):
             self.out[camera].publish(messages.color_to_msg(picture, 0, f"{camera}_optical"))
         status = EpisodeStatus(0, "robot0", 3, "open_drawer", "open the drawer", 12, "running")
         self.out["status"].publish(messages.status_to_msg(status))
+        still = ActionChunk(0, 3, "ee_delta", np.zeros((1, 7)), 0.1, 1, "hold:no_command")
+        self.out["executed"].publish(messages.chunk_to_msg(still, "robot0"))
+        seen = Verdict(0, 3, "memory", "denied", 0.1, 0.25, "the handle has come 0.02 m")
+        self.out["verdict"].publish(messages.verdict_to_msg(seen, "robot0"))
+        task = {"task": "stack", "pairs": 40, "candidate": 31, "approved": 12, "not_worse": True}
+        told = GateVerdict(candidate="bc-40", decision="promote", reason="not worse", pairs=40)
+        for told.report_json in ("no JSON", json.dumps({"tasks": [task]})):
+            self.out["gate"].publish(told)
         lacking = "observation: lacks camera 'wrist'"
         values = [KeyValue(key=POLICY_DRIVES, value="base"), KeyValue(key=POLICIES, value="base, mine")]
         self.out["diagnostics"].publish(
@@ -194,7 +209,8 @@ def banner(browser: Chromium) -> str:
 def test_a_visitor_sees_the_robot_drives_and_stops_it(robot: Robot, page: str, browser: Chromium) -> None:
     wait(lambda: answers(page), f"{page} answers")
     browser.open(page)
-    browser.sees("Instruction", "Do it", "STOP", "Release stop", "Episode 3", "step 12")
+    browser.sees("Instruction", "Do it", "STOP", "Release stop", "Episode 3", "step 12", "the robot holds no_command")
+    browser.sees("progress 25 %", "memory: not reached (confidence 90 %): the handle has come 0.02 m")
     assert browser.js("document.title") == "Engram"
     assert browser.js("document.querySelectorAll('canvas').length") >= 1  # the scene in 3D
     browser.sees("front", "ceiling")  # the cameras that are published, whatever their names
@@ -254,5 +270,9 @@ def test_a_visitor_asks_the_memory_and_looks_at_its_past(robot: Robot, page: str
 
     browser.open_tab("Nodes")
     browser.sees("sim_node", "policy_node", "lacks camera 'wrist'")
+    assert "base, mine" not in browser.text()
+    browser.choose("policy_node", "All that it says")
+    browser.sees("base, mine")
     browser.open_tab("Gate")
-    browser.sees("The gate tries a candidate out")
+    browser.sees("The gate tries a candidate out", "bc-40, task by task")
+    assert re.search(r"stack\s+40\s+31\s+12\s+not worse", browser.text())

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from engram.core.ports import free_port
-from engram.core.types import ActionChunk
+from engram.core.types import ActionChunk, Verdict
 from engram.nodes import messages, qos
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
+from engram_interfaces.msg import Verdict as VerdictMsg
 from tests.ros.processes import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
@@ -27,8 +28,8 @@ def test_a_port_in_use_is_an_error_that_names_its_owner_and_the_end():
     assert "Traceback" not in process.output()
 
 
-def test_who_takes_over_by_the_page_goes_on_from_what_the_safety_node_executed_and_nobody_else(graph):
-    graph.start("viewer_node", port=free_port(), writers=["safety/executed=safety_node"])
+def test_what_is_executed_counts_by_the_word_of_the_safety_node_alone_and_verdicts_by_that_of_the_memory(graph):
+    graph.start("viewer_node", port=free_port(), writers=["safety/executed=safety_node", "verdict=memory_node"])
     graph.active("viewer_node")
     recording = graph.node.create_publisher(ActionChunkMsg, "safety/executed", qos.SENSOR)
     graph.matched(recording)
@@ -36,3 +37,7 @@ def test_who_takes_over_by_the_page_goes_on_from_what_the_safety_node_executed_a
     recording.publish(messages.chunk_to_msg(opens, "robot0"))
     graph.problem("viewer_node", "writer of safety/executed: from /test, expected /safety_node")
     assert graph.value("viewer_node", "refused from other writers: safety/executed") == "1"
+    another = graph.node.create_publisher(VerdictMsg, "verdict", qos.COMMAND)
+    graph.matched(another)
+    another.publish(messages.verdict_to_msg(Verdict(10**9, 1, "memory", "confirmed", 0.9), "robot0"))
+    graph.problem("viewer_node", "writer of verdict: from /test, expected /memory_node")

@@ -60,7 +60,7 @@ def test_the_goal_ends_with_its_episode(sim, state, truncated, outcome):
     sim.status(4, "running")
     assert sim.book.instruction_for(sim.book.status) == "stack"
     sim.status(4, state, truncated=truncated)
-    assert sim.ends == [(outcome, "the simulation's own verdict")] and sim.book.goal is None
+    assert sim.ends == [(outcome, "judged by the simulator")] and sim.book.goal is None
 
 
 @pytest.mark.parametrize("set_s", [-3600, 3600])
@@ -122,7 +122,7 @@ def test_an_episode_that_ended_before_its_goal_was_tied_to_it_ends_the_goal(sim)
     goal, _ = sim.accept()
     sim.status(4, "succeeded")
     sim.book.join(goal, 4)
-    assert sim.ends == [("succeeded", "the simulation's own verdict")]
+    assert sim.ends == [("succeeded", "judged by the simulator")]
 
 
 def test_a_newer_goal_preempts_and_a_late_answer_to_the_older_is_passed_over(sim):
@@ -212,7 +212,7 @@ def test_a_robots_goal_ends_when_its_success_was_confirmed_long_enough(robot):
         judge(robot, tenths, outcome)
     assert not robot.ends  # one look denied it: it begins again
     judge(robot, 5)
-    assert robot.ends == [("succeeded", "memory: the red cube in the bin")]
+    assert robot.ends == [("succeeded", "judged by memory: the red cube in the bin")]
     assert robot.told[-1].state == "succeeded"  # what the memory and the experience learn from
 
 
@@ -228,10 +228,31 @@ def test_where_the_memory_cannot_tell_a_classifier_is_believed_and_else_the_memo
         say(robot, tenths, "memory", DENIED)
         say(robot, tenths, "classifier", CONFIRMED)
     assert not robot.ends and goal.verdict.source == "memory"
-    for tenths in range(10, 14):
+    assert robot.book.judged == "memory: not reached (confidence 10 %): why"
+    for tenths in range(10, 13):
         say(robot, tenths, "classifier", CONFIRMED)
         say(robot, tenths, "memory", CANNOT_TELL)
-    assert robot.ends == [("succeeded", "classifier: why")]
+    assert robot.book.judged == "classifier: reached (confidence 90 %): why"
+    say(robot, 13, "classifier", CONFIRMED)
+    assert robot.book.judged == ""
+    assert robot.ends == [("succeeded", "judged by classifier: why")]
+
+
+def test_in_simulation_it_is_counted_what_was_taken_for_reached_and_is_not(sim):
+    def carried_out(episode, outcomes, state):
+        goal, _ = sim.accept()
+        sim.book.join(goal, episode)
+        for _ in range(4):
+            sim.now_ns += SECOND // 10
+            for outcome in outcomes:
+                sim.book.on_verdict(Verdict(sim.now_ns, episode, "memory", outcome, 0.9))
+        sim.status(episode, state)
+        return sim.book.oracle_mistaken
+
+    assert carried_out(1, [CONFIRMED], "succeeded") == ""
+    assert carried_out(2, [DENIED], "failed") == "0 of 1 that the simulator saw fail"
+    assert carried_out(3, [CONFIRMED], "failed") == "1 of 2 that the simulator saw fail"
+    assert carried_out(4, [], "failed") == "1 of 2 that the simulator saw fail"  # nobody judged it
 
 
 def test_of_a_memory_that_fell_silent_nothing_counts(robot):
@@ -243,7 +264,7 @@ def test_of_a_memory_that_fell_silent_nothing_counts(robot):
     assert not robot.ends  # it may be late
     for tenths in range(21, 25):
         say(robot, tenths, "classifier", CONFIRMED)
-    assert robot.ends == [("succeeded", "classifier: why")]
+    assert robot.ends == [("succeeded", "judged by classifier: why")]
 
 
 def test_what_is_judged_of_another_episode_or_before_the_goal_ends_nothing(robot):
@@ -269,7 +290,7 @@ def test_a_goal_that_took_too_long_tells_what_was_wrong_at_the_end(robot):
     robot.now_ns = 6 * SECOND
     judge(robot, 59, DENIED)
     robot.book.check_limits(cancelled=False)
-    assert robot.ends == [("timeout", "not done after 5 s; memory: the red cube in the bin")]
+    assert robot.ends == [("timeout", "not done after 5 s; judged by memory: the red cube in the bin")]
     assert robot.told[-1].state == "failed"  # a rate of the skill that counts successes alone would always be 1
 
 
@@ -295,7 +316,7 @@ def test_a_person_says_how_a_robots_goal_ended_whatever_the_memory_says(robot, o
     judge(robot, 0, DENIED if outcome == "succeeded" else CONFIRMED)
     done, words = robot.book.told(outcome)
     assert done and words.endswith(f": {outcome}") and goal.instruction in words
-    assert robot.ends == [(outcome, "a person said so")]
+    assert robot.ends == [(outcome, "judged by a person")]
     assert (robot.told[-1].state, robot.book.goal) == (outcome, None)
 
 

@@ -14,9 +14,10 @@ import pytest
 from engram.core.ports import PortInUseError, free_port
 from engram.runtime.teleop import Seen
 from engram.viewer.by_hand import HAND_BACK, MOVES, SPEED, TAKE_OVER, TURNS
+from engram.viewer.nodes_tab import NO_NODE
 from engram.viewer.page import ViewerPage
 from engram.viewer.scene_view import ABSENT_OPACITY, box_edges, caption
-from engram.viewer.values import Answer, PageActions
+from engram.viewer.values import Answer, NodeState, PageActions
 from tests.viewer.scenes import SECOND_NS, joints, kitchen_graph
 
 
@@ -171,6 +172,28 @@ def test_a_policy_is_chosen_from_what_the_policy_node_names(page: ViewerPage) ->
     assert page._policy._choice.visible
     page.show_policy(PolicyState("base", "v1"), ())  # accept is not 'any': nothing may be chosen
     assert not page._policy._choice.visible
+
+
+def test_of_the_values_only_those_of_the_node_that_was_chosen_are_sent(page: ViewerPage) -> None:
+    sent: list[str] = []
+    tab = page._nodes
+    tab._values._impl.gui_api._websock_interface.queue_message = sent.append  # type: ignore[method-assign]
+
+    def told(count: int) -> list[NodeState]:
+        return [NodeState(name, "ok", "active", {"steps": str(count)}) for name in ("sim_node", "safety_node")]
+
+    page.show_nodes(told(1))
+    assert tab._choice.options == (NO_NODE, "safety_node", "sim_node")
+    assert tab._values.content == ""
+    tab._choice.value = "sim_node"
+    assert "steps</b></td><td>1" in tab._values.content
+    sent.clear()
+    page.show_nodes(told(1))
+    assert sent == []  # nothing has changed
+    page.show_nodes(told(2))
+    assert len(sent) == 1 and "steps</b></td><td>2" in tab._values.content
+    page.show_nodes(told(2)[1:])  # it is gone
+    assert tab._values.content == ""
 
 
 def test_a_visitor_drives_by_clicks_and_hands_back_by_leaving(page: ViewerPage, monkeypatch) -> None:

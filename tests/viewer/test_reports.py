@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES, REMEMBERED
+from engram.runtime.policy_notes import CORRECTED_BY, JUDGED, MISTAKEN, POLICIES, POLICY_DRIVES, REMEMBERED
 from engram.viewer.reports import MOST_NODES, Reports
 from engram.viewer.values import NodeState, PolicyState
 
@@ -20,15 +20,17 @@ def test_what_the_policy_node_says_of_the_policy() -> None:
     reports = Reports(5.0)
     assert reports.policy() == PolicyState()
     values = {POLICY_DRIVES: "base", "policy version": "v1", REMEMBERED: "3 events", POLICIES: "base, engram"}
+    values |= {CORRECTED_BY: "turn by 10 degrees", JUDGED: "memory: not reached", MISTAKEN: "1 of 2"}
     reports.take(NodeState("policy_node", "ok", "active", values), 0.0)
-    assert reports.policy() == PolicyState("base", "v1", "3 events", ("base", "engram"))
+    assert reports.policy() == PolicyState("base", "v1", "3 events", ("base", "engram"), "1 of 2", "turn by 10 degrees")
+    assert reports.judged() == "memory: not reached"
 
 
 def test_a_learner_that_never_reported_is_no_learner() -> None:
     reports = Reports(5.0)
-    assert reports.learner(0.0) is None
+    assert reports.of("learner_node", 0.0) is None
     reports.take(NodeState("learner_node", "ok", "active"), 0.0)
-    learner = reports.learner(60.0)
+    learner = reports.of("learner_node", 60.0)
     assert learner is not None and learner.level == "stale"
 
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import doctest
+import json
 
 import pytest
 
 from engram.core.errors import UnknownNameError
 from engram.core.types import SceneEdge
-from engram.viewer import markup, time_travel
+from engram.validation.gate import Gate, GateConfig
+from engram.viewer import gate_report, markup, time_travel
 from engram.viewer.banner import banner_html
 from engram.viewer.conversation import answer_html
+from engram.viewer.gate_report import TASKS_SHOWN, read_report
 from engram.viewer.learning_tabs import gate_html, learner_html
-from engram.viewer.nodes_tab import nodes_html
+from engram.viewer.markup import SHORT
+from engram.viewer.nodes_tab import KEY_SHOWN, VALUES_SHOWN, nodes_html, values_html
 from engram.viewer.policy_tab import policy_html
 from engram.viewer.remembered import agents_html, details_html, remembered_html
 from engram.viewer.time_travel import EVERYTHING, spans, stamp_at
-from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Outcome, PolicyState
+from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Outcome, PolicyState, TaskFound
 from tests.viewer.scenes import SECOND_NS, kitchen_graph, scene_node
 
 
-@pytest.mark.parametrize("module", [markup, time_travel])
+@pytest.mark.parametrize("module", [gate_report, markup, time_travel])
 def test_examples_in_docstrings_hold(module) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed
@@ -29,6 +33,8 @@ def test_examples_in_docstrings_hold(module) -> None:
 def test_policy_tab_tells_what_drives_and_how_episodes_ended() -> None:
     ended = [Outcome(8, "put it <back>", "failed", 60, "mine, memory zeroed"), Outcome(7, "x", "succeeded", 41, "mine")]
     shown = policy_html(PolicyState("mine", "v1", "64 moments, 3 events, the oldest 7.2 s ago"), ended)
+    assert "motions corrected by</b></td><td>nothing" in shown and "oracle" not in shown
+    assert "1 of 2 that" in policy_html(PolicyState("mine", mistaken="1 of 2 that the simulator saw fail"), ())
     for words in ("mine, memory zeroed", "put it &lt;back&gt;", "64 moments, 3 events", "2 episodes: 1 succeeded"):
         assert words in shown
     assert shown.index(">8<") < shown.index(">7<")  # newest first
@@ -97,6 +103,70 @@ def test_learning_tab_shows_counters_and_candidates_or_that_no_learner_runs() ->
     for words in ("<b>updates</b></td><td>40", "512", "bc-40", "base", "loss 0.0341, updates 40"):
         assert words in shown
     assert "learner:=true" in learner_html(None, ())
+
+
+def test_learning_tab_says_what_is_not_learnt_from_and_why() -> None:
+    values = {
+        "state": "active", "what practice found is not learnt": "the <weights> are others", "trains": "nothing: no key",
+        "episodes not learnt from: a person helped": "3", "live pick_place": "7 of 9", "newest goals": "v1 0010",
+        "update ms p50/p99": "3.10/4.20 (n=8)", "problems rollback": "1",
+    }  # fmt: skip
+    shown = learner_html(NodeState("learner_node", "ok", "active", values), ())
+    for words in ("the &lt;weights&gt; are others", "nothing: no key", "<td>3</td>", "live pick place", "7 of 9"):
+        assert words in shown
+    for words in ("p50", "problems", "v1 0010"):  # these are at the Nodes tab, or drawn
+        assert words not in shown
+
+
+def test_gate_tab_says_what_the_gate_node_says_of_itself() -> None:
+    values = {
+        "judges": "nothing: no <card>",
+        "practice": "waits",
+        "robot": "turned by 10 degrees",
+        "candidate": "v2: open",
+    }
+    shown = gate_html((), (), NodeState("gate_node", "warn", "late", values))
+    for words in ("warn: late", "nothing: no &lt;card&gt;", "waits", "turned by 10", "v2: open"):
+        assert words in shown
+    assert "No gate of this robot runs" in gate_html(())
+
+
+def test_gate_tab_tells_what_was_found_task_by_task() -> None:
+    gate = Gate(["stack", "reach"], GateConfig(budget=4))
+    for _ in range(4):
+        gate.add("stack", True, False)
+        gate.add("reach", False, False)
+    found = read_report(json.dumps(gate.report()))
+    counts = [(one.task, one.pairs, one.candidate, one.approved) for one in found]
+    assert counts == [("stack", 4, 4, 0), ("reach", 4, 0, 0)]
+    found = (*found, TaskFound("<push>", 9, 1, 7, "worse"))
+    shown = gate_html((), [Judged("v2", "not_shown", "too few", 8, found)])
+    assert "v2, task by task" in shown
+    row = "<b>&lt;push&gt;</b></td><td>9</td><td>1</td><td>7</td><td>worse</td>"
+    assert row in shown
+
+
+@pytest.mark.parametrize("tasks", ["x", [1], [None], [{"task": 3}], [{"task": "a", "pairs": 1.5}], {"a": 1}])
+def test_a_malformed_report_of_the_gate_shows_nothing(tasks) -> None:
+    assert read_report(json.dumps({"tasks": tasks})) == ()
+    assert "task by task" not in gate_html((), [Judged("v2", "reject", "w", 8, read_report("no JSON"))])
+
+
+def test_a_report_of_the_gate_cannot_fill_the_page() -> None:
+    one = {"task": "a", "pairs": 1, "candidate": 1, "approved": True}
+    many = [one | {"approved": 0}] * 1000
+    assert len(read_report(json.dumps({"tasks": [one, *many]}))) == TASKS_SHOWN - 1  # True is no count
+
+
+def test_all_that_a_node_says_is_shown_and_no_more_than_fits() -> None:
+    values = {"filter <near>": "12", "stopped": "x" * 9999, "k" * 999: "1"} | {str(n): "0" for n in range(1000)}
+    shown = values_html(NodeState("safety_node", "ok", "active", values))
+    assert "filter &lt;near&gt;</b></td><td>12" in shown
+    assert f"<td>{'x' * SHORT} ...</td>" in shown
+    assert f"<b>{'k' * KEY_SHOWN} ...</b>" in shown
+    assert shown.count("<tr>") == VALUES_SHOWN
+    assert f"and {1003 - VALUES_SHOWN} more" in shown
+    assert values_html(None) == ""
 
 
 def test_gate_tab_says_what_counts_what_was_found_and_why_weights_drive() -> None:
