@@ -7,8 +7,8 @@ line is JSON.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.app.options import refuse
+from engram.app.weights import write_checkpoint
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
@@ -27,7 +28,7 @@ from engram.core.registry import split_options
 from engram.core.robot import PANDA_2F85
 from engram.core.statistics import Rate
 from engram.sim.gap_world import GapWorld, gap_pipeline
-from engram.sim.gaps import get_gap
+from engram.sim.gaps import Gap, get_gap
 from engram.sim.tasks import SUITES
 from engram.sim.world import WorldConfig
 
@@ -166,14 +167,14 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         before = _of_others(config, practice, policy, others, folder / "others.json")
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
         after = _rates(config, policy, others, config.others) if before else {}
-        _save_policy(config, practice.driving, folder / "policy")
+        learnt = _save_policy(config, practice.driving, folder / "policy")
     finally:
         practice.close()
         practice.runtime.world.close()
     return {
         "benchmark": "improve",
         "config": _settings(config),
-        "policy": str(folder / "policy"),
+        "policy": str(folder / "policy") if learnt else None,
         "curve": curve,
         "corrections": [asdict(one) for one in practice.corrections],
         "others": {name: [asdict(rate), asdict(after[name])] for name, rate in before.items()},
@@ -211,9 +212,10 @@ def _judge(config: ImproveConfig) -> RewardSource | None:
     memory = MemoryVerdict(MemoryVerdictConfig(opening_m=PANDA_2F85.gripper_opening_m))
     if config.verdict == "memory":
         return memory
-    from engram.learning.rewards.success_classifier import ClassifierVerdict, FirstThatTells
+    from engram.learning.rewards.believed import MemoryFirst
+    from engram.learning.rewards.success_classifier import ClassifierVerdict
 
-    return FirstThatTells((memory, ClassifierVerdict.load([config.verdict])))
+    return MemoryFirst((memory, ClassifierVerdict.load([config.verdict])))
 
 
 def _check_words(task: Task, judge: RewardSource | None) -> None:
@@ -229,17 +231,16 @@ def _check_words(task: Task, judge: RewardSource | None) -> None:
             )
 
 
-def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> None:
-    """Write what was learnt as a checkpoint that ``engram eval`` and the nodes take."""
+def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> bool:
+    """Write what was learnt as a checkpoint that ``engram eval`` and the nodes take; return whether anything was."""
     from engram.runtime.factories import policy_folder
 
     if not weights.exists():  # too few successes to learn from
-        return
-    shutil.copytree(policy_folder(config.policy), folder, dirs_exist_ok=True)
-    shutil.copyfile(weights, folder / "model.safetensors")
-    card = json.loads((folder / "card.json").read_text()) if (folder / "card.json").exists() else {}
-    practised = {"from": config.policy, "commit": commit(), "settings": _settings(config)}
-    (folder / "card.json").write_text(json.dumps(card | {"practised": practised}, indent=1) + "\n")
+        return False
+    data = weights.read_bytes()
+    learnt = {"from": config.policy, "sha256": hashlib.sha256(data).hexdigest(), "commit": commit()}
+    write_checkpoint(policy_folder(config.policy), data, {**learnt, "settings": _settings(config)}, folder)
+    return True
 
 
 def _settings(config: ImproveConfig) -> dict[str, Any]:
@@ -287,8 +288,18 @@ def _practice(
         fresh_memory=fresh_memory,
         others=others,
         elsewhere=lambda: _nominal(policy),
-        about={"gap": asdict(gap)},
+        about={"gap": asdict(gap), **_told_by(config, judge)},
+        before={"gap": asdict(Gap())},
     )
+
+
+def _told_by(config: ImproveConfig, judge: RewardSource | None) -> dict[str, str]:
+    """Return who judges, if that is a classifier: another one in its folder is another judge."""
+    if judge is None or config.verdict in JUDGES:
+        return {}
+    from engram.learning.rewards.success_classifier import digest_of
+
+    return {"judge": f"{judge.name} {digest_of(config.verdict)}"}
 
 
 def _nominal(policy: Policy) -> Runtime:

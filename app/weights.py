@@ -115,7 +115,7 @@ def write_checkpoint(began: Path, data: bytes, learnt: dict[str, object], output
         began: of the policy that learning began with.
         data: weights, in safetensors format.
         learnt: where they come from; goes into the card, with their ``sha256``.
-        output: new folder.
+        output: folder; one that is there already is replaced.
 
     Raises:
         InvalidInputError: it cannot be written, or the card cannot be read.
@@ -130,7 +130,11 @@ def write_checkpoint(began: Path, data: bytes, learnt: dict[str, object], output
         card = {name: told[name] for name in KEPT if name in told}
         card |= {"sha256": learnt["sha256"], "learnt": learnt}
         (fresh / CARD).write_text(json.dumps(card, indent=1) + "\n")
+        before = fresh.with_suffix(".before")
+        if output.exists():
+            output.rename(before)
         fresh.rename(output)
+        shutil.rmtree(before, ignore_errors=True)
     except DAMAGED as error:
         raise InvalidInputError(f"{output}: no checkpoint can be written of {began}: {error}") from error
     finally:

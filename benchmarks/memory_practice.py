@@ -95,7 +95,7 @@ class Withheld:
     """Experience without what was read of memory/context."""
 
     def __init__(self, source: ExperienceReader) -> None:
-        self._source = source
+        self._source, self.id = source, source.id
 
     def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
         """Return what there is."""

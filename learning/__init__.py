@@ -1,9 +1,10 @@
 """Fine-tuning a policy on its own experience: store and spool, replay, algorithms, candidate weights.
 
-    from engram.learning import ExperienceStore, Learner
+    from engram.learning import ExperienceStore, Learner, LearnerConfig
     from engram.policies import load_policy
 
-    learner = Learner(ExperienceStore("data/experience"), load_policy("base"), algorithm="behavior_cloning")
+    store, config = ExperienceStore("data/experience"), LearnerConfig(imitate_own=True)
+    learner = Learner(store, load_policy("base"), algorithm="behavior_cloning", config=config)
     weights, manifest = learner.run(updates=1000)
 
 Names are imported when they are first used: importing this is quick, and torch comes with the first algorithm.

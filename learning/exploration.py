@@ -8,7 +8,7 @@ import numpy as np
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
-from engram.core.types import CORRECTION, ActionChunk, ActionSource
+from engram.core.types import CORRECTION, EXPLORED, ActionChunk, ActionSource
 from engram.learning.motion_correction import MotionCorrection
 
 _MOTION = 6
@@ -59,10 +59,12 @@ class Exploration:
         self._draw: np.ndarray = np.zeros(_MOTION)
 
     def mark(self, source: ActionSource) -> ActionSource:
-        """Return ``source`` marked as corrected where its motions are: what is done so is not to be imitated."""
-        if self.correction == MotionCorrection():
-            return source
-        return replace(source, ablation=source.ablation or CORRECTION)
+        """Return ``source`` marked as corrected where its motions are, else as explored where they get noise.
+
+        What is done with a correction is not to be imitated. What is done with noise has something to be learnt.
+        """
+        mark = CORRECTION if self.correction != MotionCorrection() else EXPLORED if self.config.size else ""
+        return replace(source, ablation=source.ablation or mark) if mark else source
 
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` corrected and with noise, within what actions may be."""

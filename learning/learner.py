@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,8 @@ from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
-from engram.learning.experience.eligibility import MISFIT, UNREADABLE, WITHOUT_CONTEXT, why_not
+from engram.learning.experience.database import UnreadableStoreError
+from engram.learning.experience.eligibility import ALONE, MISFIT, UNREADABLE, WITHOUT_CONTEXT, shows_more, why_not
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
@@ -27,6 +28,8 @@ from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
+LINE = 50
+"""Newest candidates that training is known to have come through."""
 CORRECTED, SHOWN = 3072, 128
 """Control steps in which a correction is learnt, and those of a batch."""
 
@@ -37,6 +40,9 @@ class _WithoutContextError(InvalidInputError):
 
 class EpisodeSource(Protocol):
     """Where episodes come from: :class:`engram.learning.experience.store.ExperienceStore`."""
+
+    id: str
+    """Tells it from any other: the numbers of its episodes mean nothing elsewhere. Empty: there is no other."""
 
     def catalogue(self, after: int = 0) -> Sequence[EpisodeInfo]:
         """Return the complete episodes with a number above ``after``, oldest first."""
@@ -59,18 +65,21 @@ class LearnerConfig:
     first_episodes: int = 5
     """Successes to wait for before the first update."""
     candidate_updates: int = 100
-    """Updates between two candidates."""
+    """Updates between two candidates; 0: there are none but corrections."""
+    imitate_own: bool = False
+    """Imitate also the successes in which the policy acted alone and without noise. They show only what it does anyhow,
+    so that it hardly changes."""
     seed: int = 0
     """Seed of the samples and of everything random in the updates."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
 
     def __post_init__(self) -> None:
-        if self.updates_per_episode < 0:
-            raise InvalidInputError(
-                f"LearnerConfig.updates_per_episode: {self.updates_per_episode}, expected 0 or more"
-            )
-        if self.window < 1:
-            raise InvalidInputError(f"LearnerConfig.window: {self.window}, expected 1 or more")
+        least = {"updates_per_episode": 0, "batch_size": 1, "window": 1, "first_episodes": 0, "candidate_updates": 0}
+        for name, lowest in {**least, "seed": 0}.items():
+            if getattr(self, name) < lowest:
+                raise InvalidInputError(f"LearnerConfig.{name}: {getattr(self, name)}, expected {lowest} or more")
+        if self.replay.seed < 0:
+            raise InvalidInputError(f"LearnerConfig.replay.seed: {self.replay.seed}, expected 0 or more")
 
 
 class Learner:
@@ -84,14 +93,16 @@ class Learner:
         policy: where training begins; its own weights stay as they are.
         algorithm: a name of ``engram.learning.algorithms.ALGORITHMS``, ``package.module:attribute``, or one that is
             already made for ``policy``.
-        folder: for :meth:`save`. What was saved there is gone on from, bit for bit.
+        folder: for :meth:`save`; ``~`` is the home folder. What was saved there is gone on from, bit for bit, if
+            source and config are as they were; :attr:`changed` tells where not.
         parent: version that drives the robots; default: the policy's.
         config: pace and size; the length of a chunk is the policy's, where the algorithm knows it.
 
     Raises:
         UnknownNameError: there is no such algorithm.
-        InvalidInputError: the algorithm cannot train this policy, or the folder belongs to another configuration.
-        WeightsError: the folder's state is damaged, or of another network or lineage.
+        InvalidInputError: the algorithm cannot train this policy, or the folder's state does not fit a setting.
+        UnreadableStoreError, WeightsError: the folder's state is damaged, or of another network or lineage.
+        StoreError: the disk refuses it, or the experience is damaged.
     """
 
     def __init__(
@@ -108,7 +119,7 @@ class Learner:
         self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
         self.lineage = self.algorithm.lineage
         self._source = source
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else Path(folder).expanduser()
         self._specs = tensor_specs(self.algorithm.weights())
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
         self._stream: EpisodeStream | None = None
@@ -116,7 +127,10 @@ class Learner:
             streams = max(1, self.config.batch_size // self.config.window)
             self._stream = EpisodeStream(self._replay, streams, self.config.window)
         settings = json.loads(json.dumps(asdict(self.config)))
-        self._progress = Progress(parent or policy.version, self.lineage.id, settings)
+        began = parent or policy.version
+        self._progress = Progress(began, self.lineage.id, settings, source.id, line={began: ""})
+        self.changed: dict[str, str] = {}
+        """What is other than when the folder's state was saved -> how, and what becomes of it, in words."""
         if self._folder is not None:
             self._resume(self._folder, settings)
 
@@ -125,6 +139,28 @@ class Learner:
         """Counters and the running loss."""
         names = ("episodes", "successes", "updates", "update_credit", "corrections", "candidates", "loss", "parent")
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
+
+    @property
+    def line(self) -> Mapping[str, str]:
+        """Versions that training came through since it began from weights that drove, those first, with their sha256.
+
+        The sha256 of what the very first training began with is empty.
+        """
+        return dict(self._progress.line)
+
+    @property
+    def teaches(self) -> str:
+        """What successes give it to learn, in words; begins with ``nothing`` where there is nothing."""
+        state, alone = self._progress, self._progress.passed_over.get(ALONE, 0)
+        if not self.config.updates_per_episode:
+            return (
+                "nothing: updates_per_episode is 0, so no success is imitated; a correction that practice finds teaches"
+            )
+        if state.successes:
+            return f"{state.successes} successes" + (f", {alone} of {ALONE} passed over" if alone else "")
+        if alone:
+            return f"nothing: {alone} successes of {ALONE}; exploration, a person's help or a correction would teach"
+        return "nothing: no success of its own has come in yet"
 
     @property
     def passed_over(self) -> dict[str, int]:
@@ -151,6 +187,8 @@ class Learner:
             transitions = self._source.episode(info.number)
             if not transitions:  # the store's bound has let it go
                 return 0
+            if not self.config.imitate_own and not shows_more(transitions):
+                return self._pass_over(ALONE)
             self._replay.add(info.number, self._read_of(transitions))
         except StoreError:  # the episodes after it are learnt from all the same
             return self._pass_over(UNREADABLE)
@@ -174,7 +212,7 @@ class Learner:
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
         state = self._progress
-        if state.update_credit == 0 or state.successes < self.config.first_episodes:
+        if state.update_credit == 0 or state.successes < self.config.first_episodes or not len(self._replay):
             return None
         metrics = self._update()
         state.update_credit -= 1
@@ -262,18 +300,33 @@ class Learner:
 
         What is returned has passed :func:`engram.learning.weights.manifest.verify` against the weights at the start.
         """
-        if self._progress.updates - self._progress.at_candidate < self.config.candidate_updates:
+        every = self.config.candidate_updates
+        if not every or self._progress.updates - self._progress.at_candidate < every:
             return None
         return self._make_candidate()
 
     def newest(self) -> tuple[bytes, PolicyManifest] | None:
         """Return the last candidate again; None if there was none, or training has gone on since."""
         state = self._progress
-        return self._new_weights() if state.candidates and state.updates == state.at_candidate else None
+        return self._new_weights() if len(state.line) > 1 and state.updates == state.at_candidate else None
 
     def promoted(self, version: str) -> None:
         """Take note that ``version`` now drives the robots: it is the parent of the next candidates."""
         self._progress.parent = version
+
+    def go_back(self, data: bytes, manifest: PolicyManifest) -> None:
+        """Learn on from the weights ``data`` of ``manifest``, which drive; the experience stays.
+
+        Raises:
+            WeightsError: they are of another network; nothing has changed.
+        """
+        self.algorithm.begin(data)
+        if self._stream is not None:
+            self._stream.restart()  # its memory of the episodes was the other weights'
+        state = self._progress
+        state.parent, state.line = manifest.version, {manifest.version: manifest.sha256}
+        state.corrections = int(manifest.metrics.get("corrections", 0))
+        state.at_candidate, state.returns = state.updates, state.returns + 1
 
     def save(self) -> None:
         """Write the whole state to the folder; raises InvalidInputError without one."""
@@ -336,6 +389,8 @@ class Learner:
         made, state = self._new_weights(), self._progress
         state.at_candidate = state.updates
         state.candidates += 1
+        line = list((state.line | {made[1].version: made[1].sha256}).items())
+        state.line = dict(line[:1] + [one for one in line[1:-LINE] if one[0] == state.parent] + line[1:][-LINE:])
         return made
 
     def _new_weights(self) -> tuple[bytes, PolicyManifest]:
@@ -349,24 +404,49 @@ class Learner:
         return data, manifest
 
     def _resume(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        found = load_progress(folder, settings, self.lineage)
+        # the memory that an update leaves for the next is of so many episodes side by side
+        fixed = ("replay.chunk_size", *(("window", "batch_size") if self._stream is not None else ()))
+        found = load_progress(folder, settings, self.lineage, fixed)
         if found is None:
             return
-        progress, state = found
+        progress, state, changed = found
         try:
             self.algorithm.restore(state)
         except WeightsError as error:
             raise WeightsError(f"{folder}: {error}") from error
         self._progress = progress
+        if changed:
+            self.changed["settings"] = changed
+        if self._source.id and progress.store not in ("", self._source.id):
+            self._begin_store()
+        progress.store = self._source.id or progress.store
         if self._stream is not None and progress.streams:
             self._stream.places = progress.streams
-        for number in progress.replay:
-            try:
-                transitions = self._source.episode(number)
-            except StoreError:  # damaged: the training goes on without it
+        if progress.replay:
+            self._restore_replay(frozenset(progress.replay))
+
+    def _begin_store(self) -> None:
+        """Look at all episodes of the source: the state's numbers are of those of another store."""
+        state = self._progress
+        self.changed["experience"] = (
+            f"another store than before: it is looked at from its first episode, and {len(state.replay)} successes of "
+            "the other one are imitated no more"
+        )
+        state.cursor = state.update_credit = 0
+        state.replay, state.streams = [], []
+
+    def _restore_replay(self, numbers: Set[int]) -> None:
+        """Take those of ``numbers`` into the replay buffer that are stored, and are successes, still."""
+        try:
+            known = self._source.catalogue()
+        except UnreadableStoreError as error:  # the training state is not what is damaged
+            raise StoreError(str(error)) from error
+        for info in known:
+            if info.number not in numbers or not info.success:
                 continue
-            if transitions:  # the store's bound may have let it go
-                self._replay.add(number, self._read_of(transitions))
+            with suppress(StoreError, InvalidInputError):  # damaged: the training goes on without it
+                if transitions := self._source.episode(info.number):  # the store's bound may have let it go
+                    self._replay.add(info.number, self._read_of(transitions))
 
 
 class _Shown(Sequence[tuple[Batch, MotionCorrection]]):

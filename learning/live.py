@@ -16,7 +16,8 @@ from scipy.stats import binomtest
 
 from engram.core.betting import MeanTest
 from engram.core.durable import write_atomic
-from engram.core.errors import DAMAGED, StoreError
+from engram.core.errors import DAMAGED
+from engram.learning.experience.database import unreadable
 
 MOST = 1000
 """Episodes of a version on a task that are remembered, the first ones."""
@@ -33,23 +34,34 @@ class LiveRecord:
     """Outcomes of every version that drove, kept in one file; :attr:`cursor` is the last episode that was counted.
 
     Raises:
-        StoreError: the file is damaged.
+        UnreadableStoreError: the file is damaged.
+        StoreError: the disk refuses it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cursor = 0
+        self._store = ""
         self.recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
         """Version and outcome (1, 0 or ``HELPED``) of the newest episodes, the oldest first."""
         self._of: dict[str, dict[str, str]] = {}
         if path.exists():
             try:
                 kept = json.loads(path.read_text())
-                self.cursor = int(kept["cursor"])
+                self.cursor, self._store = int(kept["cursor"]), str(kept.get("store", ""))
                 self._of = {str(v): {str(t): _checked(o) for t, o in of.items()} for v, of in kept["outcomes"].items()}
                 self.recent.extend((str(v), _checked(o, f"01{HELPED}")) for v, o in kept.get("recent", ()))
             except DAMAGED as error:
-                raise StoreError(f"{path}: the record of live episodes cannot be read: {error!r}") from error
+                raise unreadable(error)(f"{path}: the record of live episodes cannot be read: {error!r}") from error
+
+    def follow(self, store: str) -> None:
+        """Count the episodes of the experience store with the id ``store``, of another one than before from its first.
+
+        What was counted in the other one stays. Empty: the store is not known.
+        """
+        if store and self._store not in ("", store):
+            self.cursor = 0
+        self._store = store or self._store
 
     def add(self, number: int, version: str, task: str, success: bool, *, helped: bool = False) -> None:
         """Count episode ``number``, which came after all others; what was ``helped`` to its end is no success."""
@@ -76,7 +88,7 @@ class LiveRecord:
         write_atomic(self._path, json.dumps(self._kept()).encode())
 
     def _kept(self) -> dict[str, object]:
-        return {"cursor": self.cursor, "outcomes": self._of, "recent": list(self.recent)}
+        return {"store": self._store, "cursor": self.cursor, "outcomes": self._of, "recent": list(self.recent)}
 
 
 def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) -> str:

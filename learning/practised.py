@@ -13,10 +13,13 @@ from typing import Any
 from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.types import Transition
-from engram.learning.experience.reader import ExperienceReader
+from engram.learning.experience.reader import ExperienceReader, stored_id
 from engram.learning.motion_correction import MotionCorrection
 
-FOUND = "found.json"
+FOUND, REFUSED = "found.json", "refused.json"
+"""Files of what was found last, and of what was found and may not drive."""
+KEPT = 50
+"""Refusals that are kept, the newest."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,17 @@ class Findings:
     found: tuple[FoundCorrection, ...]
     others: tuple[int, ...] = ()
     """Numbers of the episodes of other goals, in which the policy keeps its answers."""
+    store: str = ""
+    """Id of the store whose episodes are numbered; empty: not known."""
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """What it corrects and how, whatever the episodes that show it."""
+        return self.number, *((one.task, one.correction) for one in self.found)
+
+    def __str__(self) -> str:
+        told = [f"{one.task} (motions {one.correction})" for one in self.found]
+        return f"what was found for {', '.join(told)}"
 
 
 class Practised:
@@ -47,20 +61,40 @@ class Practised:
         self._folder = folder
 
     def findings(self) -> Findings | None:
-        """Return what was found last. StoreError: it cannot be read."""
+        """Return what was found last; None also where its episodes are gone. StoreError: it cannot be read."""
         path = self._folder / FOUND
         if not path.exists():
             return None
         try:
-            about = unseal(path.read_bytes())
-            found = tuple(map(_found_correction, about["found"]))
-            return Findings(int(about["number"]), found, tuple(map(int, about["others"])))
+            found = _findings(unseal(path.read_bytes()))
         except (*DAMAGED, InvalidInputError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it: it is searched for again") from error
+        return found if found.store in ("", stored_id(self._folder)) else None
 
     def tell(self, findings: Findings) -> None:
         """Leave ``findings`` for the learner, in place of what was found before."""
         write_atomic(self._folder / FOUND, seal(asdict(findings)))
+
+    def refuse(self, findings: Findings, why: str) -> None:
+        """Note that weights with ``findings`` may not drive; ``why`` in words. StoreError: see :meth:`refusal`."""
+        if not self.refusal(findings):
+            write_atomic(self._folder / REFUSED, seal([*self._refusals(), asdict(findings) | {"why": why}][-KEPT:]))
+
+    def refusal(self, findings: Findings) -> str:
+        """Return why weights with ``findings`` may not drive; empty: nobody refused them.
+
+        Raises:
+            StoreError: what was refused cannot be read.
+        """
+        path = self._folder / REFUSED
+        try:
+            return next((str(one["why"]) for one in self._refusals() if _findings(one).about == findings.about), "")
+        except (*DAMAGED, InvalidInputError) as error:
+            raise StoreError(f"{path} cannot be read ({error}); remove it: the gate says it again") from error
+
+    def _refusals(self) -> list[dict[str, Any]]:
+        path = self._folder / REFUSED
+        return list(unseal(path.read_bytes())) if path.exists() else []
 
     def episodes(
         self, findings: Findings
@@ -74,6 +108,11 @@ class Practised:
             for number in one.episodes
         )
         return shown, (store.episode(number) for number in findings.others)
+
+
+def _findings(about: Mapping[str, Any]) -> Findings:
+    found = tuple(map(_found_correction, about["found"]))
+    return Findings(int(about["number"]), found, tuple(map(int, about["others"])), str(about.get("store", "")))
 
 
 def _found_correction(about: Mapping[str, Any]) -> FoundCorrection:

@@ -67,7 +67,7 @@ class GateNode(EngramNode):
         self.standing = None
 
     def _on_candidate(self, msg: PolicyManifestMsg) -> None:
-        if self.standing is not None:
+        if self.standing is not None and msg.stage == "candidate":
             self.standing.offer(msg.version)
 
     def _on_manifest(self, msg: PolicyManifestMsg) -> None:

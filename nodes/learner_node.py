@@ -27,7 +27,8 @@ from engram.runtime.experience_session import ExperienceSession
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
-from engram.validation.validate import proof_in
+from engram.validation.of_learner import GATE
+from engram.validation.validate import KeptVerdicts, proof_in
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.srv import PromotePolicy, RollbackPolicy
@@ -56,10 +57,11 @@ class LearnerNode(EngramNode):
             self.session: ExperienceSession = ExperienceSession(self.store, self, self.health, str(error))
         else:
             if workspace.moved_aside:
-                self.get_logger().error(f"{workspace.moved_aside}; training begins anew from {policy.version}")
+                self.get_logger().error(workspace.moved_aside)
                 self.health.note("moved aside", workspace.moved_aside)
-            proof = proof_in(folder / "gate", self.config.policy)
-            self.session = LearnerSession(self.config, self.store, workspace, key, self, self.health, proof=proof)
+            proof, verdicts = proof_in(folder / GATE, self.config.policy), KeptVerdicts(folder / GATE)
+            told = self.config, self.store, workspace, key, self, self.health
+            self.session = LearnerSession(*told, proof=proof, verdicts=verdicts)
         self.acks = self.create_publisher(ExperienceAck, "experience/ack", qos.EXPERIENCE)
         self.candidates = self.create_publisher(PolicyManifestMsg, "policy/candidate", qos.LATCHED)
         self.manifests = self.create_publisher(PolicyManifestMsg, "policy/manifest", qos.MANIFEST)
@@ -125,15 +127,15 @@ class LearnerNode(EngramNode):
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, receipt: Receipt, stored: int) -> None:
+    def acknowledge(self, receipt: Receipt) -> None:
         """Tell a robot what is on disk."""
-        self.acks.publish(messages.ack_to_msg(receipt.robot_id, receipt.boot_id, receipt.sequence, stored))
+        self.acks.publish(messages.ack_to_msg(receipt.robot_id, receipt.boot_id, receipt.sequence))
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Publish weights in slices, their manifest first; of a candidate that is kept back, the manifest alone."""
         now_ns = self.get_clock().now().nanoseconds
         told = messages.manifest_to_msg(manifest, now_ns, self.config.chunk_size, signature)
-        if manifest.stage == "candidate":
+        if manifest.stage in ("candidate", "rejected"):
             self.candidates.publish(told)
         if data:  # else what drives stays latched, for a policy node that starts later
             self.manifests.publish(told)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -17,11 +17,12 @@ from engram.core.errors import EngramError, StoreError, WeightsError
 from engram.core.types import PolicyManifest
 from engram.learning.experience.eligibility import ABLATION, COVERED
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.live import worse_than_before
+from engram.learning.live import RECENT, worse_than_before
 from engram.learning.practised import Findings
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.announcements import announced
-from engram.learning.weights.library import UNREADABLE
+from engram.learning.weights.gate_verdict import PROMOTE, REJECT, GateVerdict
+from engram.learning.weights.library import REFUSED, UNREADABLE
 from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
 from engram.runtime.curve_note import CURVE, Went, curve_note
@@ -30,6 +31,7 @@ from engram.runtime.health import ERROR, WARN, Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram.runtime.policy_notes import DRIVING
 
+NO_CANARY = "no canary: there is one robot"
 BURST = 10
 """Updates between two looks at the store."""
 SHOWN = 100
@@ -41,6 +43,17 @@ class LearnerOutputs(ExperienceOutputs, Protocol):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Send weights with their manifest; ``signature`` is empty without a key. No ``data``: the manifest alone."""
+
+
+class Verdicts(Protocol):
+    """What the gate keeps of its verdicts."""
+
+    @property
+    def stamp(self) -> object:
+        """Differs once there is another verdict."""
+
+    def of(self, candidate: str, approved: str) -> GateVerdict | None:
+        """Return the verdict on these two sha256 that holds here; None: there is none."""
 
 
 class _StoppedError(Exception):
@@ -59,6 +72,7 @@ class LearnerSession(ExperienceSession):
         health: where counters and problems are shown.
         proof: gets the sha256 of a candidate and of what drives; returns why the first may take over, or raises
             WeightsError. None: nothing can be proven.
+        verdicts: of the gate; what it rejected is not learnt on from. None: nothing is known of them.
         wall_ns: tells the wall clock [ns].
     """
 
@@ -72,6 +86,7 @@ class LearnerSession(ExperienceSession):
         health: Health,
         wall_ns: Callable[[], int] = time.time_ns,
         proof: Callable[[str, str], str] | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
         self._practised = workspace.practised
@@ -84,6 +99,9 @@ class LearnerSession(ExperienceSession):
         super().__init__(store, outputs, health)
         self._config, self._key = config, key
         self._outputs, self._wall_ns, self._proof = outputs, wall_ns, proof
+        self._verdicts = verdicts if config.promote != "auto" else None  # there every candidate drives, unasked
+        self._heeded: object = None  # at what it was looked whether training comes from what drives
+        self._went_back = ""  # to what, and why
         self._saved = self.learner.metrics["updates"]
 
     def begin(self) -> None:
@@ -133,6 +151,7 @@ class LearnerSession(ExperienceSession):
         """
         parts: dict[str, Callable[[], object]] = {
             "watch over what drives": self._watch,
+            "weights that training goes on from": self._heed,
             "candidate that waits": self._offer_due,
             "correction that practice found": lambda: self._take_correction(goes_on),
             "new episodes": self.learner.poll,
@@ -179,13 +198,16 @@ class LearnerSession(ExperienceSession):
 
         try:
             findings = self._practised.findings()
+            refusal = self._practised.refusal(findings) if findings is not None else ""
         except EngramError as error:
             self._trouble = str(error)
             return
         if findings is None or findings.number != self.learner.metrics["corrections"] + 1:
             self._trouble = ""
             return
-        if findings == self._refused:
+        if refusal:
+            self._trouble = f"{findings} was refused ({refusal})"
+        if refusal or findings == self._refused:
             return
         try:
             with self._health.timed("correction"):
@@ -222,10 +244,11 @@ class LearnerSession(ExperienceSession):
                 proof = self._prove(version)
                 reason = f"{reason}; {proof}"
             again = version == self.library.current
-            canary = bool(self._config.canary_episodes and len(self._robots) > 1 and not again)
+            wanted = bool(self._config.canary_episodes) and not again
+            canary = wanted and len(self._robots) > 1
             self._announce(*self.library.approve(version, reason, canary=canary))
             self.learner.promoted(version)
-            told = f"; {self._robots[0]} alone tries it first" if canary else ""
+            told = f"; {self._canary} alone tries it first" if canary else f"; {NO_CANARY}" if wanted else ""
             return f"{version} drives now; {proof}{told}"
 
     def _prove(self, version: str) -> str:
@@ -302,12 +325,65 @@ class LearnerSession(ExperienceSession):
             because = self.library.get(now)[1].metrics.get("approved_because", "")
             self._announce(*self.library.approve(now, f"{because}; {self.live.episodes(now)} episodes as a canary"))
 
+    def _heed(self) -> None:
+        """Mark what the gate has judged. Where training came through weights that shall not drive, or does not come
+        from those that do, it goes on from these."""
+        with self._deciding:
+            drives = self.library.manifest(self.library.current)
+            stamp, line = self._verdicts.stamp if self._verdicts is not None else None, self.learner.line
+            if (stamp, drives.version, line) == self._heeded:
+                return
+            refused = self._mark(drives, line)
+            spoilt = next((version for version in line if version in refused), "")
+            if spoilt or drives.version not in line:
+                self._go_back(drives.version, spoilt, refused.get(spoilt, ""))
+            self._heeded = stamp, drives.version, self.learner.line
+
+    def _mark(self, drives: PolicyManifest, line: Mapping[str, str]) -> dict[str, str]:
+        """Keep what the gate says of each candidate; return why each version that shall not drive shall not.
+
+        A candidate that the library has let go of, at a restart, is judged all the same if training came through it.
+        """
+        known, refused = self.library.manifests(), dict[str, str]()
+        candidates = {version: one.sha256 for version, one in known.items() if one.stage == "candidate"}
+        for version, one in known.items():
+            if one.stage in REFUSED and version != drives.version:
+                refused[version] = str(one.metrics.get("because", one.stage))
+        for version, sha256 in (candidates | {one: line[one] for one in line if one not in known}).items():
+            verdict = self._verdicts.of(sha256, drives.sha256) if self._verdicts is not None else None
+            if verdict is None or verdict.decision == PROMOTE:
+                continue
+            because = f"the gate: {verdict.decision}, {verdict.reason}"
+            if verdict.decision == REJECT:
+                refused[version] = because
+            if version in known and known[version].metrics.get("because") != because:
+                self._tell_verdict(version, because, rejected=verdict.decision == REJECT)
+        return refused
+
+    def _tell_verdict(self, version: str, because: str, *, rejected: bool) -> None:
+        marked = self.library.mark(version, "rejected" if rejected else "candidate", because)
+        self._health.count(f"candidates {'rejected' if rejected else 'not shown'}")
+        if rejected:  # else the gate would hear of a candidate again
+            self._announce(b"", marked)
+
+    def _go_back(self, version: str, spoilt: str, why: str) -> None:
+        """Learn on from ``version``, which drives. What practice found and ``spoilt`` has is refused, and ``why``."""
+        (data, manifest), known = self.library.get(version), self.library.manifests()
+        findings, has = self._practised.findings(), known[spoilt].metrics if spoilt in known else self.learner.metrics
+        if spoilt and findings is not None and _corrections(manifest.metrics) < findings.number <= _corrections(has):
+            self._practised.refuse(findings, why)  # first: who is killed now does it again
+        self.learner.go_back(data, manifest)
+        self._due = None  # it came of what is left
+        self.learner.save()  # who practises goes on from there
+        self._saved = self.learner.metrics["updates"]
+        self._went_back = f"to {version}" + (f", because of {spoilt}: {why}" if spoilt else "")
+
     def _take_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         with self._deciding:
             self._add_candidate(data, manifest)
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
-        self._due = data, manifest  # until it is kept: a disk may be full
+        self._due, self._heeded = (data, manifest), None  # until it is kept: a disk may be full
         self.library.add(data, manifest)
         self._due = None
         self._health.count("candidates")
@@ -318,26 +394,55 @@ class LearnerSession(ExperienceSession):
             self.learner.promoted(manifest.version)
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
-        robots = self._robots[:1] if manifest.stage == "canary" else self._robots
+        robots = (self._canary,) if manifest.stage == "canary" else self._robots
         manifest = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
         self._outputs.announce(data, manifest, sign(manifest, self._key) if self._key is not None else b"")
 
     @property
     def _robots(self) -> tuple[str, ...]:
-        return tuple(filter(None, self._config.weights_for)) or (self._config.robot_id,)
+        """Whom weights are for: those of ``weights_for``, else the learner's own and all that send experience."""
+        own = self._config.robot_id
+        return tuple(filter(None, self._config.weights_for)) or tuple(dict.fromkeys((own, *self._store.robots())))
+
+    @property
+    def _canary(self) -> str:
+        """Who tries first what is promoted: the first of ``weights_for``, else the first that worked lately."""
+        lately = () if any(self._config.weights_for) else self._store.robots(RECENT)
+        return next((robot for robot in self._robots if robot in lately), self._robots[0])
+
+    def _canary_words(self) -> str:
+        drives, robots = self.library.current, self._robots
+        if len(robots) < 2:
+            return f"{NO_CANARY}, {robots[0]}"
+        if self.library.stage(drives) != "canary":
+            return f"{self._canary} tries first what is promoted, of {', '.join(robots)}"
+        ended = f"{self.live.episodes(drives)} of {self._config.canary_episodes} goals"
+        return f"{self._canary} alone drives {drives}: {ended}"
 
     def show(self) -> None:
         """Show what was learnt, and from what not."""
         note = self._health.note
         for name, value in self.learner.metrics.items():
             note(f"learner {name}", f"{value:.4g}" if isinstance(value, float) else str(value))
+        note("trains", f"on {teaches}" if (teaches := self.learner.teaches)[:7] != "nothing" else teaches)
+        for what, how in self.learner.changed.items():
+            note(f"changed since the last start: {what}", how)
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
         if self._trouble:
             note("what practice found is not learnt", self._trouble)
+        if self._went_back:
+            note("training went back", self._went_back)
         super().show()
         note("lineage", str(self.learner.lineage))
         note(DRIVING, self.library.current)
+        if self._config.canary_episodes:
+            note("canary", self._canary_words())
         note(CURVE, curve_note(Went(*one) for one in list(self.live.recent)[-SHOWN:]))
         for task, outcomes in self.live.of(self.library.current).items():
             note(f"live {task}", f"{outcomes.count('1')} of {len(outcomes)}")
+
+
+def _corrections(metrics: Mapping[str, Any]) -> int:
+    """Return how many corrections are part of weights with these metrics."""
+    return int(metrics.get("corrections", 0))

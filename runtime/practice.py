@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from engram.core.contracts import Detector, Memory, Policy, World
 from engram.core.durable import write_atomic
@@ -133,7 +134,8 @@ class Practice:
         others: tasks that the policy shall not unlearn.
         elsewhere: makes what it carries these out in before it practises; default: as ``world``, where it may fail at
             most of them.
-        about: what else tells this practice from others, as JSON takes it.
+        about: what else tells this practice from others, as JSON takes it; also in place of who judges (``judge``).
+        before: what holds of a folder of an earlier version, where that does not say it of what ``about`` names.
 
     Raises:
         InvalidInputError: the policy cannot be trained by the algorithm, or the folder is of another practice.
@@ -155,19 +157,21 @@ class Practice:
         others: Sequence[str] = (),
         elsewhere: Callable[[], Runtime] | None = None,
         about: Mapping[str, object] | None = None,
+        before: Mapping[str, object] | None = None,
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
         self._folder = folder
         self.driving = folder / "driving.safetensors"
         """Weights that were learnt last."""
         known = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
-        self._check(known | asdict(self.config) | dict(about or {}))
+        self._check(known | asdict(self.config) | dict(about or {}), asdict(PracticeConfig()) | dict(before or {}))
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
             updates_per_episode=self.config.updates,
             first_episodes=self.config.first_successes,
             candidate_updates=self.config.updates,
+            imitate_own=True,  # a practice without noise is asked for by its settings
             seed=self.config.seed,
         )
         self.learner = Learner(
@@ -300,15 +304,18 @@ class Practice:
         write_atomic(self.driving, weights)
         self.policy.load_weights(self.driving, version)
 
-    def _check(self, about: dict[str, object]) -> None:
-        """Write what is practised into the folder; InvalidInputError if it is another practice's."""
+    def _check(self, about: dict[str, Any], before: dict[str, Any]) -> None:
+        """Write what is practised into the folder; InvalidInputError if it is another practice's.
+
+        What the folder does not say, as an earlier version did not know it, is as in ``before``.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "practice.json"
-        about = json.loads(json.dumps(about))
+        about, before = json.loads(json.dumps([about, before]))
         if not path.exists():
             write_atomic(path, json.dumps(about, indent=1).encode())
         try:
-            found = dict(json.loads(path.read_text()))
+            found = _completed(dict(json.loads(path.read_text())), before)
         except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
@@ -322,6 +329,16 @@ class Practice:
             return [PracticeEpisode(**json.loads(line)) for line in lines]
         except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
+
+
+def _completed(found: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return ``found`` with what it lacks of ``before``, in its parts as well."""
+    parts = {name: _completed(found[name], one) for name, one in before.items() if _both_parts(found.get(name), one)}
+    return before | found | parts
+
+
+def _both_parts(*values: object) -> bool:
+    return all(isinstance(one, dict) for one in values)
 
 
 def oracle_successes(runtime: Runtime, tasks: Sequence[str], episodes: int, folder: Path) -> None:

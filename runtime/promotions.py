@@ -6,8 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-ANSWER_S = 60.0
-"""Longest wait for the learner's answer [s]; the next one is asked then."""
+ANSWER_S = 20.0
+"""Longest wait for the learner's answer [s]; then it is asked again, or whoever came in its place."""
 PAUSE_S = 5.0
 """A learner that came in its place says first what drives [s]: what does is not asked for again."""
 

@@ -77,8 +77,9 @@ def followed_gap(
     """
     path, kept = folder / GAP, _kept(folder / GAP, told)
     try:
-        start, last = get_gap(on), _looked_at(path) if kept is not None else 0
-        newest = ExperienceReader(experience).catalogue(last)
+        store, start = ExperienceReader(experience), get_gap(on)
+        last = _looked_at(path, store.id, told) if kept is not None else 0
+        newest = store.catalogue(last)
         as_told = kept is not None and all(getattr(kept, name) == getattr(start, name) for name in UNTOLD)
         if last and as_told and len(newest) < AGAIN:
             return str(path)
@@ -90,7 +91,7 @@ def followed_gap(
             told(f"the robot has changed ({changed}): {what}")
         else:
             found = replace(found, gap=kept)
-        found.write(path, episode=number)
+        found.write(path, episode=number, store=store.id)
         return str(path)
     except InvalidInputError as error:
         told(f"the robot's gap cannot be told yet: {error}")
@@ -136,9 +137,13 @@ def _kept(path: Path, told: Callable[[str], None]) -> Gap | None:
         return None
 
 
-def _looked_at(path: Path) -> int:
-    """Return the last episode that the file ``path`` rests on; 0: there is none, or it does not say."""
+def _looked_at(path: Path, store: str, told: Callable[[str], None]) -> int:
+    """Return the last episode of ``store`` that the file ``path`` rests on; 0: there is none, or it does not say."""
     try:
-        return int(json.loads(path.read_text())["found"]["episode"])
+        found = json.loads(path.read_text())["found"]
+        if found.get("store", store) != store:
+            told("the robot's gap is looked for anew: the learner's experience is another store than before")
+            return 0
+        return int(found["episode"])
     except DAMAGED:
         return 0

@@ -21,7 +21,7 @@ from typing import Any
 from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
-from engram.learning.experience.reader import ExperienceReader
+from engram.learning.experience.reader import ExperienceReader, stored_id
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
@@ -44,6 +44,8 @@ DRIVING = "driving.safetensors"
 """File of the weights that drive, beside what is practised."""
 SEARCHES = "searches.json"
 """File of the searches and their trials, beside what is practised."""
+TRIES = 5
+"""How often the learner's state is read that it replaces meanwhile."""
 KEPT = 200
 """Searches that are kept, the newest."""
 LEARNT = 50
@@ -101,6 +103,8 @@ class Searched:
     trials: list[Attempt] = field(default_factory=list)
     found: MotionCorrection | None = None
     """Once it has ended; none: nothing is surely better than no correction."""
+    store: str = ""
+    """Id of the store whose episodes the trials number; empty: not known."""
 
     @property
     def correction(self) -> MotionCorrection:
@@ -141,16 +145,24 @@ class Searched:
 class SearchBook:
     """The searches of a learner's folder; each trial is durable at once.
 
+    A search whose episodes are those of another store is forgotten: what it would leave for the learner is gone.
+
+    Attributes:
+        forgotten: how many were.
+
     Raises:
-        StoreError: its file cannot be read.
+        StoreError: its file, or the store, cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, path = folder, folder / SEARCHES
+        self._folder, path, self._store = folder, folder / SEARCHES, stored_id(folder)
         try:
             read = unseal(path.read_bytes()) if path.exists() else []
-            self._searches = [_searched(one) for one in read]
+            known = [_searched(one) for one in read]
+            self._searches = [one for one in known if one.store in ("", self._store)]
+            self.forgotten = len(known) - len(self._searches)
             for one in self._searches:
+                one.store = self._store
                 one.search()
         except (*DAMAGED, EngramError) as error:
             raise StoreError(f"{path} cannot be read ({error}); remove it to search anew") from error
@@ -161,11 +173,13 @@ class SearchBook:
         Every task is carried out before any correction is searched for. Then the searches take turns, so that what each
         one decides in the end rests on the trials of all.
         """
+        # after a refusal training goes on from earlier weights: those of other searches drive no more
+        self._searches = [one for one in self._searches if one.after <= corrections]
         if left := self._left(corrections):
             return left
         going_on = []
         for task in job.tasks:
-            wanted = Searched(task, job.robot, corrections)
+            wanted = Searched(task, job.robot, corrections, store=self._store)
             about = [
                 one for one in self._searches if (one.task, one.robot, one.after) == (task, job.robot, corrections)
             ]
@@ -175,8 +189,8 @@ class SearchBook:
             going_on += [one for one in about if one.found is None]
         del self._searches[:-KEPT]
         if not going_on:
-            self._leave(job, corrections)  # it was removed, or other tasks were searched for as well
-            if left := self._left(corrections):
+            refused = self._leave(job, corrections)  # it was removed, or other tasks were searched for as well
+            if left := refused or self._left(corrections):
                 return left
             return f"nothing more is found that makes {', '.join(job.tasks)} go better on a robot like this"
         shown = next((one for one in going_on if len(one.trials) < job.shown), None)
@@ -189,10 +203,11 @@ class SearchBook:
 
     def _left(self, corrections: int) -> str:
         """Say what is left for the learner, for weights that have ``corrections``; empty: nothing."""
-        left = Practised(self._folder).findings()
-        if left is None or left.number != corrections + 1:
+        practised = Practised(self._folder)
+        left = practised.findings()
+        if left is None or left.number != corrections + 1 or practised.refusal(left):
             return ""
-        return f"waits: the learner is to make {_words(left)} part of the weights"
+        return f"waits: the learner is to make {left} part of the weights"
 
     def tell(self, job: PracticeJob, one: Searched, tried: MotionCorrection, outcome: float, number: int) -> None:
         """Take note of a trial of the search ``one``; the last one of all leaves what was found to the learner."""
@@ -201,18 +216,28 @@ class SearchBook:
             self._leave(job, one.after)
         write_atomic(self._folder / SEARCHES, seal([asdict(each) for each in self._searches]))
 
-    def _leave(self, job: PracticeJob, after: int) -> None:
-        """Leave what the searches on weights with ``after`` corrections found, if all have ended and any did."""
+    def _leave(self, job: PracticeJob, after: int) -> str:
+        """Leave what the searches on weights with ``after`` corrections found, if all have ended and any did.
+
+        Where weights with the same corrections may not drive, it is not left: return why.
+        """
         its = [one for one in self._searches if one.robot == job.robot and one.task in job.tasks]
         ended = [one for one in its if one.after == after]
         found = [one for one in ended if one.correction != MotionCorrection()]
         if not found or any(one.found is None for one in ended):
-            return
+            return ""
         corrected = {one.task for one in found}
         others = {one.task: one.uncorrected[-job.shown :] for one in its if one.task not in corrected}
         numbers = [tuple(trial.number for trial in one.trials[-LEARNT:]) for one in found]
         shown = [FoundCorrection(one.task, one.correction, its) for one, its in zip(found, numbers, strict=True)]
-        Practised(self._folder).tell(Findings(after + 1, tuple(shown), tuple(sum(others.values(), ()))))
+        findings, practised = (
+            Findings(after + 1, tuple(shown), tuple(sum(others.values(), ())), self._store),
+            Practised(self._folder),
+        )
+        if why := practised.refusal(findings):
+            return f"nothing more is found: {findings} was refused ({why})"
+        practised.tell(findings)
+        return ""
 
 
 def _searched(about: dict[str, Any]) -> Searched:
@@ -220,12 +245,8 @@ def _searched(about: dict[str, Any]) -> Searched:
     trials = [Attempt(MotionCorrection(**one["tried"]), float(one["outcome"]), int(one["number"]))
               for one in about["trials"]]  # fmt: skip
     found = None if about["found"] is None else MotionCorrection(**about["found"])
-    return Searched(str(about["task"]), str(about["robot"]), int(about["after"]), trials, found)
-
-
-def _words(findings: Findings) -> str:
-    told = [f"{one.task} (motions {one.correction})" for one in findings.found]
-    return f"what was found for {', '.join(told)}"
+    its = str(about["task"]), str(about["robot"]), int(about["after"])
+    return Searched(*its, trials, found, str(about.get("store", "")))
 
 
 @dataclass
@@ -237,6 +258,8 @@ class Done:
     successes: dict[str, int] = field(default_factory=dict)
     said: str = ""
     """What came of it, once something did."""
+    anew: int = 0
+    """Searches that began anew, as their episodes were gone."""
 
     def add(self, task: str, success: bool) -> None:
         """Count an episode."""
@@ -246,6 +269,8 @@ class Done:
     def __str__(self) -> str:
         told = [f"{task} {self.successes[task]} of {count}" for task, count in self.episodes.items()]
         words = f"in simulation went well: {', '.join(told)}"
+        if self.anew:
+            words += f"; {self.anew} searches began anew, as the store with their episodes is gone"
         return f"{words}; {self.said}" if self.said else words
 
 
@@ -271,6 +296,8 @@ def nothing_to_do(job: PracticeJob) -> str:
         StoreError: the searches that there are cannot be read.
     """
     found = read_weights(job.learner / TRAINING, saved_state(job.learner / TRAINING))
+    if found is None and saved_state(job.learner / TRAINING):
+        return ""  # it was replaced meanwhile: who practises reads it again
     going_on = SearchBook(job.learner / PRACTICE).open(job, found[0].corrections if found else 0)
     return going_on if isinstance(going_on, str) else ""
 
@@ -287,7 +314,8 @@ def practise(job: PracticeJob) -> Done:
     """
     store = ExperienceStore(job.learner / PRACTICE, ExperienceStoreConfig(max_mb=job.max_mb))
     try:
-        book, ends_s, done = SearchBook(job.learner / PRACTICE), time.monotonic() + job.lasts_s, Done()
+        book, ends_s = SearchBook(job.learner / PRACTICE), time.monotonic() + job.lasts_s
+        done = Done(anew=book.forgotten)
         simulated = _Simulated(job, store)
         while time.monotonic() < ends_s:
             simulated.take_newest()
@@ -340,13 +368,20 @@ class _Simulated:
         self._record.add(replace(step, task=""))  # as a robot's: its words say what it is about
 
     def take_newest(self) -> None:
-        """Let the newest weights of the learner's training drive."""
-        newest = saved_state(self._job.learner / TRAINING)
-        if newest != self._drives and (found := read_weights(self._job.learner / TRAINING, newest)) is not None:
+        """Let the newest weights of the learner's training drive; StoreError: they cannot be read."""
+        folder = self._job.learner / TRAINING
+        for _ in range(TRIES):
+            newest = saved_state(folder)
+            if newest == self._drives:
+                return
+            if (found := read_weights(folder, newest)) is None:
+                continue  # it was replaced meanwhile
             (self._progress, weights), self._drives = found, newest
             copy = self._job.learner / PRACTICE / DRIVING
             write_atomic(copy, weights)  # the learner deletes its own
             self._policy.load_weights(copy, f"training-{self._progress.updates:07d}")
+            return
+        raise StoreError(f"{folder / newest}: the learner's state cannot be read")
 
     def episode(self, task: str, tried: MotionCorrection) -> tuple[int, bool, float]:
         """Run one episode with ``tried`` and keep it; return its number, whether it went well, and how near it came."""

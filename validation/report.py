@@ -51,7 +51,7 @@ def page(verdict: GateVerdict) -> str:
         "episodes run": report.get("episodes_run", ""),
         "episodes with refused commands": f"{report['breaches']['candidate']}, before {report['breaches']['approved']}",
         **{
-            f"{name}, {i + 1}": WorstCase(**case)
+            f"{name}, {i + 1}": f"{(place := WorstCase(**case))}; weights {place.found_by[:12]} were weak there"
             for name, cases in report.get("worst_cases", {}).items()
             for i, case in enumerate(cases)
         },

@@ -13,7 +13,7 @@ from engram.core.child import spawned_pool
 from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.provenance import commit, machine
 from engram.core.registry import split_options
-from engram.learning.weights.gate_verdict import GateVerdict, read_verdict, write_verdict
+from engram.learning.weights.gate_verdict import REJECT, GateVerdict, read_verdict, write_verdict
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import each_once
 from engram.validation.following import judged_on
@@ -37,7 +37,8 @@ from engram.validation.worst_case import SUFFIX, Run, WorstCase, WorstCases, fin
 ROUND = 4
 """Scenes of a task between two looks at what is still open."""
 IDLE_SCENES = 10
-"""Scenes of a task in which a robot that stands still is tried, too: it is the same for every candidate."""
+"""Scenes of a task in which a robot that stands still is tried, too: it is the same for every candidate. It is tried in
+more of them until the candidate is shown to do more."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _decide(
             (task, at[task] + i) for i in range(ROUND) for task in gate.wanted if at[task] + i < gate.config.budget
         ]
         jobs = {scene: (name(*scene), FIRST_SEED + scene[1]) for scene in scenes}
-        with_idle = [scene for scene in scenes if scene[1] < IDLE_SCENES]
+        with_idle = [scene for scene in scenes if scene[1] < IDLE_SCENES or not gate.acts]
         tried = trials([(who, *jobs[scene]) for scene in scenes for who in (candidate, approved)])
         stood = trials([(Contender(IDLE), *jobs[scene]) for scene in with_idle])
         still = dict(zip(with_idle, stood, strict=True))
@@ -200,6 +201,38 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
         return f"the gate: {verdict.reason}"
 
     return proof
+
+
+class KeptVerdicts:
+    """The verdicts that a gate left in ``folder``, beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def stamp(self) -> object:
+        """Differs once there is another verdict."""
+        kept = self._folder / "verdicts"
+        return (kept.stat().st_mtime_ns, len(list(kept.iterdir()))) if kept.is_dir() else None
+
+    def of(self, candidate: str, approved: str) -> GateVerdict | None:
+        """Return the verdict on these two sha256, on the robot that the gate judges for.
+
+        None: there is none that can be read, simulator, tasks or code have changed since, or it rejects by a test that
+        rejects more easily than :class:`GateConfig` has it.
+
+        Raises:
+            StoreError: nobody can tell which robot that is.
+        """
+        on = judged_on(self._folder)
+        try:
+            verdict = read_verdict(self._folder / "verdicts", candidate, approved, environment_digest(on) if on else "")
+            if verdict.environment != environment_digest(on or str(verdict.report.get("on", NOMINAL))):
+                return None
+            easier = float(verdict.report["config"]["false_rejection"]) > GateConfig().false_rejection
+        except (*DAMAGED, WeightsError):
+            return None
+        return None if easier and verdict.decision == REJECT else verdict
 
 
 def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases) -> str:

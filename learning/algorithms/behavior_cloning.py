@@ -235,6 +235,14 @@ class BehaviorCloning(Algorithm):
         self._carried = _under(tensors, "carried.")
         self._steps = int(about["steps"])
 
+    def begin(self, weights: bytes) -> None:
+        """Begin anew from ``weights``, with a fresh optimiser. Unless they fit: WeightsError, nothing has changed."""
+        compare_specs(tensor_specs(weights), tensor_specs(self.weights()), "weights to begin with")
+        for network in (self.policy, self._averaged):
+            network.load_state_dict(load(weights))
+        self._optimizer.state.clear()
+        self._steps, self._carried = 0, {}
+
     def _loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]:
         """Return the loss of ``batch``, the policy's own figures, and what the next update needs of this one."""
         loss, figures = self.policy(self._preprocess(to_tensors(batch)))

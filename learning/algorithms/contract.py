@@ -55,6 +55,14 @@ class Algorithm(ABC):
     def restore(self, state: bytes) -> None:
         """Go on from what :meth:`save` returned; raises WeightsError, and changes nothing, if it does not fit."""
 
+    @abstractmethod
+    def begin(self, weights: bytes) -> None:
+        """Begin anew from what :meth:`weights` returned once: those weights, and nothing of the training since.
+
+        Raises:
+            WeightsError: they do not fit; nothing has changed.
+        """
+
     def see(self, others: Sequence[Episode]) -> None:  # noqa: B027
         """Take what the policy saw while it carried out other goals than those that are practised, not to unlearn them.
 

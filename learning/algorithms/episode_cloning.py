@@ -21,6 +21,9 @@ from engram.policies.training.sequences import SequenceFeed, Window
 from engram.policies.vla.contract import STATE_KEY
 
 _CPU = torch.device("cpu")
+SAID = 20
+"""Most kinds of goals whose words are said over a practised episode, for want of one of their own. Words that no
+relation says are a kind each: of these it is drawn which."""
 
 
 class EpisodeCloning(BehaviorCloning):
@@ -90,7 +93,13 @@ class EpisodeCloning(BehaviorCloning):
         shown = [episode for batch, _ in practised for episode in batch.episodes]
         known = [one for one in (*others, *self._others) if not any(_same_goal(one, each) for each in shown)]
         there = {kind_of(one.instruction) for one in (*shown, *known)}
-        for kind in sorted(self._instructions.keys() - there):
+        missing = sorted(self._instructions.keys() - there)
+        if len(missing) > SAID:
+            alone = [kind for kind in missing if kind in self._instructions[kind]]  # words that no relation says
+            room = max(0, SAID - len(missing) + len(alone))
+            drawn = {alone[at] for at in torch.randperm(len(alone)).tolist()[:room]}
+            missing = [kind for kind in missing if kind in drawn or kind not in self._instructions[kind]]
+        for kind in missing:
             words = self._instructions[kind]
             at, said = (int(torch.randint(len(each), ())) for each in (shown, words))
             known.append(replace(shown[at], task=words[said], instruction=words[said]))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from engram.core.durable import sync
 from engram.core.errors import StoreError
@@ -25,8 +28,18 @@ _UNREADABLE = (
 """What SQLite says of a file that is not what was written. Else it is the disk: full, read-only, gone."""
 
 
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
+"""What the system says of a file whose name, read from a damaged one, is wrong. Else it is the disk, or it is not
+allowed."""
+
+
 class UnreadableStoreError(StoreError):
     """A file is there, but is damaged or of another version: without it a new one could be begun."""
+
+
+def unreadable(error: BaseException) -> type[StoreError]:
+    """Return the kind of a failure to read a file: UnreadableStoreError unless the disk or a permission is to blame."""
+    return StoreError if isinstance(error, OSError) and error.errno not in _NOT_THERE else UnreadableStoreError
 
 
 class Database:
@@ -139,13 +152,25 @@ class Database:
 def read(path: Path, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
     """Return the committed rows of the database ``path`` that ``statement`` selects, beside its writer.
 
+    A folder that may not be written has no writer: there a file that was closed is read without its log.
+
     Raises:
         StoreError: it cannot be read; names the file.
     """
+    fixed = not os.access(path.parent, os.W_OK)
+    log = path.with_name(f"{path.name}-wal").exists()
+    where = f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if fixed and not log else "")
     with _as_store_error(path):
-        opened = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
-        with closing(opened) as reader:
-            return reader.execute(statement, values).fetchall()
+        try:
+            with closing(sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)) as reader:
+                return reader.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if fixed and log and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:
+                raise StoreError(
+                    f"{path}: its writer was not closed; then {path.parent} has to be writable, also to be read. "
+                    "Make it so, or read a copy of the folder"
+                ) from error
+            raise
 
 
 @contextmanager
@@ -161,13 +186,38 @@ def _as_store_error(path: Path) -> Iterator[None]:
 
 
 def set_aside(folder: Path, names: Iterable[str]) -> Path:
-    """Move what exists of ``names`` in ``folder`` into a new folder ``set-aside-<UTC time>`` there and return that."""
+    """Move what exists of ``names`` in ``folder`` into a new folder ``set-aside-<UTC time>`` there and return that.
+
+    Raises:
+        OSError: the disk refuses it; nothing has moved.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
     aside = folder / f"set-aside-{stamp}"
     aside.mkdir()
-    for name in names:
-        if (folder / name).exists():
-            (folder / name).rename(aside / name)
-    sync(aside)
-    sync(folder)
+    try:
+        for name in names:
+            if (folder / name).exists():
+                (folder / name).rename(aside / name)
+        sync(aside)
+        sync(folder)
+    except OSError:
+        put_back(aside)
+        raise
     return aside
+
+
+def put_back(aside: Path) -> None:
+    """Move what :func:`set_aside` moved to ``aside`` back, in place of what has been begun there since.
+
+    Raises:
+        OSError: something stays where it is.
+    """
+    for part in list(aside.iterdir()):
+        place = aside.parent / part.name
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+        part.rename(place)
+    aside.rmdir()
+    sync(aside.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engram.core.types import CORRECTION, NOBODY, ActionSource, Lineage
+from engram.core.types import CORRECTION, EXPLORED, NOBODY, ActionSource, Lineage, Transition
 
 UNKNOWN, OTHER, ABLATION, COVERED = "unknown lineage", "other lineage", "ablation", "covered camera"
 CORRECTED = "motions corrected"
@@ -12,6 +12,8 @@ UNREADABLE = "stored record damaged"
 WITHOUT_CONTEXT = "nothing read of memory/context"
 """Of a policy that acts on it: it would learn to do without."""
 MISFIT = "of another shape"
+ALONE = "the policy alone, without noise"
+"""Nobody helped and nothing was tried: it shows only what the policy does anyhow."""
 
 
 def why_not(sources: Sequence[ActionSource], lineage: Lineage, *, blind: bool = False) -> str:
@@ -27,8 +29,13 @@ def why_not(sources: Sequence[ActionSource], lineage: Lineage, *, blind: bool = 
         return OTHER
     if any(source.ablation == CORRECTION for source in acting):
         return CORRECTED
-    if any(source.ablation for source in acting):
+    if any(source.ablation not in ("", EXPLORED) for source in acting):
         return ABLATION
     if not blind and any(source.covered_cameras for source in sources):
         return COVERED
     return ""
+
+
+def shows_more(steps: Sequence[Transition]) -> bool:
+    """Tell whether an episode shows what its policy would not have done: a person drove, or its motions got noise."""
+    return any(step.intervention or step.source.ablation == EXPLORED for step in steps)

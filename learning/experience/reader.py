@@ -39,12 +39,14 @@ class ExperienceReader:
     """What is stored in a folder, beside the one process that writes it; ``~`` is the home folder.
 
     Attributes:
+        id: tells this store from any other: the numbers of its episodes mean nothing elsewhere.
         unreadable: number of each episode that was passed over, as its entry in the list is damaged, and why.
 
     Raises:
         StoreError: nothing is stored there, or the file is damaged or of another version.
     """
 
+    id: str
     unreadable: dict[int, str]
 
     def __init__(self, folder: Path | str) -> None:
@@ -53,7 +55,13 @@ class ExperienceReader:
             raise StoreError(f"{self._path}: no experience is stored there")
         ((version,),) = self._read("PRAGMA user_version")
         if version != VERSION:
-            raise StoreError(f"{self._path}: schema version {version}, this version reads {VERSION}")
+            older = "; the node or command that writes it brings it to that" if version < VERSION else ""
+            raise StoreError(f"{self._path}: schema version {version}, this version reads {VERSION}{older}")
+        self.id = self._identity()
+
+    def _identity(self) -> str:
+        found = self._read("SELECT id FROM identity")
+        return str(found[0][0]) if found else ""
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
         return read(self._path, statement, values)
@@ -79,6 +87,15 @@ class ExperienceReader:
                 self.unreadable[row[0]] = f"{self._path}: the entry of episode {row[0]} is damaged: {error}"
         return found
 
+    def robots(self, newest: int = 0) -> list[str]:
+        """Return the robot_id of each robot of which there are whole episodes, or of the ``newest``, by their names."""
+        rows = self._read(
+            "SELECT DISTINCT CAST(robot_id AS BLOB) FROM "
+            "(SELECT robot_id FROM episodes WHERE kept ORDER BY number DESC LIMIT ?)",
+            (newest or -1,),
+        )
+        return sorted(name.decode(errors="replace") for (name,) in rows)
+
     def episode(self, number: int) -> tuple[Transition, ...]:
         """Return episode ``number`` in the order of its steps; empty when it was dropped meanwhile."""
         rows = self._read(
@@ -98,6 +115,15 @@ class ExperienceReader:
 def experience_file(folder: Path | str) -> Path:
     """Return the file of the experience store in ``folder``."""
     return Path(folder).expanduser() / "experience.sqlite"
+
+
+def stored_id(folder: Path | str) -> str:
+    """Return the id of the experience store in ``folder``; empty: there is none.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return ExperienceReader(folder).id if experience_file(folder).is_file() else ""
 
 
 COLUMNS = {

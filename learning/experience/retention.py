@@ -19,6 +19,7 @@ from engram.learning.experience.intake import OF_EPISODE, OF_STREAM, Stream
 
 TRIMMED_TO = 0.95
 """Share of the bound down to which a full store is emptied, so that not every commit has to delete."""
+_OF_GROUP = "task = CAST(? AS TEXT) AND success = ?"
 YOUNG = 1000
 """Newest episodes that go last where they are not acknowledged, or may still grow."""
 STREAMS = 10_000
@@ -35,12 +36,13 @@ class ExperienceStoreConfig:
     max_mb: float = 8192.0
     """Most experience on disk [MB]; beyond it the oldest episodes go, whatever their outcome. 0 = no bound."""
     episodes_per_task: int = 0
-    """Successful episodes kept per task, and as many failed ones: a uniform sample of all there were. 0 = all."""
+    """Successful episodes kept per task, and as many failed ones: a uniform sample of all there were, and at the start
+    of those that are stored. 0 = all."""
     seed: int = 0
     """Seed of that sample."""
 
     def __post_init__(self) -> None:
-        for name in ("max_mb", "episodes_per_task"):
+        for name in ("max_mb", "episodes_per_task", "seed"):
             if not getattr(self, name) >= 0:
                 raise InvalidInputError(f"ExperienceStoreConfig.{name}: {getattr(self, name)}, expected 0 or more")
 
@@ -50,6 +52,32 @@ class Retention:
 
     def __init__(self, database: Database, config: ExperienceStoreConfig) -> None:
         self._database, self._config = database, config
+
+    def fit(self) -> bool:
+        """Drop episodes of each task and outcome, all with the same probability, until so many are left as shall be.
+
+        What there is counts as met from then on. Returns whether any was dropped.
+        """
+        size, dropped = self._config.episodes_per_task, False
+        groups = (
+            "SELECT CAST(task AS BLOB), success, count(*), coalesce((SELECT met FROM reservoirs r "
+            "WHERE r.task = e.task AND r.success = e.success), 0) FROM episodes e "
+            "WHERE kept AND success IN (0, 1) AND typeof(task) = 'text' GROUP BY task, success"
+        )
+        for task, success, count, met in self._database.rows(groups) if size else ():
+            group = (task, success)
+            if met < count:
+                self._database.execute(
+                    "INSERT OR REPLACE INTO reservoirs VALUES (CAST(? AS TEXT),?,?)", (*group, count)
+                )
+            if count <= size:
+                continue
+            kept = self._database.rows(f"SELECT number FROM episodes WHERE {_OF_GROUP} AND kept ORDER BY number", group)
+            rng = np.random.default_rng((self._config.seed, zlib.crc32(task), int(success), count))
+            for at in rng.permutation(count)[size:].tolist():
+                self._database.execute("UPDATE episodes SET kept = 0 WHERE number = ?", kept[at])
+            dropped = True
+        return dropped
 
     def sample(self, task: str, success: bool) -> None:
         """Drop one episode if ``task`` has too many of that outcome (reservoir sampling, Vitter's algorithm R)."""

@@ -45,7 +45,13 @@ class ExperienceStore(ExperienceReader):
         self._path, self.unreadable = experience_file(folder), {}
         self._database = Database(self._path, SCHEMA, VERSION, MIGRATIONS)
         self._retention = Retention(self._database, self.config)
-        self._acked: dict[Stream, int] = self._known_streams()  # those that were heard of last at the end
+        try:
+            self.id = self._identity()
+            self._fit()
+            self._acked: dict[Stream, int] = self._known_streams()  # those that were heard of last at the end
+        except BaseException:
+            self._database.close()
+            raise
         self._intake = Intake(self._database)
         self._gone: dict[Stream, int] = {}  # what robots say they no longer have, until it is needed
 
@@ -121,12 +127,18 @@ class ExperienceStore(ExperienceReader):
             self.commit()
         self._database.close()
 
+    def _fit(self) -> None:
+        """Let go of what there is more of than the configuration keeps now."""
+        self._database.begin()
+        if self._retention.fit():
+            self._retention.delete()
+        self._database.commit()
+
     def _known_streams(self) -> dict[Stream, int]:
         """Return up to where each stream is acknowledged; UnreadableStoreError: the file does not say."""
         found = {}
         for robot, boot, acked in self._database.rows("SELECT robot_id, boot_id, acked FROM streams"):
             if not isinstance(acked, int):
-                self._database.close()
                 raise UnreadableStoreError(f"{self._path}: stream {robot}/{boot} is acknowledged up to {acked!r}")
             found[robot, boot] = acked
         return found

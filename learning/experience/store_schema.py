@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 4
+VERSION = 5
 _SIZES = """
 CREATE TABLE sizes (
     place INTEGER PRIMARY KEY AUTOINCREMENT, robot_id TEXT, boot_id TEXT, episode INTEGER, last_sequence INTEGER,
@@ -10,6 +10,10 @@ CREATE TABLE sizes (
 """
 _SKIPPED = """
 CREATE TABLE skipped (robot_id TEXT, boot_id TEXT, first INTEGER, last INTEGER, missing INTEGER)
+"""
+_IDENTITY = """
+CREATE TABLE identity (id TEXT NOT NULL);
+INSERT INTO identity VALUES (lower(hex(randomblob(16))))
 """
 SCHEMA = f"""
 CREATE TABLE streams (robot_id TEXT, boot_id TEXT, acked INTEGER, PRIMARY KEY (robot_id, boot_id)) WITHOUT ROWID;
@@ -24,7 +28,8 @@ CREATE TABLE episodes (
     kept INTEGER, stored INTEGER, sources TEXT, judged INTEGER, UNIQUE (robot_id, boot_id, episode));
 CREATE TABLE reservoirs (task TEXT, success INTEGER, met INTEGER, PRIMARY KEY (task, success)) WITHOUT ROWID;
 {_SIZES};
-{_SKIPPED}
+{_SKIPPED};
+{_IDENTITY}
 """
 MIGRATIONS = {
     1: f"""
@@ -40,6 +45,8 @@ INSERT INTO sizes (robot_id, boot_id, episode, last_sequence, bytes)
 ALTER TABLE episodes DROP COLUMN total_reward;
 ALTER TABLE episodes ADD COLUMN judged INTEGER DEFAULT 1
 """,
+    4: _IDENTITY,
 }
 """Version that a file has -> what brings it to the next. Version 1 did not know whose actions it held: its episodes
-stay, of an unknown source, and no learner learns from them. Version 3 took what was called off for failures."""
+stay, of an unknown source, and no learner learns from them. Version 3 took what was called off for failures. Version 4
+could not be told from another store in its folder."""

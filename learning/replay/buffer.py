@@ -215,6 +215,10 @@ class EpisodeStream:
         self.replay, self.window = replay, window
         self.places: list[list[int]] = [[0, 0] for _ in range(streams)]  # episodes count from 1
 
+    def restart(self) -> None:
+        """Let every stream begin an episode next."""
+        self.places = [[0, 0] for _ in self.places]
+
     def next(self, seed: Sequence[int]) -> Windows:
         """Return the next window and move on; ``seed`` draws the episodes that begin. An episode that was dropped ends.
 

@@ -34,7 +34,7 @@ def check_robot(manifest: PolicyManifest, robot_id: str) -> None:
     if not isinstance(robots, list) or robot_id not in robots:
         raise WeightsError(
             f"manifest {manifest.version!r}: meant for {robots}, this robot is {robot_id!r}; the learner's weights_for "
-            "lists its robots"
+            "lists its robots, else those that sent it experience"
         )
 
 

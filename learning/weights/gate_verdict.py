@@ -11,7 +11,7 @@ from typing import Any
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, WeightsError
 
-PROMOTE = "promote"
+PROMOTE, REJECT = "promote", "reject"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from typing import Any
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, StoreError, WeightsError, unknown_name
 from engram.core.types import PolicyManifest
-from engram.learning.experience.database import Database, read
+from engram.learning.experience.database import Database, UnreadableStoreError, read
 from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.manifest import manifest_from_json, manifest_to_json, verify
 
-LASTING = ("canary", "approved", "retired", "rolled_back")
-"""Stages of the versions that a new run still knows: somebody had approved them."""
+REFUSED = ("rejected", "rolled_back")
+"""Stages of the versions that shall not drive, and that nothing is learnt on from."""
+LASTING = ("canary", "approved", "retired", *REFUSED)
+"""Stages of the versions that a new run still knows: it is decided what they are."""
 UNREADABLE = "unreadable"
 """In place of a stage: the manifest is damaged."""
 FILE = "versions.sqlite"
@@ -123,6 +126,14 @@ class WeightsLibrary:
         except DAMAGED as error:
             raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
 
+    def manifests(self) -> dict[str, PolicyManifest]:
+        """Return what is said of every version, oldest first; those that are damaged are left out."""
+        found = {}
+        for version in self.versions:
+            with suppress(WeightsError):
+                found[version] = self.manifest(version)
+        return found
+
     def stage(self, version: str) -> str:
         """Return what became of ``version``, one of ``engram.core.types.STAGES``, or ``unreadable``."""
         try:
@@ -142,13 +153,25 @@ class WeightsLibrary:
         """
         data, manifest = self.get(version)
         stage = "canary" if canary else "approved"
-        manifest = replace(manifest, stage=stage, metrics={**manifest.metrics, "approved_because": reason})
+        metrics = {name: value for name, value in manifest.metrics.items() if name != "because"}
+        manifest = replace(manifest, stage=stage, metrics=metrics | {"approved_because": reason})
         changed, deployed = {version: manifest}, self._with(version)
         for earlier in () if canary else deployed[:-1]:
             if earlier != version and self.stage(earlier) in ("approved", "canary"):
                 changed[earlier] = replace(self.manifest(earlier), stage="retired")
         self._change(changed, deployed)
         return data, manifest
+
+    def mark(self, version: str, stage: str, reason: str) -> PolicyManifest:
+        """Keep what became of the candidate ``version``: ``rejected``, or still ``candidate``, and why; return that.
+
+        Raises:
+            UnknownNameError, WeightsError: see :meth:`manifest`.
+        """
+        manifest = self.manifest(version)
+        manifest = replace(manifest, stage=stage, metrics={**manifest.metrics, "because": reason})
+        self._change({version: manifest})
+        return manifest
 
     def roll_back(self, version: str, reason: str) -> tuple[bytes, PolicyManifest]:
         """Go back to ``version`` ("" = the one before).
@@ -169,7 +192,7 @@ class WeightsLibrary:
             if self.stage(later) == UNREADABLE:
                 continue  # it goes all the same
             left = self.manifest(later)
-            stage = "rolled_back" if left.stage in LASTING else "rejected"
+            stage = "rejected" if left.stage in ("candidate", "rejected") else "rolled_back"
             changed[later] = replace(left, stage=stage, metrics={**left.metrics, "because": reason})
         self._change(changed, deployed[:keep])
         return data, manifest
@@ -177,7 +200,7 @@ class WeightsLibrary:
     def _check_file(self) -> None:
         found = self._select("PRAGMA quick_check(1)")
         if found and found[0] != ("ok",):
-            raise StoreError(f"{self._folder / FILE}: damaged: {found[0][0]}")
+            raise UnreadableStoreError(f"{self._folder / FILE}: damaged: {found[0][0]}")
 
     def _forget_candidates(self) -> tuple[str, ...]:
         """Delete what nobody approved; return the versions among it that had been deployed."""

@@ -1,6 +1,7 @@
 """``engram classifier``: from stored goals to a folder that judges, and what it passes over."""
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +11,8 @@ import pytest
 from engram.app import cli
 from engram.app.classifier import FIRST_SEED, GOALS, oracle_goals
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.types import CORRECTION, NOBODY, UNJUDGED, ActionSource
+from engram.core.lock import WriterLock
+from engram.core.types import CANNOT_TELL, CORRECTION, NOBODY, UNJUDGED, ActionSource
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.rewards import success_classifier
 from engram.learning.rewards.labelled_episodes import labelled_episodes
@@ -66,6 +68,17 @@ def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_p
     assert ends[True] > 0.8 > 0.2 > ends[False]
 
 
+def test_where_nothing_was_told_the_table_says_so(tmp_path, base, capsys, monkeypatch):
+    monkeypatch.setattr(success_classifier, "ClassifierConfig", partial(ClassifierConfig, members=1, updates=1))
+    monkeypatch.setattr(success_classifier, "verdict_on", lambda _: CANNOT_TELL)
+    stored(tmp_path / "experience", [goal(base.lineage.id, number, number % 2 == 0) for number in range(12)])
+    assert cli.main(["classifier", str(tmp_path / "out"), "--experience", str(tmp_path / "experience")]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["figures"]["right"] is None
+    (line,) = [line for line in said.err.splitlines() if "right" in line]
+    assert "nothing was told" in line and "0.000" not in line
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -93,6 +106,16 @@ def test_simulated_goals_of_another_task_are_not_taken_for_those_that_were_asked
     (tmp_path / GOALS).write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         oracle_goals(base, ("stack",), ("none",), 2, tmp_path)
+
+
+def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
+    goals = tmp_path / "out" / "experience.partial"
+    goals.mkdir(parents=True)
+    lock = WriterLock(tmp_path / "out")
+    assert cli.main(["classifier", str(tmp_path / "out"), "--oracle-tasks", "reach", "--episodes", "1"]) == 2
+    lock.release()
+    assert f"out: already being written by process {os.getpid()}" in capsys.readouterr().err
+    assert goals.is_dir()
 
 
 def test_goals_that_nobody_judged_teach_nothing(tmp_path, base, capsys):

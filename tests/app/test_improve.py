@@ -15,6 +15,8 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
+from engram.runtime.factories import policy_folder
+from engram.sim.tasks import get_task
 from engram.sim.tasks.memory.unseen import TouchUnseen
 
 SEARCHING = ["improve", "--task", "reach", "--on", "none", "--measured", "2", "--rehearsed", "1"]
@@ -30,7 +32,7 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
     first = improve(tmp_path, capsys, "--episodes", "2", "--measure-at", "0", "2")
     assert [row["episodes"] for row in first["curve"]] == [0, 2]
     assert first["curve"][0]["success"]["n"] == 2
-    assert not Path(first["policy"]).exists()  # nothing was learnt yet
+    assert first["policy"] is None  # nothing was learnt yet
     whole = improve(tmp_path, capsys, "--episodes", "6", "--measure-at", "0", "2")
     assert [row["episodes"] for row in whole["curve"]] == [0, 2, 6]
     assert whole["curve"][:2] == first["curve"] and whole["episodes"][:2] == first["episodes"]
@@ -43,7 +45,11 @@ def test_a_policy_practises_is_measured_goes_on_and_can_be_used(tmp_path, capsys
     pairs = zip(learnt.network.parameters(), base.network.parameters(), strict=True)
     assert any(not np.array_equal(a.detach(), b.detach()) for a, b in pairs)
     card = json.loads((Path(whole["policy"]) / "card.json").read_text())
-    assert card["practised"]["from"] == "base" and card["practised"]["settings"]["task"] == "reach"
+    assert card["learnt"]["from"] == "base" and card["learnt"]["settings"]["task"] == "reach"
+    assert card["sha256"] == learnt.lineage.root != base.lineage.root
+    base_card = json.loads((policy_folder("base") / "card.json").read_text())
+    assert card["tasks"] == base_card["tasks"] and base_card.keys() - card.keys() >= {"evaluation"}  # of other weights
+    assert [path.name for path in Path(whole["policy"]).parent.glob("policy*")] == ["policy"]  # replaced, whole
 
 
 def test_a_policy_that_remembers_and_reads_practises_with_its_memories(tmp_path, capsys):
@@ -119,6 +125,24 @@ def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that
     assert "--oracle-help: 2.0, expected 0..1" in capsys.readouterr().err
 
 
+def test_a_practice_goes_on_with_the_classifier_that_it_began_with_and_with_no_other_in_its_folder(tmp_path, capsys):
+    words = {one.format(**dict.fromkeys(get_task("reach").slots(), "red")) for one in get_task("reach").instructions}
+    goals = [
+        LabelledEpisode(one, np.full((12, 3), float(reached), np.float32), bool(reached))
+        for one in sorted(words)
+        for reached in (0, 1) * 4
+    ]
+    more = ("--episodes", "1", "--measure-at", "0", "--measured", "1", "--verdict", str(tmp_path / "judge"))
+    for updates in (2, 3):
+        learnt = SuccessClassifier.fit("eyes", goals, ClassifierConfig(members=1, width=4, updates=updates))
+        learnt.save(tmp_path / "judge")
+        if updates == 2:
+            first = improve(tmp_path / "work", capsys, *more)
+            assert improve(tmp_path / "work", capsys, *more)["curve"] == first["curve"]
+    assert cli.main([*WORDS, "--work", str(tmp_path / "work"), *more]) == 2
+    assert "holds another practice (judge: memory+classifier " in capsys.readouterr().err
+
+
 def test_practice_by_a_classifier_takes_the_words_that_it_has_learnt_and_no_others(tmp_path, capsys):
     words = [wording.format(thing="red cube") for wording in TouchUnseen.instructions]
     goals = [
@@ -127,9 +151,14 @@ def test_practice_by_a_classifier_takes_the_words_that_it_has_learnt_and_no_othe
     ]
     learnt = SuccessClassifier.fit("eyes", goals, ClassifierConfig(members=1, width=4, updates=2))
     learnt.save(folder := tmp_path / "judge")
-    known = improve_module._judge(ImproveConfig(verdict=str(folder)))
+    config = ImproveConfig(verdict=str(folder))
+    known = improve_module._judge(config)
     improve_module._check_words(TouchUnseen, known)
     assert known.name == "memory+classifier"
+    told = improve_module._told_by(config, known)["judge"]
+    assert told.startswith("memory+classifier ") and improve_module._told_by(config, known)["judge"] == told
+    SuccessClassifier.fit("eyes", goals, ClassifierConfig(members=1, width=4, updates=3)).save(folder)
+    assert improve_module._told_by(config, known)["judge"] != told  # in the same folder
     assert cli.main([*WORDS, "--work", str(tmp_path), "--task", "stop_cube", "--verdict", str(folder)]) == 2
     assert "stop_cube: memory+classifier cannot judge" in capsys.readouterr().err
     assert cli.main([*WORDS, "--work", str(tmp_path), "--verdict", str(tmp_path)]) == 2

@@ -44,6 +44,23 @@ def test_versions_are_told_beside_the_running_learner(tmp_path, capsys):
     library.close()
 
 
+def test_what_the_gate_rejected_is_told_from_what_it_could_not_show(tmp_path, capsys):
+    library = WeightsLibrary(tmp_path / "weights")
+    for number, name in enumerate(("first", "worse", "open")):
+        data = save({"w": np.full(3, number + 1, np.float32)})
+        library.add(data, make_manifest(data, name))
+    library.approve("first", "training began with these weights")
+    library.mark("worse", "rejected", "the gate: reject, worse: reach")
+    library.mark("open", "candidate", "the gate: not_shown, not shown within 200 pairs")
+    library.close()
+    assert main(["weights", str(tmp_path)]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])["versions"][1:]
+    assert [(one["stage"], one["metrics"]["because"].split(",")[0]) for one in said] == [
+        ("rejected", "the gate: reject"),
+        ("candidate", "the gate: not_shown"),
+    ]
+
+
 def test_a_folder_without_weights_is_named(tmp_path, capsys):
     assert main(["weights", str(tmp_path)]) == 2
     assert f"learner: {tmp_path} holds no weights" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from engram.benchmarks.classifier import _reordered, rows_of
+from engram.benchmarks.results_learning import _told
 from engram.core.context_rows import ContextRows
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED
 from engram.learning.replay.buffer import Episode
@@ -15,12 +16,11 @@ def test_what_was_told_is_counted_against_what_was_so_robot_by_robot():
     told = [CONFIRMED, CONFIRMED, DENIED, CANNOT_TELL, DENIED, DENIED]  # the first half on one robot
     success = [True, False, True, True, False, False]
     progress = {"rank": [1.0, 0.9, math.nan], "forwards": [0.8], "backwards": [-0.7], "still": [math.nan]}
-    known = figures_of([CONFIRMED] * 4, [True] * 4)
+    known = figures_of([CONFIRMED] * 4, [True] * 4)  # no goal was missed: there is no share of those
     found = {"told": told, "success": success, "progress": progress, "cross_validated": known}
     rows = {row["name"]: row for row in rows_of("t", found)}
     assert {name: (row["value"], row["n"]) for name, row in rows.items()} == {
         "right_t_taught": (1.0, 4),
-        "false_success_t_taught": (0.0, 0),
         "missed_t_taught": (0.0, 4),
         "not_told_t_taught": (0.0, 4),
         "right_t_none": (0.333, 3),
@@ -48,3 +48,12 @@ def test_a_goal_is_shown_in_another_order_with_all_that_was_seen():
     shown = _reordered(Episode(1, "t", "t", images, column, column, steps > 1, context), steps[::-1])
     assert shown.state[:, 0].tolist() == shown.images["front"][:, 0, 0, 0].tolist() == [3, 2, 1, 0]
     assert shown.context.which[:, 0].tolist() == [3, 2, 1, 0] and shown.person.tolist() == [True, True, False, False]
+
+
+def test_where_nothing_was_told_the_page_says_so_and_no_target_is_missed():
+    nothing = figures_of([CANNOT_TELL] * 4, [True] * 2 + [False] * 2)
+    found = {"told": [CANNOT_TELL] * 2, "success": [True, False], "progress": {}, "cross_validated": nothing}
+    rows = {row["name"]: row for row in rows_of("t", found)}
+    assert not [name for name in rows if name.startswith("right")]
+    assert _told(rows, "right_t_taught") == "nothing was told" and _told(rows, "false_success_t_none") == "–"
+    assert _told(rows, "not_told_t_taught").endswith("(n 4)")

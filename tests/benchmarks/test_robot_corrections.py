@@ -36,7 +36,7 @@ def test_the_scenes_that_measure_are_not_practised_on():
 def test_the_nodes_of_a_robot_try_corrections_and_keep_how_they_ended(tmp_path):
     domain = int(os.environ["ROS_DOMAIN_ID"])
     files = {"work": tmp_path / "work", "output": tmp_path / "robot_corrections.json"}
-    main(RobotCorrectionsBenchmark(task="reach", on="none", quick=True, goal_s=6.0, domain=domain, **files))
+    main(RobotCorrectionsBenchmark(task="reach", on="none", quick=True, goal_s=3.0, domain=domain, **files))
     (written,) = tmp_path.glob("**/corrections.json")
     (known,) = unseal(written.read_bytes()).values()
     ((_, times, _),) = known["trials"]

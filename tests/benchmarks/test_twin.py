@@ -40,6 +40,6 @@ def test_the_nodes_of_a_robot_reach_a_goal_that_no_simulator_ends(tmp_path, monk
     main(config)
     (only,) = json.loads((tmp_path / "twin.json").read_text())["goals"]
     assert (only["outcome"], only["truth"]) == ("succeeded", True), only
-    assert only["reason"].startswith("memory: the hand above the ")
+    assert only["reason"].startswith("judged by memory: the hand above the ")
     monkeypatch.setattr(twin, "running", lambda *_: pytest.fail("it was already known"))
     main(config)

@@ -1,11 +1,15 @@
 """Noise on chunks: one direction a chunk, as large as the motion, and never on the gripper."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.types import ActionChunk
+from engram.core.types import CORRECTION, EXPLORED, ActionChunk, ActionSource, Lineage
+from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.exploration import Exploration, ExplorationConfig
+from engram.learning.motion_correction import MotionCorrection
 
 
 def chunk(actions, space="ee_delta", step=0):
@@ -58,6 +62,18 @@ def test_an_episode_begins_its_noise_anew_and_actions_stay_within_their_bounds()
 def test_without_noise_or_in_another_space_a_chunk_is_left_alone(size):
     given = chunk(ROWS, space="joint_position") if size else chunk(ROWS)
     assert Exploration(ExplorationConfig(size=size)).apply(given) is given
+
+
+def test_what_is_done_with_noise_or_a_correction_is_marked():
+    own, noisy = ActionSource("base", "l"), Exploration(ExplorationConfig(size=0.1))
+    assert Exploration(ExplorationConfig(size=0.0)).mark(own) is own
+    assert noisy.mark(own) == replace(own, ablation=EXPLORED)
+    assert noisy.mark(replace(own, ablation="zeroed")).ablation == "zeroed"  # that is not to be imitated
+    noisy.correction = MotionCorrection(scale=0.5)
+    assert noisy.mark(own) == replace(own, ablation=CORRECTION)
+    lineage = Lineage("r", "a", "n", "base")
+    assert why_not([ActionSource("base", lineage.id, EXPLORED)], lineage) == ""
+    assert why_not([ActionSource("base", lineage.id, CORRECTION)], lineage) == CORRECTED
 
 
 def test_a_size_out_of_range_is_refused_by_name():

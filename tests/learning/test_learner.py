@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load
+from safetensors.torch import save as save_torch
 from torch import nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
@@ -18,14 +19,19 @@ from engram.core.types import NOBODY, ActionSource
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.experience.database import set_aside
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import LINE, Learner, LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 from tests.learning.transitions import LINEAGE, OTHER, OWN, episode
 from tests.runtime.test_loop import GoRight
 
 CONFIG = LearnerConfig(
-    updates_per_episode=10, batch_size=16, first_episodes=2, candidate_updates=20, replay=ReplayConfig(chunk_size=4)
+    imitate_own=True,
+    updates_per_episode=10,
+    batch_size=16,
+    first_episodes=2,
+    candidate_updates=20,
+    replay=ReplayConfig(chunk_size=4),
 )
 
 
@@ -170,7 +176,7 @@ def test_only_the_newest_state_is_kept(store, tmp_path):
     for _ in range(3):
         learner.step()
         learner.save()
-    assert sorted(p.name for p in (tmp_path / "learner").iterdir()) == ["current", "state-000000003-000000003"]
+    assert sorted(p.name for p in (tmp_path / "learner").iterdir()) == ["current", "state-000000003-000000003-0000"]
 
 
 def test_a_promotion_makes_the_parent_of_the_next_candidate(store, tmp_path):
@@ -187,10 +193,84 @@ def test_a_promotion_makes_the_parent_of_the_next_candidate(store, tmp_path):
     assert (second.parent, second.version != first.version) == (first.version, True)
 
 
-def test_a_state_of_another_configuration_is_refused_with_what_differs(store, tmp_path):
+def test_who_goes_back_learns_on_from_those_weights_and_says_what_it_came_through(store, tmp_path):
+    feed(store, range(4))
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    data = learner.algorithm.weights()
+    drives = make_manifest(data, "base", metrics={"corrections": 3})
+    learner.poll()
+    finish(learner)
+    _, first = learner.candidate()
+    assert learner.line == {"base": "", first.version: first.sha256} and learner.newest()[1].version == first.version
+    with pytest.raises(WeightsError, match="weights to begin with"):
+        learner.go_back(cloning(nn.Linear(2, 2)).weights(), drives)
+    assert learner.algorithm.weights() != data
+    learner.go_back(data, drives)
+    assert learner.algorithm.weights() == data == save_torch(learner.algorithm.policy.state_dict())
+    assert learner.line == {"base": drives.sha256} and learner.metrics["corrections"] == 3
+    assert learner.candidate() is None and learner.newest() is None  # these are no candidate
+    assert learner.step() is None  # what paid for updates was spent
+    learner.save()
+    again = learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG)
+    assert again.algorithm.weights() == data and again.line == learner.line
+    feed(store, range(4, 8))
+    assert again.poll() == 4 and len(finish(again)) == 40
+    assert again.candidate()[1].parent == "base"
+
+
+def test_the_line_keeps_where_it_began_and_what_drives(store, tmp_path):
+    feed(store, range(1))
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, first_episodes=1))
+    made = []
+    for _ in range(LINE + 5):
+        made.append(learner.run(1)[1].version)
+        learner.promoted(made[1] if len(made) > 1 else "base")
+    assert list(learner.line) == ["base", made[1], *made[-LINE:]]
+
+
+def test_a_pace_may_change_and_what_the_state_rests_on_may_not(store, tmp_path):
+    class Streamed(BehaviorCloning):
+        whole_episodes = True
+
     learner_of(store, trainer(), tmp_path / "learner", "base", CONFIG).save()
-    with pytest.raises(InvalidInputError, match=r"another batch_size \(16\)"):
-        learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, batch_size=8))
+    other = learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, batch_size=8, window=4))
+    assert other.changed == {"settings": "batch_size 8, was 16, window 4, was 16"}  # here a window means nothing
+
+    def streamed(config):
+        rule = Streamed(TinyPolicy(), lambda batch: batch, lineage=LINEAGE)
+        return learner_of(store, rule, tmp_path / "streams", "base", config)
+
+    streamed(CONFIG).save()
+    for name, value in (("batch_size", 32), ("window", 8)):  # episodes side by side, whose memories are kept
+        was = getattr(CONFIG, name)
+        with pytest.raises(InvalidInputError, match=rf"streams: was trained with {name} {was}, not {value}"):
+            streamed(replace(CONFIG, **{name: value}))
+    assert streamed(replace(CONFIG, updates_per_episode=1)).config.updates_per_episode == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "least"),
+    [
+        ({"batch_size": 0}, 1),
+        ({"window": 0}, 1),
+        ({"first_episodes": -1}, 0),
+        ({"candidate_updates": -5}, 0),
+        ({"seed": -1}, 0),
+        ({"replay": ReplayConfig(seed=-1)}, 0),
+    ],
+)
+def test_a_setting_that_would_break_the_learner_is_refused_by_name(setting, least):
+    (name,) = setting
+    with pytest.raises(InvalidInputError, match=rf"LearnerConfig\.{name}(\.seed)?: -?\d, expected {least} or more"):
+        LearnerConfig(**setting)
+
+
+def test_without_candidate_updates_no_candidate_is_made_of_what_is_imitated(store, tmp_path):
+    feed(store, range(2))
+    learner = learner_of(store, trainer(), tmp_path / "learner", "base", replace(CONFIG, candidate_updates=0))
+    assert learner.candidate() is None
+    learner.poll()
+    assert len(finish(learner)) == 20 and learner.candidate() is None and learner.metrics["candidates"] == 0
 
 
 def test_a_damaged_state_is_refused_by_name(store, tmp_path):

@@ -39,6 +39,17 @@ def test_the_record_is_bounded(tmp_path):
     assert record.cursor == MOST + 4
 
 
+def test_of_another_store_it_is_counted_from_the_first_episode(tmp_path):
+    record = LiveRecord(tmp_path / "outcomes.json")
+    record.follow("one")
+    record.add(7, "a", "reach", True)
+    for store, cursor in (("one", 7), ("", 7), ("other", 0), ("other", 0)):
+        record.follow(store)
+        record.save()
+        record = LiveRecord(tmp_path / "outcomes.json")
+        assert (record.cursor, record.of("a")) == (cursor, {"reach": "1"})
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ from engram.core.types import UNJUDGED, ActionSource, MemoryTokens
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
+from engram.learning.weights.library import WeightsLibrary
 from tests.contracts.experience_store import ExperienceStoreContract
 from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
 
@@ -125,6 +127,83 @@ def test_the_reservoir_is_uniform(tmp_path):
     assert all(15 <= count <= 45 for count in kept)
 
 
+def test_a_bound_that_is_set_later_holds_at_once_and_old_and_new_ones_stay_alike(tmp_path):
+    """30 stores keep 10 of 60 without a bound, and then of 40 more: about 30 * 10 * 0.6 = 180 of the old (sd 8)."""
+    old = 0
+    for seed in range(30):
+        store = ExperienceStore(tmp_path / str(seed))
+        store.append([one for number in range(60) for one in episode(number, steps=1)])
+        store.append([one for number in range(200, 203) for one in episode(number, steps=1, task="stack")])
+        store.commit()
+        store.close()
+        store = ExperienceStore(tmp_path / str(seed), ExperienceStoreConfig(episodes_per_task=10, seed=seed))
+        kept = [info.task for info in store.catalogue()]
+        assert (kept.count("reach"), kept.count("stack")) == (10, 3)
+        store.append([one for number in range(60, 100) for one in episode(number, steps=1)])
+        store.commit()
+        kept = [info.episode for info in store.catalogue() if info.task == "reach"]
+        assert len(kept) == 10
+        old += sum(number < 60 for number in kept)
+        store.close()
+    assert 150 <= old <= 210
+
+
+@pytest.mark.parametrize("name", ["lab#2", "what?now", "a%41", "50%", "ä b"])
+def test_a_folder_is_read_whatever_its_name(tmp_path, name):
+    other = ExperienceStore(tmp_path / "aA")  # that "a%41" is no name for
+    other.append(episode(0))
+    other.commit()
+    other.close()
+    store = ExperienceStore(tmp_path / name)
+    assert store.size() == 0 and ExperienceReader(tmp_path / name).catalogue() == []
+    store.close()
+    WeightsLibrary(tmp_path / name / "weights").close()
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Mount a folder so that nobody writes it; return what does so."""
+    mounted = []
+
+    def mount(folder):
+        (place := tmp_path / f"mounted{len(mounted)}").mkdir()
+        for words in (["--bind", str(folder), str(place)], ["-o", "remount,bind,ro", str(place)]):
+            if subprocess.run(["mount", *words], capture_output=True).returncode:
+                pytest.skip("this user may not mount a folder")
+            mounted.append(place)
+        return place
+
+    yield mount
+    for place in dict.fromkeys(mounted):
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_closed_store_is_read_where_nobody_may_write_and_of_one_that_was_not_closed_it_says_why_not(
+    tmp_path, read_only
+):
+    store = ExperienceStore(tmp_path / "store")
+    store.append(episode(0))
+    store.commit()
+    copied = shutil.copytree(tmp_path / "store", tmp_path / "killed", ignore=shutil.ignore_patterns("*-shm"))
+    store.close()
+    assert [info.episode for info in ExperienceReader(read_only(tmp_path / "store")).catalogue()] == [0]
+    with pytest.raises(StoreError, match=r"experience\.sqlite: its writer was not closed; .* has to be writable"):
+        ExperienceReader(read_only(copied))
+
+
+def test_each_store_has_an_id_that_lasts_and_one_of_an_earlier_version_gets_one(tmp_path):
+    first, second = ExperienceStore(tmp_path / "1"), ExperienceStore(tmp_path / "2")
+    assert len(first.id) == 32 and first.id != second.id
+    first.close()
+    assert ExperienceStore(tmp_path / "1").id == ExperienceReader(tmp_path / "1").id == first.id
+    second._database.execute("DROP TABLE identity")
+    second._database.execute("PRAGMA user_version=4")
+    with pytest.raises(StoreError, match=r"schema version 4, this version reads 5; the node .* brings it to that"):
+        ExperienceReader(tmp_path / "2")
+    second.close()
+    assert len(ExperienceStore(tmp_path / "2").id) == 32
+
+
 def test_what_the_reservoir_dropped_is_not_taken_in_again(tmp_path):
     store = ExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=2))
     given = [one for number in range(6) for one in episode(number)]
@@ -177,7 +256,7 @@ def test_another_schema_is_refused_with_both_versions(tmp_path):
     connection = sqlite3.connect(tmp_path / "experience.sqlite")
     connection.execute("PRAGMA user_version=99")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 99, this version reads 4"):
+    with pytest.raises(StoreError, match="schema version 99, this version reads 5"):
         ExperienceStore(tmp_path)
 
 

@@ -17,13 +17,14 @@ from engram.learning.algorithms import behavior_cloning
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.distillation import distill_head
-from engram.learning.algorithms.episode_cloning import EpisodeCloning
+from engram.learning.algorithms.episode_cloning import SAID, EpisodeCloning
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
+from engram.learning.weights.manifest import make_manifest
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
 from engram.policies.vla import network
 from engram.policies.vla.flow import flow_matching_loss, integrate
@@ -61,7 +62,12 @@ def reach(number: int):
 
 
 CONFIG = LearnerConfig(
-    updates_per_episode=15, batch_size=16, candidate_updates=60, first_episodes=1, replay=ReplayConfig(chunk_size=6)
+    imitate_own=True,
+    updates_per_episode=15,
+    batch_size=16,
+    candidate_updates=60,
+    first_episodes=1,
+    replay=ReplayConfig(chunk_size=6),
 )
 
 
@@ -301,6 +307,29 @@ def test_whole_episodes_of_other_goals_are_kept_or_the_practised_ones_with_other
     assert asked == [("open the drawer", 8), ("put the red cube in the bin", 8), ("press the red button", 8)]
 
 
+def test_of_many_words_that_no_relation_says_a_few_are_drawn_beside_every_relation(reading, monkeypatch):
+    """The policy that remembers was trained on hundreds; each costs a walk through a whole episode."""
+    reading.instructions = (
+        *(f"remember this {i}" for i in range(50)),
+        "put the red cube in the bin",
+        "open the drawer",
+    )
+    trainer, asked = clone_policy(reading), []
+    monkeypatch.setattr(
+        EpisodeCloning,
+        "_condition",
+        lambda self, batch: asked.append(batch.episodes[0].instruction) or torch.zeros(1, 1),
+    )
+    monkeypatch.setattr(behavior_cloning, "distill_head", lambda network, seen, kept, check: len(seen))
+    practised = [replace(one, instruction="press the red button") for one in offered(reach(1))]
+    for _ in range(2):
+        learner = Learner(NoExperience(), reading, trainer, config=CONFIG)
+        learner.correct([(MotionCorrection(scale=0.5), practised)])
+    first, second = asked[: SAID + 1], asked[SAID + 1 :]
+    assert first == second and len(set(first)) == SAID + 1  # with what is practised
+    assert {"put the red cube in the bin", "open the drawer"} < set(first)
+
+
 def test_a_task_is_told_from_others_by_its_name_where_words_say_the_same(reading):
     """Of one task some wordings name a relation, which is that of another task."""
     trainer, replay = clone_policy(reading), ReplayBuffer(ReplayConfig(chunk_size=6))
@@ -448,6 +477,8 @@ def test_an_episode_is_learnt_with_the_correction_it_comes_with_and_what_is_prac
 class NoExperience:
     """Of a robot that has done nothing."""
 
+    id = ""
+
     def catalogue(self, after=0):
         return ()
 
@@ -535,6 +566,19 @@ def test_a_memory_learns_on_bit_for_bit_in_mid_episode(remembering, store, tmp_p
         learner.save()
     assert losses == expected
     assert learner.algorithm.weights() == straight.algorithm.weights()
+
+
+def test_a_memory_that_goes_back_begins_its_episodes_again(remembering, store):
+    """What the other weights remembered of them is no memory of these."""
+    learner = Learner(store, remembering, config=replace(CONFIG, window=4, updates_per_episode=2))
+    began = learner.algorithm.weights()
+    learner.poll()
+    learner.step()
+    assert learner.algorithm._carried and learner._stream.places[0][1] == 4
+    learner.go_back(began, make_manifest(began, "v0"))
+    assert not learner.algorithm._carried and learner.algorithm.weights() == began
+    learner.step()
+    assert learner._stream.places[0][1] == 4
 
 
 def test_its_windows_are_those_of_the_offline_training(remembering, store):

@@ -88,13 +88,24 @@ def test_what_is_approved_after_it_was_deployed_stays(library, again):
     assert again().deployed == ["a", "b"]
 
 
-def test_a_deployed_candidate_that_is_rolled_back_is_rejected_and_goes(library, again):
+def test_a_deployed_candidate_that_is_rolled_back_is_rejected_and_stays_so(library, again):
     library.approve("a", "test")
     library.deploy("b")
     data, manifest = library.roll_back("", "worse")
     assert (data, manifest.version, manifest.stage) == (weights(0), "a", "approved")
-    assert library.get("b")[1].stage == "rejected"
-    assert again().versions == ["a"]
+    later = again()
+    assert later.versions == ["a", "b"] and later.stage("b") == "rejected"
+
+
+def test_what_became_of_a_candidate_is_kept_with_the_reason(library, again):
+    library.approve("a", "test")
+    marked = library.mark("b", "rejected", "the gate: worse")
+    assert (marked.stage, marked.metrics["because"]) == ("rejected", "the gate: worse")
+    assert library.newest() == "c"
+    later = again()
+    assert later.manifest("b") == marked and list(later.manifests()) == ["a", "b"]
+    later.approve("b", "a person wants it")
+    assert later.manifest("b").metrics == {"approved_because": "a person wants it"}
 
 
 def test_an_unknown_version_is_named_with_the_known(library):

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from engram.core.errors import InvalidInputError
+from engram.core.registry import split_options
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.policies.opening import trained_instructions
 from engram.policies.source import Source
 from engram.policies.vla.chunking import follow
-from engram.sim.tasks import TASKS, task_class
+from engram.sim.tasks import task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.validation.evaluation import evaluate, make_runtime, measure
 
@@ -29,14 +30,19 @@ def test_the_card_names_these_weights(name):
     assert (policy.remembers, policy.reads_context) == (name == "engram", name == "engram")
 
 
-def test_the_base_policys_card_has_the_words_of_each_task():
-    said = set()
-    for name in TASKS:
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in CHECKPOINTS.glob(f"*/{CARD}")), ids=lambda at: at.name
+)
+def test_a_shipped_card_has_the_words_of_each_task_that_the_policy_was_trained_on(folder):
+    """Those are what a correction keeps the answers to; the file has no other words."""
+    card, said = json.loads((folder / CARD).read_text()), set()
+    for name in {split_options(task)[0] for task in card["tasks"]}:
         task = task_class(name)
         things = permutations(task.slot_words, len(task.slots()))
         slots = [dict(zip(task.slots(), words, strict=True)) for words in things]
         said |= {wording.format(**words) for wording in task.instructions for words in slots}
-    assert set(load_policy("base").instructions) == said
+    assert card["instructions"] == sorted(said)
+    assert load_policy(folder.name).instructions == tuple(card["instructions"])
 
 
 @pytest.mark.parametrize(
@@ -63,13 +69,13 @@ def test_the_base_policy_reaches_for_the_cube_that_is_named():
 @pytest.mark.slow
 def test_the_policy_that_remembers_takes_blocks_back_and_without_its_memory_does_not():
     world = MujocoWorld(WorldConfig(depth=True))
-    seeds = {"episodes": 6, "first_seed": 6000, "progress": False}
+    seeds = {"episodes": 3, "first_seed": 6000, "progress": False}
     policies = load_policy("engram"), load_policy("engram", ablation="zeroed")
     found = [evaluate(follow(policy), world, ("take_it_back",), **seeds) for policy in policies]
     world.close()
     whole, emptied = (report.per_task["take_it_back"].successes for report in found)
-    assert whole >= 4
-    assert emptied < whole
+    assert whole == 3
+    assert emptied <= 1
 
 
 @pytest.mark.render

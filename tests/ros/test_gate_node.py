@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -32,8 +33,9 @@ class Learner:
         response.accepted, response.reason = True, "it drives"
         return response
 
-    def announce(self, version):
+    def announce(self, version, stage="candidate"):
         manifest = WeightsLibrary(self.folder / "weights", read_only=True).get(version)[1]
+        manifest = replace(manifest, stage=stage)
         self.manifests.publish(messages.manifest_to_msg(manifest, 1, 65536))
 
     def verdict(self, version):
@@ -68,8 +70,12 @@ def test_a_candidate_is_judged_unasked_and_only_what_is_not_worse_is_promoted(gr
     assert told.decision == "reject"
     assert told.reason.startswith("worse: reach 0 of ")
     assert json.loads(told.report_json)["tasks"][0]["candidate"] == 0
+    learner.verdicts.clear()
+    learner.announce("worse", stage="rejected")  # as the learner does once it has read the verdict
+    graph.spin(1.0)
     learner.announce("equal")
     assert learner.verdict("equal").decision == "promote"
+    assert not [told for told in learner.verdicts if told.candidate == "worse"]
     graph.wait(lambda: learner.asked, 60, "the learner is asked")
     graph.wait(lambda: graph.value("gate_node", "promoted") == "1", 60, "a diagnostic")
     assert learner.asked == ["equal"]

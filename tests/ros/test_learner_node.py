@@ -54,6 +54,7 @@ def start(graph, tmp_path, promote, policy="tests.ros.policies:OneWeight", algor
         promote=promote,
         commit_period_s=0.1,
         learner__first_episodes=1,
+        learner__imitate_own=True,
         learner__updates_per_episode=20,
         learner__candidate_updates=20,
         learner__replay__chunk_size=4,
@@ -64,9 +65,10 @@ def start(graph, tmp_path, promote, policy="tests.ros.policies:OneWeight", algor
 def assemble(manifest, chunks):
     """Return the verified weight file of ``manifest`` out of the slices heard, None while some are missing."""
     data = {c.index: bytes(c.data) for c in chunks if c.version == manifest.version}
-    if len(data) < manifest.chunk_count:
+    count = -(-manifest.size // manifest.chunk_size)
+    if len(data) < count:
         return None
-    return verify(b"".join(data[i] for i in range(manifest.chunk_count)), messages.manifest_from_msg(manifest))
+    return verify(b"".join(data[i] for i in range(count)), messages.manifest_from_msg(manifest))
 
 
 class Robot:
@@ -104,7 +106,7 @@ def test_experience_is_acknowledged_once_durable_and_becomes_weights(graph, tmp_
     learner = start(graph, tmp_path, "manual")
     graph.active("learner_node")
     robot.send()
-    assert (acks[-1].robot_id, acks[-1].boot_id, acks[-1].stored) == ("r", spool.boot_id, 6)
+    assert (acks[-1].robot_id, acks[-1].boot_id) == ("r", spool.boot_id)
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, learner.child.pid) == min(19, mine + NICENESS)  # once, not twice
     candidate = graph.wait(lambda: robot.candidates, 180, "a candidate")[-1]
@@ -147,7 +149,7 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
     report = Gate(("reach",)).report() | {"on": NOMINAL, "worst_cases": {}}
     for environment, decision, told in (
         ("another", "promote", "the gate's verdict is void: environment another"),
-        (environment_digest(), "reject", "did not promote"),
+        (environment_digest(), "not_shown", "did not promote"),
     ):
         found = GateVerdict(candidate.sha256, drives, environment, decision, "worse: reach", report)
         write_verdict(folder / "gate" / "verdicts", found)
@@ -165,6 +167,28 @@ def test_behind_the_gate_a_candidate_drives_with_a_verdict_that_fits_and_not_wit
     assert capsys.readouterr().out == "v0 drives again\n"
     assert cli.main(["promote", candidate.version, *domain]) == 1
     assert "rolled_back, because test" in capsys.readouterr().out
+    went = graph.wait(lambda: graph.value("learner_node", "training went back"), 60, "a diagnostic")
+    assert went == f"to v0, because of {candidate.version}: test"
+
+
+def test_what_the_gate_rejects_is_marked_told_and_not_learnt_on_from(graph, tmp_path):
+    robot = Robot(graph, tmp_path)
+    start(graph, tmp_path, "gated")
+    graph.active("learner_node")
+    robot.send()
+    candidate = graph.wait(lambda: robot.candidates, 180, "a candidate")[-1]
+    folder = tmp_path / "learner"
+    drives = WeightsLibrary(folder / "weights", read_only=True).get("v0")[1].sha256
+    report = Gate(("reach",)).report() | {"on": NOMINAL, "worst_cases": {}}
+    found = GateVerdict(candidate.sha256, drives, environment_digest(), "reject", "worse: reach", report)
+    write_verdict(folder / "gate" / "verdicts", found)
+    graph.wait(lambda: robot.candidates[-1].stage == "rejected", 60, "the mark is told")
+    assert robot.candidates[-1].version == candidate.version
+    marked = WeightsLibrary(folder / "weights", read_only=True).manifest(candidate.version)
+    assert (marked.stage, marked.metrics["because"]) == ("rejected", "the gate: reject, worse: reach")
+    went = graph.wait(lambda: graph.value("learner_node", "training went back"), 60, "a diagnostic")
+    assert went == f"to v0, because of {candidate.version}: the gate: reject, worse: reach"
+    assert not robot.manifests
 
 
 def test_a_policy_that_starts_late_hears_of_what_drives_whatever_candidates_came_since(graph, tmp_path):
@@ -209,7 +233,7 @@ def test_a_learner_does_not_wait_for_what_is_gone_and_a_bad_step_keeps_out_no_go
             robot.out.publish(msg)
 
     graph.wait_telling(tell, lambda: robot.acks and robot.acks[-1].sequence == 12, 120, "ack of 12", period_s=5.0)
-    assert robot.acks[-1].stored == 6
+    graph.wait(lambda: graph.value("learner_node", "stored transitions") == "6", 60, "a diagnostic")
     graph.wait(lambda: graph.value("learner_node", "transitions gone before they came") == "6", 60, "a diagnostic")
 
 

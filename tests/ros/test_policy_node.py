@@ -324,7 +324,7 @@ def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(
     graph.wait_telling(go_on, lambda: feedback and feedback[-1].progress == 0.5, 60, "progress")
     graph.wait_telling(lambda: confirmed_by(own), result.done, 60, "result")
     outcome = result.result().result
-    assert (outcome.outcome, outcome.reason) == ("succeeded", "memory: the red cube in the bin")
+    assert (outcome.outcome, outcome.reason) == ("succeeded", "judged by memory: the red cube in the bin")
     assert "front@3" in outcome.evidence_ids
 
 
@@ -337,7 +337,7 @@ def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outc
     assert cli.main(words) == 0
     assert f"'clean the table': {outcome}" in capsys.readouterr().out
     graph.wait(result.done, 60, "result")
-    assert (result.result().result.outcome, result.result().result.reason) == (outcome, "a person said so")
+    assert (result.result().result.outcome, result.result().result.reason) == (outcome, "judged by a person")
 
 
 def test_a_goal_of_which_the_memory_cannot_tell_ends_by_the_word_of_a_classifier(graph, tmp_path):

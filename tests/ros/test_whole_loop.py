@@ -49,7 +49,7 @@ def test_one_episode_of_each_task_over_dds(graph, tmp_path):
         graph.wait(result.done, 400, f"outcome of {task}")
         outcome = result.result().result
         assert outcome.outcome in ("succeeded", "timeout"), outcome
-        assert outcome.reason == "the simulation's own verdict"
+        assert outcome.reason == "judged by the simulator"
 
         def ended(episode=answer.episode):
             return [s for s in statuses if s.episode == episode and s.state in ("succeeded", "failed")]

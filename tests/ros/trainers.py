@@ -29,6 +29,9 @@ class Counting(Algorithm):
     def save(self):
         return self.weights()
 
+    def begin(self, weights):
+        self.restore(weights)
+
     def restore(self, state):
         compare_specs(tensor_specs(state), tensor_specs(self.weights()), "training state")
         self.count = load(state)["count"].copy()

@@ -1,4 +1,4 @@
-"""Episodes of memory follow the status of the task; what the actions had read gets the credit."""
+"""Episodes of memory follow the status of the task and are told what the actions had read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_words_of_a_goal_name_its_skill_where_there_is_no_task():
     assert [line[:2] for line in diary.lines] == [("begin", "stack the cubes"), ("end", "stack the cubes")]
 
 
-def test_a_chunk_of_the_next_episode_is_credited_there():
+def test_a_chunk_of_the_next_episode_is_told_there():
     diary = Diary()
     follower = EpisodeFollower(diary)
     follower.status(status(1, 1, "running"))

@@ -12,7 +12,7 @@ from safetensors.numpy import load
 
 from engram.core.durable import seal
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
-from engram.core.types import UNJUDGED, ActionSource
+from engram.core.types import EXPLORED, UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
@@ -20,6 +20,7 @@ from engram.learning.learner import LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
+from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import check_signature
@@ -32,24 +33,25 @@ from tests.learning.transitions import episode
 from tests.ros.policies import LINEAGE, OneWeight
 
 OWN = ActionSource("eyes", LINEAGE.id)
-PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates=5)
+PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates=5, imitate_own=True)
 
 
 class Desk:
     """A session in a folder; notes what it tells the robots."""
 
-    def __init__(self, folder, key=None, proof=None, algorithm="Counting", **config):
+    def __init__(self, folder, key=None, proof=None, algorithm="Counting", verdicts=None, pace=PACE, **config):
         self.store = ExperienceStore(folder / "experience")
         self.health, self.receipts, self.announced = Health(), [], []
-        workspace = open_workspace(folder, self.store, OneWeight(), f"tests.ros.trainers:{algorithm}", PACE)
+        workspace = open_workspace(folder, self.store, OneWeight(), f"tests.ros.trainers:{algorithm}", pace)
         self.session = LearnerSession(
-            LearnerNodeConfig(robot_id="r1", **{"promote": "manual"} | config),
+            LearnerNodeConfig(**{"robot_id": "panda", "promote": "manual"} | config),
             *(self.store, workspace, key, self, self.health, lambda: 10**18),
             proof=proof,
+            verdicts=verdicts,
         )
 
-    def acknowledge(self, receipt, stored):
-        self.receipts.append((receipt, stored))
+    def acknowledge(self, receipt):
+        self.receipts.append(receipt)
 
     def announce(self, data, manifest, signature):
         self.announced.append((data, manifest, signature))
@@ -89,10 +91,24 @@ def test_what_is_stored_is_acknowledged_and_counted(desk):
     for one in (Gone("panda", "boot", 4), *episode(1)):
         desk.session.take(one)
     desk.session.commit()
-    assert desk.receipts == [(Receipt("panda", "boot", 8), 4)]
+    assert desk.receipts == [Receipt("panda", "boot", 8)]
     assert (desk.shown()["stored transitions"], desk.shown()["transitions gone before they came"]) == ("4", "4")
     desk.session.commit()
     assert len(desk.receipts) == 1
+
+
+def test_what_has_changed_since_the_last_start_is_shown(tmp_path):
+    first = Desk(tmp_path)
+    first.learn()
+    first.close()
+    (tmp_path / "experience").rename(tmp_path / "moved")
+    again = Desk(tmp_path, pace=replace(PACE, batch_size=8))
+    shown = again.shown()
+    assert shown["changed since the last start: settings"] == "batch_size 8, was 32"
+    assert shown["changed since the last start: experience"].startswith("another store than before: it is looked at")
+    again.session.train(lambda: True)  # there is nothing to imitate
+    assert again.health.counts["updates"] == 0 and "problem" not in again.health.condition("active").message
+    again.close()
 
 
 def test_an_id_that_comes_again_with_another_content_is_named(desk):
@@ -113,8 +129,33 @@ def test_a_burst_of_updates_makes_a_candidate_that_nobody_drives_unasked(desk):
     kept = desk.session.library.get(version)[0]
     np.testing.assert_array_equal(load(kept)["count"], 1.0 + BURST)  # it began at one; each update adds one
     assert (manifest.stage, signature) == ("candidate", b"")
-    assert manifest.config["announced"] == {"sequence": 10**18, "robots": ["r1"]}
+    assert manifest.config["announced"] == {"sequence": 10**18, "robots": ["panda"]}
     assert (desk.session.library.current, desk.shown()["driving version"]) == ("v0", "v0")
+
+
+def test_who_has_nothing_to_learn_from_makes_no_candidate_and_says_so(tmp_path):
+    desk = Desk(tmp_path, pace=replace(PACE, imitate_own=False))
+    assert desk.shown()["trains"] == "nothing: no success of its own has come in yet"
+
+    def succeed(first, **how):
+        how = {"source": OWN} | how
+        for one in episode(first):
+            own = {"boot_id": f"b{first}", "sequence": one.step + 1, "policy_version": "v0"}
+            desk.session.take(replace(one, **own, **how))
+        desk.session.commit()
+        desk.session.train(lambda: True)
+
+    succeed(1, intervention=False)
+    succeed(2, intervention=False)
+    assert not desk.versions and desk.session.learner.metrics["updates"] == 0
+    assert desk.shown()["trains"].startswith("nothing: 2 successes of the policy alone, without noise; exploration, a")
+    assert desk.shown()["episodes not learnt from: the policy alone, without noise"] == "2"
+    assert desk.session.live.of("v0") == {"reach": "11"}  # it counts all the same for what drives
+    succeed(3, intervention=True)
+    assert len(desk.versions) == 1 and desk.shown()["trains"].startswith("on 1 successes, 2 of the policy alone")
+    succeed(4, intervention=False, source=replace(OWN, ablation=EXPLORED))
+    assert desk.session.learner.metrics["successes"] == 2
+    desk.close()
 
 
 def test_training_stops_when_it_may_not_go_on(desk):
@@ -342,7 +383,7 @@ def test_experience_of_one_stream_too_many_is_refused_and_counted(desk, monkeypa
     assert desk.health.counts["experience refused"] == 4
     shown = desk.health.condition("active").message
     assert "stream r2/boot: experience of 1 streams is stored, of 1 it may be" in shown
-    assert [(receipt.robot_id, receipt.sequence) for receipt, _ in desk.receipts] == [("r1", 4), ("r2", 0)]
+    assert [(receipt.robot_id, receipt.sequence) for receipt in desk.receipts] == [("r1", 4), ("r2", 0)]
 
 
 def test_the_newest_goals_are_told_in_their_order(tmp_path):
@@ -446,6 +487,232 @@ def test_a_learner_that_restarts_under_a_canary_tells_the_other_robots_what_they
     told = [(one.version, one.config["announced"]["robots"]) for _, one, _ in again.announced]
     assert told == [(first, ["r1", "r2"]), (second, ["r1"])]
     again.close()
+
+
+def of_robot(desk, robot, version, outcomes, first):
+    """Let ``robot`` have one episode a character of ``outcomes`` with ``version``."""
+    for i, outcome in enumerate(outcomes):
+        for one in episode(first + i, robot=robot, success=outcome == "1", source=OWN):
+            own = {"boot_id": f"b{first + i}", "sequence": one.step + 1, "policy_version": version}
+            desk.session.take(replace(one, **own))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+
+
+def test_of_two_robots_that_send_experience_one_is_the_canary_though_nobody_lists_them(tmp_path):
+    desk = Desk(tmp_path, canary_episodes=4)
+    version = desk.learn()
+    assert desk.shown()["canary"] == "no canary: there is one robot, panda"
+    of_robot(desk, "arm", "v0", "11", 100)
+    assert desk.shown()["canary"] == "panda tries first what is promoted, of panda, arm"
+    assert desk.session.promote(version, "please").endswith("; panda alone tries it first")
+    told = desk.announced[-1][1]
+    assert (told.stage, told.config["announced"]["robots"]) == ("canary", ["panda"])
+    of_robot(desk, "panda", version, "11", 200)
+    assert desk.shown()["canary"] == f"panda alone drives {version}: 2 of 4 goals"
+    of_robot(desk, "panda", version, "11", 300)
+    told = desk.announced[-1][1]
+    assert (told.version, told.stage, told.config["announced"]["robots"]) == (version, "approved", ["panda", "arm"])
+    desk.close()
+
+
+def test_a_learner_whose_own_robot_sends_nothing_lets_one_that_does_be_the_canary(tmp_path):
+    desk = Desk(tmp_path, canary_episodes=4, robot_id="base")
+    version = desk.learn()
+    assert desk.session.promote(version, "please").endswith("; panda alone tries it first")
+    desk.close()
+
+
+def test_one_robot_has_no_canary_and_the_promotion_says_so(tmp_path):
+    desk = Desk(tmp_path, canary_episodes=4)
+    version = desk.learn()
+    told = desk.session.promote(version, "please")
+    assert told == f"{version} drives now; no gate has judged it; no canary: there is one robot"
+    assert desk.announced[-1][1].stage == "approved"
+    assert "canary" not in desk.session.promote(version, "again")
+    desk.close()
+
+
+class Kept:
+    """What a gate said of candidates, by their sha256."""
+
+    def __init__(self):
+        self.said = {}
+
+    @property
+    def stamp(self):
+        return list(self.said)
+
+    def of(self, candidate, approved):
+        told = self.said.get(candidate)
+        return None if told is None else GateVerdict(candidate, approved, "here", *told)
+
+
+WORSE = ("reject", "worse: reach 0 of 12, before 12")
+BECAUSE = "the gate: reject, worse: reach 0 of 12, before 12"
+
+
+def sha(desk, version):
+    return desk.session.library.manifest(version).sha256
+
+
+def more(desk, first):
+    """Let another success come in, and learn from it."""
+    for one in episode(first, source=OWN):
+        desk.session.take(replace(one, boot_id=f"b{first}", sequence=one.step + 1))
+    desk.session.commit()
+    for _ in range(3):
+        desk.session.train(lambda: True)
+
+
+def test_what_the_gate_rejected_is_marked_and_training_goes_on_from_what_drives(tmp_path):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept)
+    version = desk.learn()
+    desk.session.train(lambda: True)
+    assert weight(desk) == 21.0  # it has learnt on from the candidate
+    kept.said[sha(desk, version)] = WORSE
+    desk.session.train(lambda: False)
+    marked = desk.session.library.manifest(version)
+    assert (marked.stage, marked.metrics["because"]) == ("rejected", BECAUSE)
+    assert (desk.versions[-1], desk.announced[-1][0], desk.announced[-1][1].stage) == (version, b"", "rejected")
+    assert weight(desk) == 1.0 and desk.session.learner.metrics["parent"] == "v0"
+    assert desk.shown()["training went back"] == f"to v0, because of {version}: {BECAUSE}"
+    assert desk.health.counts["candidates rejected"] == 1
+    said = len(desk.announced)
+    for _ in range(3):
+        desk.session.train(lambda: True)
+    assert len(desk.announced) == said and weight(desk) == 1.0  # nothing has come to learn from
+    kept.said.clear()  # here the same updates make the same weights
+    more(desk, 5)
+    assert weight(desk) == 21.0
+    made = desk.session.library.manifest(desk.versions[-1])
+    assert (made.stage, made.parent) == ("candidate", "v0")
+    desk.close()
+
+
+@pytest.mark.parametrize("learnt_on", [False, True])
+def test_who_is_killed_between_verdict_and_mark_goes_back_all_the_same(tmp_path, learnt_on):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept)
+    version = desk.learn()
+    kept.said[sha(desk, version)] = WORSE
+    if learnt_on:
+        desk.session._heed = lambda: None
+        desk.session.train(lambda: True)
+    desk.close()  # the library forgets the candidate, the training state does not
+    again = Desk(tmp_path, verdicts=kept)
+    again.session.begin()
+    again.session.train(lambda: False)
+    assert weight(again) == 1.0 and again.session.learner.line.keys() == {"v0"}
+    assert version not in again.versions
+    again.close()
+    last = Desk(tmp_path, verdicts=kept)
+    last.session.begin()
+    last.session.train(lambda: False)
+    assert weight(last) == 1.0 and "training went back" not in last.shown()
+    last.close()
+
+
+def test_a_mark_outlives_a_restart_and_what_came_of_it_is_not_learnt_on_from(tmp_path):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept)
+    version = desk.learn()
+    kept.said[sha(desk, version)] = WORSE
+    desk.session._go_back = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)  # killed after the mark
+    with pytest.raises(KeyboardInterrupt):
+        desk.session.train(lambda: False)
+    desk.close()
+    again = Desk(tmp_path, verdicts=Kept())
+    assert again.session.library.stage(version) == "rejected"
+    again.session.train(lambda: False)
+    assert weight(again) == 1.0
+    with pytest.raises(WeightsError, match=f"{version}: rejected, because the gate: reject, worse"):
+        again.session._prove(version)
+    again.close()
+
+
+def test_what_the_gate_could_not_show_stays_a_candidate_that_says_so_and_learning_goes_on(tmp_path):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept)
+    version = desk.learn()
+    kept.said[sha(desk, version)] = ("not_shown", "not shown within 200 pairs a task: reach 9 of 200, before 9")
+    desk.session.train(lambda: True)
+    marked = desk.session.library.manifest(version)
+    assert marked.stage == "candidate"
+    assert marked.metrics["because"].startswith("the gate: not_shown, not shown within 200 pairs")
+    assert weight(desk) == 21.0 and desk.health.counts["candidates not shown"] == 1
+    assert [one.version for _, one, _ in desk.announced].count(version) == 1  # else the gate would judge it again
+    kept.said[sha(desk, version)] = ("promote", "not worse")
+    desk.session.promote(version, "please")
+    assert "because" not in desk.session.library.manifest(version).metrics
+    desk.close()
+
+
+def test_where_every_candidate_drives_at_once_no_verdict_counts(tmp_path):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept, promote="auto")
+    version = desk.learn()
+    kept.said[sha(desk, version)] = WORSE
+    desk.session.train(lambda: True)
+    assert desk.session.library.stage(version) == "candidate" and weight(desk) == 21.0
+    desk.session.roll_back("", "worse")  # a person says so
+    desk.session.train(lambda: False)
+    assert desk.session.library.current == version and weight(desk) == 11.0
+    desk.close()
+
+
+def test_after_a_rollback_training_goes_on_from_what_drives_again(tmp_path):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    desk.session.train(lambda: True)
+    assert weight(desk) == 21.0
+    desk.session.roll_back("", "worse")
+    desk.session.train(lambda: False)
+    assert weight(desk) == 1.0
+    assert desk.shown()["training went back"] == f"to v0, because of {version}: worse"
+    desk.close()
+
+
+def test_what_practice_found_and_the_gate_refused_is_not_learnt_again(tmp_path):
+    kept = Kept()
+    desk = Desk(tmp_path, algorithm="Corrected", verdicts=kept)
+    practised(tmp_path)
+    desk.session.train(lambda: True)
+    (version,) = desk.versions
+    kept.said[sha(desk, version)] = WORSE
+    desk.session.train(lambda: True)
+    desk.session.train(lambda: True)
+    assert weight(desk) == 1.0 and desk.session.learner.metrics["corrections"] == 0
+    progress, _ = read_weights(tmp_path / TRAINING, saved_state(tmp_path / TRAINING))  # who practises goes on from it
+    assert progress.corrections == 0
+    told = desk.shown()["what practice found is not learnt"]
+    assert told.startswith("what was found for reach (motions times 0.50") and told.endswith(f"was refused ({BECAUSE})")
+    desk.close()
+    again = Desk(tmp_path, algorithm="Corrected", verdicts=kept)
+    practised(tmp_path, episodes=(2,))  # the same again
+    again.session.train(lambda: True)
+    assert weight(again) == 1.0
+    practised(tmp_path, scale=2.0)  # another one
+    again.session.train(lambda: True)
+    assert weight(again) == 3.0
+    again.close()
+
+
+def test_what_practice_found_after_the_weights_that_were_refused_is_not_refused_with_them(tmp_path):
+    desk = Desk(tmp_path, algorithm="Corrected")
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    practised(tmp_path)
+    desk.session.train(lambda: True)
+    assert desk.session.learner.metrics["corrections"] == 1
+    desk.session.roll_back("", "worse")  # what drove had none
+    for _ in range(2):
+        desk.session.train(lambda: False)
+    desk.session.train(lambda: True)
+    assert desk.session.learner.metrics["corrections"] == 1
+    desk.close()
 
 
 def test_what_it_begins_with_is_there_for_who_practises_in_simulation(tmp_path):

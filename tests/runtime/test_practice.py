@@ -40,6 +40,8 @@ class Faster(Algorithm):
     def restore(self, state):
         self.count = load(state)["count"]
 
+    begin = restore
+
 
 class Learning(Loadable):
     """Goes right, faster with every update; its first weights hardly move it."""
@@ -246,9 +248,25 @@ def test_a_folder_of_another_practice_or_a_damaged_one_is_refused_by_name(tmp_pa
         practice(tmp_path, config=replace(CONFIG, exploration=0.2))
     with pytest.raises(InvalidInputError, match=r"holds another practice .*gap: None, not \{'yaw_deg': 15\}"):
         practice(tmp_path, about={"gap": {"yaw_deg": 15}})
+    with pytest.raises(InvalidInputError, match=r"holds another practice .*judge: oracle, not one of mine"):
+        practice(tmp_path, about={"judge": "one of mine"})
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"what": 1}) + "\n")
     with pytest.raises(StoreError, match=r"episodes\.jsonl: cannot be read"):
         practice(tmp_path)
     (tmp_path / "practice.json").write_text("{")
     with pytest.raises(StoreError, match=r"practice\.json: cannot be read"):
         practice(tmp_path)
+
+
+def test_a_folder_of_an_earlier_version_holds_what_its_settings_were_without_saying_so(tmp_path):
+    gap = {"yaw_deg": 15.0, "gain": 1.0}
+    again = partial(practice, tmp_path, about={"gap": gap}, before={"gap": {"yaw_deg": 0.0, "gain": 1.0}})
+    again().close()
+    kept = json.loads((tmp_path / "practice.json").read_text())
+    del kept["rehearsed"], kept["help"]["noise"], kept["gap"]["gain"]
+    (tmp_path / "practice.json").write_text(json.dumps(kept))
+    again().close()
+    with pytest.raises(InvalidInputError, match=r"holds another practice \(rehearsed: 0, not 3\)"):
+        again(config=replace(CONFIG, rehearsed=3))
+    with pytest.raises(InvalidInputError, match=r"holds another practice \(gap: .*'gain': 1\.0.*, not .*'gain': 2\.0"):
+        again(about={"gap": gap | {"gain": 2.0}})

@@ -15,7 +15,7 @@ from engram.learning.experience.store import ExperienceStore
 from engram.sim.gaps import Gap, get_gap, read_gap
 from engram.validation import following
 from engram.validation import identify as identification
-from engram.validation.following import AGAIN, differing, followed_gap
+from engram.validation.following import differing, followed_gap
 from engram.validation.identify import (
     ABOUT_BASE_M,
     Estimate,
@@ -230,6 +230,7 @@ def test_what_cannot_be_identified_is_refused_by_name(tmp_path, capsys):
         ([str(tmp_path), "--besides", "odd"], "unknown gap 'odd'"),
         ([str(tmp_path), "--shots", "1"], "--shots: 1, expected 4 or more"),
         ([str(tmp_path), "--robot", "odd"], "unknown robot 'odd'"),
+        ([str(tmp_path), "--output", str(tmp_path)], f"--output: {tmp_path} is a folder, expected a file"),
     ):
         assert main(["identify", *words]) == 2
         assert why in capsys.readouterr().err
@@ -275,7 +276,21 @@ def test_the_gates_simulation_follows_the_robot(tmp_path, monkeypatch):
     find, asked = found_at(Gap(yaw_deg=9.1))  # whoever raises its limits says so to the gate
     assert get_gap(followed_gap(folder, tmp_path / "experience", "none", told.append, find)) == Gap(yaw_deg=9.1)
     store.close()
-    assert AGAIN > 2
+
+
+def test_in_another_store_the_gap_is_looked_for_anew(tmp_path):
+    told, folder = [], tmp_path / "gate"
+    find, asked = found_at(Gap(yaw_deg=4.0), Gap(yaw_deg=9.0))
+
+    def follow():
+        return get_gap(followed_gap(folder, tmp_path / "experience", "careful", told.append, find)).yaw_deg
+
+    stored(tmp_path / "experience", record(Gap(), 3, steps=3, image_size=0)).close()
+    assert (follow(), follow(), len(asked)) == (4.0, 4.0, 1)
+    (tmp_path / "experience").rename(tmp_path / "moved")
+    stored(tmp_path / "experience", record(Gap(), 2, steps=3, image_size=0)).close()
+    assert (follow(), follow(), len(asked)) == (9.0, 9.0, 2)
+    assert told[1] == "the robot's gap is looked for anew: the learner's experience is another store than before"
 
 
 def ended(steps):

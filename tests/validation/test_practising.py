@@ -12,7 +12,7 @@ from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
-from engram.learning.practised import FOUND, Practised
+from engram.learning.practised import FOUND, REFUSED, Practised
 from engram.learning.progress import Progress, save_progress
 from engram.learning.workspace import PRACTICE, TRAINING
 from engram.runtime.factories import make_learnable, policy_folder
@@ -202,6 +202,43 @@ def test_what_was_found_is_left_again_where_it_was_removed_or_is_of_other_weight
     left = Practised(tmp_path / PRACTICE)
     left.tell(replace(left.findings(), number=7))  # of a learner that had more, and began anew
     assert nothing_to_do(about).startswith("waits: the learner is to make") and file.read_text() == told
+
+
+def test_what_was_refused_is_not_left_again_and_searches_of_weights_that_were_left_are_forgotten(tmp_path):
+    book(tmp_path, *[(HALF, 1.0), (MotionCorrection(), 0.0)] * 8, search=16, most=16)
+    left, about = Practised(tmp_path / PRACTICE), job(tmp_path, search=16, most=16)
+    kept = SearchBook(tmp_path / PRACTICE)
+    kept.tell(about, kept.open(about, 1), HALF, 0.5, 17)  # the learner took it, and practice went on from there
+    assert [one.after for one in SearchBook(tmp_path / PRACTICE)._searches] == [0, 1]
+    left.refuse(left.findings(), "the gate: worse")
+    refused = f"nothing more is found: {left.findings()} was refused (the gate: worse)"
+    for _ in range(2):  # training went back to weights without it
+        assert nothing_to_do(about) == refused
+        (tmp_path / PRACTICE / FOUND).unlink(missing_ok=True)
+    kept = SearchBook(tmp_path / PRACTICE)
+    other = job(tmp_path, search=16, most=16, gap=Gap(yaw_deg=5.0))
+    kept.tell(other, kept.open(other, 0), HALF, 0.5, 18)  # another robot is searched for
+    assert [one.after for one in SearchBook(tmp_path / PRACTICE)._searches] == [0, 0]
+    assert not (tmp_path / PRACTICE / FOUND).exists()
+    (tmp_path / PRACTICE / REFUSED).write_bytes(b"{")
+    with pytest.raises(StoreError, match=r"refused\.json cannot be read"):
+        nothing_to_do(about)
+
+
+def test_searches_and_findings_whose_episodes_are_gone_are_forgotten(tmp_path, monkeypatch):
+    store = ExperienceStore(tmp_path / PRACTICE)
+    book(tmp_path, *[(HALF, 1.0), (MotionCorrection(), 0.0)] * 8, search=16, most=16)
+    about = job(tmp_path, search=16, most=16)
+    store.close()
+    assert nothing_to_do(about).startswith("waits: ") and Practised(tmp_path / PRACTICE).findings().number == 1
+    for file in (tmp_path / PRACTICE).glob("experience.sqlite*"):
+        file.unlink()
+    assert nothing_to_do(about) == "" and Practised(tmp_path / PRACTICE).findings() is None
+    monkeypatch.setattr(practising._Simulated, "episode", lambda *_: (1, True, 1.0))
+    done = practise(replace(about, search=1, most=1))
+    assert done.episodes == {"reach": 1}  # in another store
+    assert "1 searches began anew, as the store with their episodes is gone" in str(done)
+    assert SearchBook(tmp_path / PRACTICE).forgotten == 0
 
 
 class Standing:

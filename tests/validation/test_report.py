@@ -1,6 +1,7 @@
 """The page of a verdict tells the decision, and its evidence is that of the gate."""
 
 import math
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.validation.gate import Gate, GateConfig
 from engram.validation.report import GAIN, evidence, page, write_page
+from engram.validation.worst_case import WorstCase
 
 
 def gate(rates, pairs=120):
@@ -42,5 +44,10 @@ def test_the_page_names_decision_tasks_weights_and_draws_both_tests(tmp_path):
     assert text == page(verdict)
     for words in ("<h1>reject</h1>", "worse: &lt;stack&gt;", "c" * 64, "d" * 64, "stack", "false promotion", "</svg>"):
         assert words in text
+    report = report | {
+        "worst_cases": {"stack@worst": [asdict(WorstCase("stack", "none", (0.5,) * 12, "f" * 64, 2, 9, 10))]}
+    }
+    told = page(replace(verdict, report=report))
+    assert f"near the middle of all ranges; weights {'f' * 12} were weak there" in told
     assert "http-equiv" not in text and "<script" not in text
     HTMLParser().feed(text)

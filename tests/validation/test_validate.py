@@ -27,7 +27,7 @@ from engram.validation.following import judged_on, keep_judged_on
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
-from engram.validation.validate import proof_in, trained_tasks, validate
+from engram.validation.validate import KeptVerdicts, proof_in, trained_tasks, validate
 
 LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
 BASE = contender(policy_folder("base"))
@@ -90,6 +90,30 @@ def test_a_strict_test_of_every_task_is_a_proof(tmp_path) -> None:
         proof_in(tmp_path, "base")("new", "old")
 
 
+def test_a_verdict_that_holds_here_is_known_beside_the_gate(tmp_path) -> None:
+    kept, report = KeptVerdicts(tmp_path), Gate(("reach",)).report() | {"on": "turned", "worst_cases": {}}
+    assert kept.stamp is None and kept.of("new", "old") is None
+    keep_judged_on(tmp_path, "turned")
+    verdict = GateVerdict("new", "old", environment_digest("turned"), REJECT, "worse", report)
+    write_verdict(tmp_path / "verdicts", verdict)
+    stamp = kept.stamp
+    assert kept.of("new", "old") == verdict and kept.of("old", "new") is None
+    easier = replace(verdict, report=report | {"config": report["config"] | {"false_rejection": 0.5}})
+    path = write_verdict(tmp_path / "verdicts", easier)
+    assert kept.of("new", "old") is None and kept.stamp != stamp
+    path.write_bytes(b"{")
+    assert kept.of("new", "old") is None
+    write_verdict(
+        tmp_path / "verdicts", replace(verdict, environment=environment_digest("late"), report=report | {"on": "late"})
+    )
+    assert kept.of("new", "old") is None  # of another robot
+    (tmp_path / "robot.json").unlink()
+    path.unlink()
+    assert kept.of("new", "old").decision == REJECT  # nobody says which robot it is
+    write_verdict(tmp_path / "verdicts", replace(verdict, environment="before"))
+    assert kept.of("new", "old") is None  # of other code
+
+
 def test_where_a_gate_judges_for_a_robot_a_verdict_on_another_one_proves_nothing(tmp_path) -> None:
     """As of engram validate --on none, beside a gate node that found the robot's gap and rejected."""
     report = Gate(trained_tasks(Path(BASE.checkpoint))).report()
@@ -116,23 +140,23 @@ def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
 
 def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> None:
     words = [sys.executable, "-m", "engram.app.cli", "validate", "engram", "--against", "base", "--tasks", "reach"]
-    words += ["--budget", "6", "--work", str(tmp_path)]
+    words += ["--budget", "4", "--work", str(tmp_path)]
     killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
     kept = tmp_path / "trials.sqlite"
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and count(kept) < 3:
+    while time.monotonic() < deadline and count(kept) < 2:
         assert killed.poll() is None, "it ended before it was killed"
         time.sleep(0.05)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     before = count(kept)
-    assert before >= 3
+    assert before >= 2
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode in (0, 1), done.stderr
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert verdict["report"]["episodes_run"] == count(kept) - before
     whole = validate(
-        contender(policy_folder("engram")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=6), workers=2
+        contender(policy_folder("engram")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=4), workers=2
     )
     assert told(whole) == {k: v for k, v in verdict["report"].items() if k in told(whole)}
 
